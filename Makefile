@@ -1,0 +1,60 @@
+# Ebb: `make demo` shows it at work, `make test` checks everything. Both set themselves up: Python >= 3.11 and make are enough.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+GENERATED := proto/ebb/v1 third_party/buf/validate
+
+.PHONY: demo serve test lint types imports proto proto-check migrations-check tests bench clean lock
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo   a trial preempts training jobs, and they resume (about a minute)"
+	@echo "make test   lint, types, import rules, proto, migrations, all tests"
+	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
+	@echo "make bench  every benchmark, or one: make bench ONLY=step_cost"
+	@echo "make proto  generate code from proto/; make lock: bring requirements.lock up to date; make clean"
+
+# The environment is made anew whenever the lock or the project's own metadata changes.
+$(VENV)/.ready: requirements.lock pyproject.toml scripts/setup
+	@PYTHON=$(PYTHON) scripts/setup $(VENV)
+
+demo: $(VENV)/.ready
+	@$(PY) -m examples.demo $(ARGS)
+
+serve: $(VENV)/.ready
+	@$(PY) -m examples.serve $(ARGS)
+
+test: lint types imports proto-check migrations-check tests
+
+lint: $(VENV)/.ready
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(VENV)/.ready
+	$(VENV)/bin/mypy
+
+imports: $(VENV)/.ready
+	$(VENV)/bin/lint-imports
+
+proto: $(VENV)/.ready
+	$(PY) scripts/generate.py
+
+proto-check: $(VENV)/.ready
+	$(VENV)/bin/buf lint
+	$(PY) scripts/generate.py --check
+
+migrations-check: $(VENV)/.ready
+	$(PY) -m pytest tests/store/test_migrations.py
+
+tests: $(VENV)/.ready
+	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+
+bench: $(VENV)/.ready
+	$(PY) -m benchmarks $(ONLY)
+
+lock: $(VENV)/.ready
+	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,86 @@
+"""How long from the Submit call to the user's command at work, on an idle cluster; HyperQueue beside it.
+
+The command is `date +%s%N`: the first thing that it does is to read the clock, and its answer is in the job's log. So the
+figure includes the loading of a small C program; what that alone costs is measured too, and is in it for both systems.
+Their submits alternate, each through its own Python client, and each waits until the last job has ended.
+"""
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from hyperqueue import Client as HyperQueue
+from hyperqueue import Job
+
+from benchmarks import hyperqueue_cluster
+from benchmarks.figures import Figure, figure, quantile
+from benchmarks.scratch import scratch
+from client_sdk import Client
+from examples.cluster import Cluster
+
+SUBMITS = 200
+WARM_UP = 20
+PAUSE = 0.04
+"""Seconds until it is looked whether a job has ended: nothing disturbs it meanwhile, and the cluster is idle after it."""
+COMMAND = [shutil.which("date") or "/bin/date", "+%s%N"]
+
+
+def run() -> list[Figure]:
+    ebb, hyperqueue, bare = [], [], []
+    with (
+        scratch() as folder,
+        hyperqueue_cluster.serving(folder / "hyperqueue", cores=20) as theirs,
+        Cluster(folder / "ebb") as cluster,
+    ):
+        cluster.start_scheduler()
+        cluster.start_agent("node-1", "cpu-20c")
+        with Client(cluster.address) as ours:
+            for number in range(WARM_UP + SUBMITS):
+                ebb.append(_ebb(ours))
+                hyperqueue.append(_hyperqueue(theirs, folder, number))
+                bare.append(_bare())
+                time.sleep(PAUSE)
+    return _figures(ebb[WARM_UP:], hyperqueue[WARM_UP:], bare[WARM_UP:])
+
+
+def _ebb(client: Client) -> float:
+    began = time.time_ns()
+    job = client.submit(COMMAND)
+    while not job.ended:
+        time.sleep(PAUSE)
+        job = client.get(job.id)
+    assert job.log_path is not None
+    return (int(Path(job.log_path).read_text()) - began) / 1e6
+
+
+def _hyperqueue(client: HyperQueue, folder: Path, number: int) -> float:
+    output = folder / f"hyperqueue-{number}"
+    job = Job()
+    job.program(COMMAND, stdout=str(output), stderr=None)
+    began = time.time_ns()
+    client.submit(job)
+    time.sleep(PAUSE)
+    while not output.exists() or not (said := output.read_text()):
+        time.sleep(PAUSE)
+    return (int(said) - began) / 1e6
+
+
+def _bare() -> float:
+    began = time.time_ns()
+    return (int(subprocess.run(COMMAND, capture_output=True, check=True).stdout) - began) / 1e6
+
+
+def _figures(ebb: list[float], hyperqueue: list[float], bare: list[float]) -> list[Figure]:
+    def row(metric: str, value: float, unit: str = "ms", at_most: float | None = None) -> Figure:
+        return figure("submit_to_start", metric, value, unit, at_most=at_most)
+
+    ours, theirs = quantile(ebb, 0.5), quantile(hyperqueue, 0.5)
+    return [
+        row("Ebb p50", ours, at_most=10),
+        row("Ebb p99", quantile(ebb, 0.99), at_most=25),
+        row("HyperQueue p50", theirs),
+        row("HyperQueue p99", quantile(hyperqueue, 0.99)),
+        row("p50 over HyperQueue's", ours / theirs, "x", at_most=1.3),
+        row("the command alone, p50", quantile(bare, 0.5)),
+    ]

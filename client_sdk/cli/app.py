@@ -1,0 +1,91 @@
+"""The top of `ebb`: its options, and what becomes of errors."""
+
+import errno
+import logging
+import os
+import sys
+from typing import Any
+
+import click
+
+from client_sdk.cli import commands, nodes, story
+from client_sdk.cli.session import Session
+from client_sdk.errors import EbbError
+
+
+class _Group(click.Group):
+    """Ends every command with one clear sentence and an exit status; a traceback only with EBB_DEBUG=1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            ctx.exit(130)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                _forget_stdout()
+                ctx.exit(141)  # what a shell reports for SIGPIPE
+            if os.environ.get("EBB_DEBUG") == "1":
+                raise
+            if isinstance(error, EbbError):
+                click.echo(f"ebb: {error}", err=True)
+            else:
+                text = f"{type(error).__name__}: {error}"
+                click.echo(f"ebb: unexpected {text}; EBB_DEBUG=1 shows where, for a report", err=True)
+            ctx.exit(1)
+        return result
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option("--address", metavar="HOST:PORT", help="The scheduler's address.  [default: $EBB_ADDRESS, else 127.0.0.1:7737]")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="How long to try to reach the scheduler.",
+)
+@click.pass_context
+def ebb(ctx: click.Context, address: str | None, timeout: float) -> None:
+    """Ebb shares a GPU cluster: trials start at once, and long runs lose no work.
+
+    \b
+    Examples:
+      ebb submit --devices 1 --name resnet -- python train.py --steps 10000
+      ebb submit --trial --devices 1 -- python try_it.py
+      ebb list
+      ebb story 7
+      ebb logs -f 7
+    """
+    if os.environ.get("EBB_DEBUG") != "1":
+        logging.getLogger("stamina").addHandler(logging.NullHandler())  # tries are not the user's business; their end is
+    ctx.obj = Session(address, timeout)
+    ctx.call_on_close(ctx.obj.close)
+
+
+@ebb.command()
+def version() -> None:
+    """Print the version of this client.
+
+    \b
+    Example:
+      ebb version
+    """
+    from importlib.metadata import version as installed
+
+    click.echo(f"ebb {installed('ebb-cluster')}")
+
+
+def _forget_stdout() -> None:
+    """Whoever read it is gone, so Python must not try to flush the rest at exit."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    os.close(nothing)
+
+
+for command in (*commands.COMMANDS, story.story, nodes.node):
+    ebb.add_command(command)

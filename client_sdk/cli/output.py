@@ -1,0 +1,136 @@
+"""How values look: tables on a terminal, plain aligned text in a pipe, JSON and YAML for programs."""
+
+import json
+import signal
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+import click
+
+from client_sdk.models import Job, JobReason, Resources
+from client_sdk.units import format_duration, format_memory
+
+
+def plain(value: Any) -> Any:
+    """A value of the SDK in JSON's own types: enums by name, times in ISO 8601 (UTC), durations in seconds."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def emit(value: Any, fmt: str) -> None:
+    """Writes one value as JSON or YAML."""
+    if fmt == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool = True, indent: str = "") -> None:
+    """Writes a table. In a pipe: columns two spaces apart, nothing cut off, so that awk and grep get all of it."""
+    cells = [[_one_line(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _rich_table(columns, cells, header, len(indent))
+        return
+    lines = [list(columns), *cells] if header else cells
+    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(columns))]
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo(f"{indent}{'  '.join(padded).rstrip()}")
+
+
+def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], header: bool, indent: int) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, show_header=header, header_style="bold")
+    for column in columns:
+        made.add_column(column, no_wrap=column not in ("REASON", "COMMAND", "WHAT"), overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(Padding(made, (0, 0, 0, indent)))
+
+
+_STYLES = {
+    "RUNNING": "green",
+    "STARTING": "green",
+    "STOPPING": "yellow",
+    "UNREACHABLE": "red",
+    "FAILED": "red",
+    "UP": "green",
+    "SILENT": "red",
+}
+
+
+def _one_line(text: str) -> str:
+    """What others wrote must not move the cursor or break the line."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def class_name(job: Job) -> str:
+    return job.spec.job_class.name.lower().replace("_", "-")
+
+
+def reason(job: Job) -> str:
+    """The reason of a job's state in a few words."""
+    other = f" {job.cause_job_id}" if job.cause_job_id else ""
+    match job.reason:
+        case JobReason.UNSPECIFIED:
+            return "-"
+        case JobReason.PREEMPTED:
+            return f"preempted for{other}" if other else "preempted"
+        case JobReason.EXITED:
+            return f"exit {job.exit_code}"
+        case JobReason.SIGNALLED:
+            return signal_text(job.exit_signal)
+        case known:
+            return known.name.lower().replace("_", " ") + other
+
+
+def signal_text(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def ran_for(job: Job, now: datetime) -> str:
+    """From the start of its first run to its end, or to now."""
+    if job.start_time is None:
+        return "-"
+    return format_duration((job.end_time or now) - job.start_time)
+
+
+def when(time: datetime | None) -> str:
+    """A time of the day where the user is."""
+    return "-" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def amount(value: Resources) -> str:
+    """ "2 cpus, 4GiB, 1 device"."""
+    words = [f"{value.cpus:g} cpu{'' if value.cpus == 1 else 's'}", format_memory(value.memory_mib)]
+    if value.devices:
+        words.append(f"{value.devices} device{'' if value.devices == 1 else 's'}")
+    return ", ".join(words)
+
+
+def numbers(values: Sequence[int]) -> str:
+    return ",".join(map(str, values)) or "-"

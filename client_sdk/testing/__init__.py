@@ -1,0 +1,17 @@
+"""For tests of code that uses Ebb: a cluster inside the test's own process.
+
+>>> from client_sdk import testing
+>>> with testing.cluster() as fake, fake.client() as client:
+...     job = client.wait(client.submit(["python", "train.py"]))
+>>> job.state.name, job.exit_code
+('SUCCEEDED', 0)
+
+No job is really run: each ends as the test says. A real `Client`, `AsyncClient` or `ebb` talks to it over the loopback
+interface, so code under test that makes its own client needs no change, only the address. The fake answers as the service
+does; both pass the same tests. It starts jobs first come first served, trials first, and preempts nothing by itself.
+"""
+
+from client_sdk.testing._fake import NODES, FakeCluster, cluster
+from client_sdk.testing._state import Outcome, Script
+
+__all__ = ["NODES", "FakeCluster", "Outcome", "Script", "cluster"]

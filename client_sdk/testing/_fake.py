@@ -1,0 +1,149 @@
+"""What a test holds in its hands: the fake cluster and what can be made to happen in it."""
+
+import contextlib
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from client_sdk import _convert
+from client_sdk.aio import AsyncClient
+from client_sdk.client import Client
+from client_sdk.errors import EbbError, Unavailable
+from client_sdk.models import Job, Resources
+from client_sdk.testing._server import Failure, Server
+from client_sdk.testing._state import Outcome, Script, State
+
+NODES: Mapping[str, Resources] = {"node-1": Resources(cpus=64, memory_mib=512 * 1024, devices=8)}
+"""The nodes of a fake cluster that is told nothing else."""
+
+
+class FakeCluster:
+    """A cluster in this process; `cluster` makes one. Jobs are given as `Job` or by id. Safe to use from several threads."""
+
+    def __init__(self, state: State, server: Server) -> None:
+        self._state = state
+        self._server = server
+        self._clients: list[Client] = []
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, for `Client(address)` or EBB_ADDRESS."""
+        return self._server.address
+
+    def client(self, *, timeout: float = 30.0) -> Client:
+        """A real client of this cluster, closed with it."""
+        self._clients.append(Client(self.address, timeout=timeout))
+        return self._clients[-1]
+
+    def async_client(self, *, timeout: float = 30.0) -> AsyncClient:
+        """A real client of this cluster for asyncio; close it, or use it by `async with`."""
+        return AsyncClient(self.address, timeout=timeout)
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Every job as it stands, in the order of submission."""
+        with self._state.changed:
+            return [_convert.job(self._state.find(job_id)) for job_id in self._state.jobs]
+
+    @property
+    def calls(self) -> Counter[str]:
+        """How often each call came in, such as {"Submit": 2, "Watch": 1}; tries that failed count."""
+        with self._state.changed:
+            return Counter(self._server.calls)
+
+    @property
+    def watches(self) -> int:
+        """How many watches and waits are under way."""
+        with self._state.changed:
+            return self._server.watches
+
+    def start(self, job: Job | int) -> Job:
+        """Has a queued job start and run. Raises FailedPrecondition where it fits on no node now."""
+        with self._state.changed:
+            self._state.start(_id(job))
+            return self._shown(job)
+
+    def finish(self, job: Job | int, exit_code: int = 0, *, exit_signal: int = 0, output: str = "") -> Job:
+        """Ends the run of a job, which a queued one begins first.
+
+        As with the service, a job that was cancelled is then CANCELLED, and one that was being preempted goes back to its
+        queue unless its exit code is 0.
+        """
+        with self._state.changed:
+            self._state.finish(_id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output))
+            return self._shown(job)
+
+    def preempt(self, job: Job | int, *, for_: Job | int, leaves: bool = True) -> Job:
+        """Has a running best-effort job preempted for a trial. It leaves at once with exit code 143, and is queued again.
+
+        With `leaves=False` it stays inside its grace period (STOPPING) until `finish`.
+        """
+        with self._state.changed:
+            self._state.preempt(_id(job), _id(for_), Outcome(exit_code=143) if leaves else None)
+            return self._shown(job)
+
+    def fail_next(
+        self, times: int = 1, error: type[EbbError] = Unavailable, *, call: str | None = None, after: bool = False
+    ) -> None:
+        """The next calls fail: any, or only those named `call`, such as "Submit".
+
+        Clients try again by themselves after Unavailable, DeadlineExceeded and Cancelled, as long as their timeout lets
+        them. With `after`, a call is carried out and its answer lost.
+        """
+        with self._state.changed:
+            self._server.failures += [Failure(error("the test wants it so"), call, after)] * times
+
+    @contextlib.contextmanager
+    def unavailable(self) -> Iterator[None]:
+        """Inside this context nothing is answered, and watches break. Give clients a short timeout, or they wait for it."""
+        with self._state.changed:
+            self._server.down = Unavailable("the test wants it so")
+            self._server.cut()
+        try:
+            yield
+        finally:
+            with self._state.changed:
+                self._server.down = None
+
+    def cut_watches(self) -> None:
+        """Breaks the connection of every watch and wait; clients make it again."""
+        with self._state.changed:
+            self._server.cut()
+
+    def close(self) -> None:
+        """Ends it, and closes its clients. Safe to repeat."""
+        for client in self._clients:
+            client.close()
+        self._server.close()
+
+    def _shown(self, job: Job | int) -> Job:
+        return _convert.job(self._state.find(_id(job)))
+
+
+def _id(job: Job | int) -> int:
+    return job.id if isinstance(job, Job) else job
+
+
+def succeed(_job: Job) -> Outcome:
+    """The script of a fake cluster that is told nothing else."""
+    return Outcome()
+
+
+@contextlib.contextmanager
+def cluster(
+    nodes: Mapping[str, Resources] = NODES, *, script: Script = succeed, by_hand: bool = False, user: str = "tester"
+) -> Iterator[FakeCluster]:
+    """A fake cluster for as long as the context lasts.
+
+    A job starts as soon as it fits on one of the `nodes`, and ends as `script` says: at once with exit code 0, unless the
+    test gives another. Where that returns None the job runs until `FakeCluster.finish`, or until it is cancelled. With
+    `by_hand` nothing starts or ends by itself: a job waits for `start` and for `finish`, also when it was cancelled.
+    """
+    with tempfile.TemporaryDirectory(prefix="ebb-fake-") as folder:
+        state = State(nodes, script, by_hand, user, Path(folder))
+        fake = FakeCluster(state, Server(state))
+        try:
+            yield fake
+        finally:
+            fake.close()

@@ -1,0 +1,121 @@
+"""The field rules of the API, read from where they are written: the options of the messages' own fields.
+
+The service checks them with protovalidate, which needs more than a training image has. This knows those rules that
+ebb.v1 uses, and says so where it meets another.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from buf.validate import validate_pb2
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+from client_sdk.errors import InvalidArgument
+
+Broken = tuple[str, str, str]
+"""The field, the rule, and what the field must be."""
+
+
+def check(request: Message) -> None:
+    """Raises InvalidArgument as the service does: it names each field and what it must be, and in `metadata` the first."""
+    broken = list(violations(request))
+    if broken:
+        said = "; ".join(f"{field}: {must}" for field, _, must in broken)
+        raise InvalidArgument(said, reason="INVALID_FIELD", metadata={"field": broken[0][0], "rule": broken[0][1]})
+
+
+def violations(message: Message, inside: str = "") -> Iterator[Broken]:
+    """Every rule that the message breaks, in the order of its fields."""
+    field: Any
+    for field in message.DESCRIPTOR.fields:
+        path, rules = inside + field.name, field.GetOptions().Extensions[validate_pb2.field]
+        value = getattr(message, field.name)
+        whole = field.type == FieldDescriptor.TYPE_MESSAGE and not field.is_repeated
+        if whole and not message.HasField(field.name):
+            if rules.required:
+                yield path, "required", "a value is required"
+            continue
+        yield from ((path, rule, must) for rule, must in _broken(value, rules, field))
+        if whole and not isinstance(value, Duration):
+            yield from violations(value, f"{path}.")
+
+
+def _broken(value: Any, rules: validate_pb2.FieldRules, field: Any) -> Iterator[tuple[str, str]]:
+    for rule in rules.cel:
+        prefix = re.fullmatch(r"!this\.startsWith\('(\w+)'\)", rule.expression)
+        _require_known(prefix is not None, rule.expression)
+        if prefix is not None and value.startswith(prefix[1]):
+            yield rule.id, rule.message
+    kind = rules.WhichOneof("type")
+    if kind is None:
+        return
+    own = getattr(rules, kind)
+    names = {option.name for option, _ in own.ListFields()}
+    match kind:
+        case "string":
+            _require_known(names <= {"min_len", "max_len", "max_bytes", "pattern"}, f"string {names}")
+            yield from _text(value, own)
+        case "int32" | "int64":
+            _require_known(names <= {"gte", "lte"}, f"{kind} {names}")
+            yield from _range(kind, value, own, lambda limit: str(limit), names)
+        case "duration":
+            _require_known(names <= {"gte", "lte"}, f"duration {names}")
+            yield from _range(kind, value, own, lambda limit: f"{_length(limit):g} s", names)
+        case "enum":
+            _require_known(names <= {"defined_only"}, f"enum {names}")
+            if field.enum_type is not None and value not in field.enum_type.values_by_number:
+                yield "enum.defined_only", f"{value} is not one of {', '.join(field.enum_type.values_by_name)}"
+        case "repeated":
+            _require_known(names <= {"min_items", "max_items", "items"}, f"repeated {names}")
+            if len(value) < own.min_items:
+                yield "repeated.min_items", f"at least {own.min_items} must be given"
+            if own.HasField("max_items") and len(value) > own.max_items:
+                yield "repeated.max_items", f"at most {own.max_items} may be given, and these are {len(value)}"
+            yield from _each(value, own.items, field)
+        case "map":
+            _require_known(names <= {"max_pairs", "keys", "values"}, f"map {names}")
+            if own.HasField("max_pairs") and len(value) > own.max_pairs:
+                yield "map.max_pairs", f"at most {own.max_pairs} may be given, and these are {len(value)}"
+            yield from _each(value, own.keys, field)
+            yield from _each(value.values(), own.values, field)
+        case _:
+            _require_known(False, kind)
+
+
+def _each(values: Iterable[Any], rules: validate_pb2.FieldRules, field: Any) -> Iterator[tuple[str, str]]:
+    for value in values:
+        yield from _broken(value, rules, field)
+
+
+def _text(value: str, own: validate_pb2.StringRules) -> Iterator[tuple[str, str]]:
+    if len(value) < own.min_len:
+        yield "string.min_len", f"must have at least {own.min_len} characters"
+    if own.HasField("max_len") and len(value) > own.max_len:
+        yield "string.max_len", f"may have at most {own.max_len} characters, and has {len(value)}"
+    if own.HasField("max_bytes") and len(value.encode()) > own.max_bytes:
+        yield "string.max_bytes", f"may have at most {own.max_bytes} bytes, and has {len(value.encode())}"
+    # In RE2, which the service has, $ is the end of the text; in Python it is also before a last line's end.
+    if own.pattern and not re.search(re.sub(r"\$$", r"\\Z", own.pattern), value):
+        yield "string.pattern", f"{value[:40]!r} does not match {own.pattern}"
+
+
+def _range(kind: str, value: Any, own: Any, show: Any, names: set[str]) -> Iterator[tuple[str, str]]:
+    low, high = (own.gte if "gte" in names else None), (own.lte if "lte" in names else None)
+    if (low is not None and _length(value) < _length(low)) or (high is not None and _length(value) > _length(high)):
+        rule = "_".join(name for name in ("gte", "lte") if name in names)
+        limits = ([f"at least {show(low)}"] if low is not None else []) + (
+            [f"at most {show(high)}"] if high is not None else []
+        )
+        yield f"{kind}.{rule}", f"must be {' and '.join(limits)}, and is {show(value)}"
+
+
+def _length(value: Any) -> float:
+    return value.seconds + value.nanos / 1e9 if isinstance(value, Duration) else value
+
+
+def _require_known(known: bool, rule: str) -> None:
+    if not known:
+        raise NotImplementedError(f"client_sdk.testing cannot check this rule of the API: {rule}")

@@ -1,0 +1,170 @@
+"""A real gRPC server, on the loopback interface of this process, that serves a `State`."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Any, NoReturn
+
+import grpc
+from ebb.v1 import cluster_pb2, scheduler_pb2
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+
+from client_sdk._wire import ERRORS
+from client_sdk.errors import EbbError, Internal, Unavailable
+from client_sdk.testing import _rules
+from client_sdk.testing._state import State
+
+_THREADS = 1024
+"""At most: a watch keeps a thread for as long as it lasts. Those that nobody needs are not made."""
+_serialize = methodcaller("SerializeToString")
+_CODES = {error: code for code, error in reversed(ERRORS.items())} | {Internal: grpc.StatusCode.INTERNAL}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is to go wrong with the next call, of this name if it has one: before it is carried out, or after."""
+
+    error: EbbError
+    call: str | None
+    after: bool
+
+
+class Server:
+    """Serves from its making until `close`. Everything is guarded by the state's `changed`."""
+
+    def __init__(self, state: State) -> None:
+        self.calls: Counter[str] = Counter()
+        self.failures: list[Failure] = []
+        self.down: EbbError | None = None
+        """What every call is answered with, where that is not None."""
+        self.watches = 0
+        """How many are under way."""
+        self._state = state
+        self._cuts = 0
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ebb-fake")
+        self._server = grpc.server(self._pool, options=(("grpc.so_reuseport", 0),))
+        scheduler = {
+            "Submit": self._unary(
+                "Submit", scheduler_pb2.SubmitRequest, lambda r: scheduler_pb2.SubmitResponse(job=state.submit(r))
+            ),
+            "Get": self._unary("Get", scheduler_pb2.GetRequest, lambda r: scheduler_pb2.GetResponse(job=state.find(r.job_id))),
+            "List": self._unary("List", scheduler_pb2.ListRequest, self._list),
+            "Cancel": self._unary(
+                "Cancel", scheduler_pb2.CancelRequest, lambda r: scheduler_pb2.CancelResponse(job=state.cancel(r.job_id))
+            ),
+            "Story": self._unary(
+                "Story", scheduler_pb2.StoryRequest, lambda r: scheduler_pb2.StoryResponse(events=state.story(r.job_id))
+            ),
+            "Watch": grpc.unary_stream_rpc_method_handler(
+                self._watch, scheduler_pb2.SchedulerWatchRequest.FromString, _serialize
+            ),
+        }
+        cluster = {
+            "ListNodes": self._unary(
+                "ListNodes", cluster_pb2.ListNodesRequest, lambda _: cluster_pb2.ListNodesResponse(nodes=state.nodes())
+            )
+        }
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler("ebb.v1.Scheduler", scheduler),
+                grpc.method_handlers_generic_handler("ebb.v1.Cluster", cluster),
+            )
+        )
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def close(self) -> None:
+        with self._state.changed:
+            self.down = Unavailable("the fake cluster is closed")
+            self.cut()
+        self._server.stop(0).wait()
+        self._pool.shutdown()
+
+    def cut(self) -> None:
+        """Breaks every watch."""
+        self._cuts += 1
+        self._state.changed.notify_all()
+
+    def _unary(self, name: str, request: type[Message], answer: Callable[[Any], Message]) -> Any:
+        def behave(asked: Message, context: grpc.ServicerContext) -> Message:
+            with self._state.changed:
+                try:
+                    failure = self._enter(name)
+                    _rules.check(asked)
+                    answered = answer(asked)
+                    if failure is not None:
+                        raise failure.error
+                except EbbError as error:
+                    _abort(context, error)
+                except Exception as error:
+                    _abort(context, Internal(f"the fake cluster, or the test's script, raised {error!r}"))
+                return answered
+
+        return grpc.unary_unary_rpc_method_handler(behave, request.FromString, _serialize)
+
+    def _enter(self, name: str) -> Failure | None:
+        """Counts the call and raises what it is to fail with; returns that where it is to fail afterwards."""
+        self.calls[name] += 1
+        if self.down is not None:
+            raise self.down
+        failure = next((f for f in self.failures if f.call in (None, name)), None)
+        if failure is not None:
+            self.failures.remove(failure)
+            if not failure.after:
+                raise failure.error
+        return failure
+
+    def _list(self, request: scheduler_pb2.ListRequest) -> scheduler_pb2.ListResponse:
+        jobs, token = self._state.page(request)
+        return scheduler_pb2.ListResponse(jobs=jobs, next_page_token=token)
+
+    def _watch(
+        self, request: scheduler_pb2.SchedulerWatchRequest, context: grpc.ServicerContext
+    ) -> Iterator[scheduler_pb2.SchedulerWatchResponse]:
+        state = self._state
+        with state.changed:
+            try:
+                self._enter("Watch")
+                _rules.check(request)
+                if request.job_id:
+                    state.find(request.job_id)
+            except EbbError as error:
+                _abort(context, error)
+            at, cuts = request.after_commit, self._cuts
+            self.watches += 1
+            # Also wakes the loop below, which else would notice with the next change only that its watcher has left.
+            if not context.add_callback(self._watch_ended):
+                self._watch_ended()
+        while True:
+            with state.changed:
+                snapshot, jobs = state.since(at, request.job_id)
+                while not (snapshot or jobs) and context.is_active() and self._cuts == cuts:
+                    state.changed.wait()
+                    snapshot, jobs = state.since(at, request.job_id)
+                if not context.is_active():
+                    return
+                if self._cuts != cuts:
+                    _abort(context, Unavailable("the fake cluster broke the connection"))
+                at = state.commit_no
+            yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=jobs, commit_no=at)
+
+    def _watch_ended(self) -> None:
+        with self._state.changed:
+            self.watches -= 1
+            self._state.changed.notify_all()
+
+
+def _abort(context: grpc.ServicerContext, error: EbbError) -> NoReturn:
+    code = _CODES[type(error)]
+    details = []
+    if error.reason:
+        details.append(AnyMessage())
+        details[0].Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain="ebb", metadata=dict(error.metadata)))
+    status = status_pb2.Status(code=code.value[0], message=str(error), details=details)
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(code, str(error))
+    raise AssertionError("abort always raises")

@@ -1,0 +1,77 @@
+"""Amounts as people write them: memory and durations."""
+
+import re
+from datetime import timedelta
+from math import ceil
+
+from client_sdk.errors import InvalidArgument
+
+_MIB = 1024 * 1024
+_BYTES: dict[str, int] = {
+    "": _MIB,
+    **{unit: 1024**power for power, letter in enumerate("kmgt", 1) for unit in (letter, f"{letter}ib")},
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
+}
+_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def parse_memory(text: str | int) -> int:
+    """An amount of memory in MiB, rounded up; a bare number counts MiB.
+
+    >>> parse_memory("4GiB"), parse_memory("1.5G"), parse_memory("512"), parse_memory("1GB")
+    (4096, 1536, 512, 954)
+
+    Raises InvalidArgument for anything that is not an amount.
+    """
+    if isinstance(text, int):
+        return text
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([a-z]*)\s*", text.lower())
+    if not match or match[2] not in _BYTES:
+        raise InvalidArgument(f"{text!r} is not an amount of memory; write it like 4GiB, 512MiB or 1.5G")
+    return ceil(float(match[1]) * _BYTES[match[2]] / _MIB)
+
+
+def parse_duration(value: str | float | timedelta) -> timedelta:
+    """A duration; a bare number counts seconds.
+
+    >>> parse_duration("1h30m"), parse_duration("30s"), parse_duration(2.5)
+    (datetime.timedelta(seconds=5400), datetime.timedelta(seconds=30), datetime.timedelta(seconds=2, microseconds=500000))
+
+    Raises InvalidArgument for anything that is not a duration, and for a negative one.
+    """
+    if isinstance(value, timedelta):
+        result = value
+    elif isinstance(value, int | float):
+        result = timedelta(seconds=value)
+    else:
+        text = value.lower()
+        parts = re.findall(r"([0-9]+(?:\.[0-9]*)?)\s*([a-z]*)", text)
+        if not parts or "".join(n + unit for n, unit in parts) != re.sub(r"\s", "", text):
+            raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
+        unknown = [unit for _, unit in parts if unit not in _SECONDS]
+        if unknown or (len(parts) > 1 and any(not unit for _, unit in parts)):
+            raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
+        result = timedelta(seconds=sum(float(n) * _SECONDS[unit] for n, unit in parts))
+    if result < timedelta(0):
+        raise InvalidArgument(f"a duration of {result.total_seconds():g} s is negative")
+    return result
+
+
+def format_memory(mib: int) -> str:
+    """The shortest exact form: "512MiB", "4GiB", "1TiB"."""
+    for factor, unit in ((1024 * 1024, "TiB"), (1024, "GiB")):
+        if mib and mib % factor == 0:
+            return f"{mib // factor}{unit}"
+    return f"{mib}MiB"
+
+
+def format_duration(value: timedelta) -> str:
+    """As in squeue's TIME: "0:07", "12:34", "1:02:03", "2-03:04:05" (days first)."""
+    minutes, seconds = divmod(max(0, int(value.total_seconds())), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{seconds:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{seconds:02}"
+    return f"{minutes}:{seconds:02}"

@@ -1,0 +1,133 @@
+"""A cluster on this machine: a scheduler with an embedded PostgreSQL, and agents with simulated devices, each a process.
+
+For the demo, `make serve`, benchmarks and tests. Nothing is left behind: `close` stops the jobs, the agents, the scheduler
+and its database, also when it is called in the middle of a start.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+START_LIMIT = 60.0
+"""Seconds that a first start may take: it makes a database."""
+STOP_LIMIT = 20.0
+
+
+class ClusterError(Exception):
+    """A process of the cluster did not do what it should; the message ends with the end of its log."""
+
+
+class Cluster:
+    """Processes by name under one folder: `scheduler`, and each agent by its node's name.
+
+    `folder` holds everything: database, agents' states, checkpoints (shared by the agents), logs. Between two looks at
+    something that is awaited it calls `pause`, which may raise to give up.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        scheduler_flags: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.checkpoints = self.folder / "checkpoints"
+        self.scheduler_flags = list(scheduler_flags)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.agents: dict[str, list[str]] = {}
+        self.listen = "127.0.0.1:0"
+        self._environment = {**os.environ, **(environment or {})}
+        self._pause = pause
+
+    # ---- starting ------------------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT of the scheduler; the same over its restarts."""
+        return self.listen
+
+    def start_scheduler(self) -> None:
+        """Starts the scheduler and waits until it leads. Raises ClusterError."""
+        file = self.folder / "address"
+        file.unlink(missing_ok=True)
+        flags = ["--embedded", str(self.folder / "db"), "--listen", self.listen, "--address-file", str(file)]
+        self._spawn("scheduler", ["scheduler_service", "serve", *flags, *self.scheduler_flags])
+        self._wait_for(file, "scheduler")
+        self.listen = file.read_text().strip()
+
+    def start_agent(self, node: str, devices: str, *flags: str) -> None:
+        """Starts a node's agent; does not wait until it is connected."""
+        self.agents[node] = ["--devices", devices, *flags]
+        self.restart_agent(node)
+
+    def restart_agent(self, node: str) -> None:
+        """Starts the agent of a node again, as it was started first."""
+        state = ["--state", str(self.folder / node), "--checkpoints", str(self.checkpoints)]
+        where = ["--scheduler", self.address, "--node", node]
+        self._spawn(node, ["node_agent", "run", *where, *state, *self.agents[node], "--stop-jobs-on-exit"])
+
+    def _spawn(self, name: str, arguments: list[str]) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C is for whoever made the cluster, who then closes it in order
+            )
+
+    def _wait_for(self, file: Path, name: str) -> None:
+        limit = time.monotonic() + START_LIMIT
+        while not file.exists():
+            if self.processes[name].poll() is not None:
+                raise ClusterError(f"the {name} ended with status {self.processes[name].returncode}:\n{self.tail(name)}")
+            if time.monotonic() > limit:
+                raise ClusterError(f"the {name} did not start within {START_LIMIT:.0f} s:\n{self.tail(name)}")
+            self._pause(0.02)
+
+    # ---- stopping ------------------------------------------------------------------------------------------------------
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """Sends a process a signal; after SIGKILL it waits until the process is gone."""
+        process = self.processes[name]
+        process.send_signal(number)
+        if number == signal.SIGKILL:
+            process.wait(STOP_LIMIT)
+
+    def close(self) -> None:
+        """Stops everything: agents with their jobs first. Safe to repeat."""
+        agents = [process for name, process in self.processes.items() if name != "scheduler"]
+        self._stop(agents)
+        self._stop([process for process in self.processes.values() if process not in agents])
+        self.processes.clear()
+
+    @staticmethod
+    def _stop(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(STOP_LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def tail(self, name: str, lines: int = 20) -> str:
+        """The end of a process's log."""
+        log = self.folder / f"{name}.log"
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self.close()

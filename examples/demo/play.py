@@ -1,0 +1,69 @@
+"""The plot: jobs fill the cluster, trials arrive, some jobs leave for them and come back, and everything is checked.
+
+Nothing here waits for a time that was guessed: a trial arrives when the step log of the job that it will displace says
+that this one is far enough.
+"""
+
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from client_sdk import Client, EbbError
+from examples.cluster import Cluster, ClusterError
+from examples.demo import workplace
+from examples.demo.judge import judge
+from examples.demo.outside import Outside, OutsideError
+from examples.demo.report import report
+from examples.demo.scenario import CUES
+from examples.demo.stage import TRAIN, Failed, Stage, progress
+from examples.demo.stopping import Stopped, Stopping
+from examples.demo.table import Board
+
+
+def play(folder: Path, stopping: Stopping, console: Console) -> bool:
+    """Runs the demo in this folder; whether all checks held. Its processes have ended when it returns or raises."""
+    began = time.monotonic()
+    with ExitStack() as stack:
+        console.print("Starting a scheduler with its own PostgreSQL, and two nodes of 8 simulated GPUs ...", soft_wrap=True)
+        outside = Outside(TRAIN, stopping)
+        stack.callback(outside.close)
+        cluster = stack.enter_context(Cluster(folder / "ebb", ["--log-level", "WARNING"], pause=stopping.pause))
+        cluster.start_scheduler()
+        client = stack.enter_context(Client(cluster.address))
+        with Board(console, client, lambda job: progress(folder, job)) as board:
+            stage = Stage(folder, cluster, client, outside, board, stopping)
+            stage.raise_nodes()
+            stage.fill()
+            for cue in CUES:
+                stage.enter_trial(cue)
+            stage.check_the_check()
+            stage.wait_for_the_end()
+        outcome = judge(stage.record())
+    return report(outcome, time.monotonic() - began, console)
+
+
+def perform(stopping: Stopping) -> bool:
+    """The demo in a new folder, which is kept if something did not hold. Raises Stopped."""
+    console = Console()
+    folder = workplace.make()
+    held = clean = False
+    try:
+        held = play(folder, stopping, console)
+    except (Failed, OutsideError, ClusterError, EbbError) as error:
+        console.print(f"FAILED: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+    except (Stopped, BrokenPipeError):
+        held = True  # nothing that anybody would look at
+        raise
+    finally:
+        left = workplace.end_leftovers(folder)
+        for line in left:
+            print(f"FAILED: this process was left behind, and was killed: {line}", file=sys.stderr)
+        clean = held and not left
+        if clean:
+            workplace.remove(folder)
+        else:
+            print(f"Logs and all else are kept in {folder}", file=sys.stderr)
+    return clean

@@ -1,0 +1,290 @@
+-- The tables of the first version; scheduler_service/store/tables.py says the same of the present one.
+CREATE TABLE cluster (
+    id TEXT NOT NULL,
+    seed BIGINT NOT NULL,
+    next_job BIGINT NOT NULL,
+    next_node BIGINT NOT NULL,
+    next_operation BIGINT NOT NULL,
+    clock_us BIGINT NOT NULL,
+    one BOOLEAN DEFAULT true NOT NULL,
+    CONSTRAINT cluster_pkey PRIMARY KEY (one),
+    CONSTRAINT cluster_one_row CHECK (one),
+    CONSTRAINT cluster_numbers_count_up CHECK (next_job > 0 AND next_node > 0 AND next_operation > 0),
+    CONSTRAINT cluster_id_given CHECK (id <> '')
+);
+
+COMMENT ON TABLE cluster IS 'The one row about the cluster as a whole; absent until the first commit of the first leader';
+COMMENT ON COLUMN cluster.id IS 'Names the cluster to agents: an agent serves one cluster for its life';
+COMMENT ON COLUMN cluster.seed IS 'Of every random choice, together with commit_no';
+COMMENT ON COLUMN cluster.next_job IS 'The id that the next job gets';
+COMMENT ON COLUMN cluster.clock_us IS 'The time of the last step, behind which time never goes back; microseconds since 1970';
+COMMENT ON COLUMN cluster.one IS 'Always true: there is one row';
+
+CREATE TABLE leader (
+    holder TEXT NOT NULL,
+    address TEXT NOT NULL,
+    epoch BIGINT NOT NULL,
+    expires_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    commit_no BIGINT NOT NULL,
+    one BOOLEAN DEFAULT true NOT NULL,
+    CONSTRAINT leader_pkey PRIMARY KEY (one),
+    CONSTRAINT leader_one_row CHECK (one),
+    CONSTRAINT leader_numbers_not_negative CHECK (epoch >= 0 AND commit_no >= 0)
+);
+
+COMMENT ON TABLE leader IS 'The lease of leadership, and the fence that every commit passes first';
+COMMENT ON COLUMN leader.holder IS 'Who leads: a name that no other process has; empty when nobody does';
+COMMENT ON COLUMN leader.address IS 'Where clients reach the holder, host:port';
+COMMENT ON COLUMN leader.epoch IS 'Raised by every take-over; a commit under a lower epoch is refused';
+COMMENT ON COLUMN leader.expires_at IS 'By this database''s clock; then anybody may take the lease';
+COMMENT ON COLUMN leader.commit_no IS 'The number of the last commit: the revision of everything, and what a watch resumes from';
+COMMENT ON COLUMN leader.one IS 'Always true: there is one row';
+
+CREATE TABLE node (
+    id BIGSERIAL NOT NULL,
+    name TEXT NOT NULL,
+    boot_id TEXT NOT NULL,
+    state SMALLINT NOT NULL,
+    capacity_cpu_milli BIGINT NOT NULL,
+    capacity_memory_mib BIGINT NOT NULL,
+    capacity_devices INTEGER NOT NULL,
+    levels TEXT[] NOT NULL,
+    since_us BIGINT NOT NULL,
+    sequence BIGINT NOT NULL,
+    address TEXT NOT NULL,
+    agent_version TEXT NOT NULL,
+    CONSTRAINT node_pkey PRIMARY KEY (id),
+    CONSTRAINT node_name_once UNIQUE (name) DEFERRABLE INITIALLY DEFERRED,
+    CONSTRAINT node_state_known CHECK (state IN (1, 2)),
+    CONSTRAINT node_capacity_not_negative CHECK (capacity_cpu_milli >= 0 AND capacity_memory_mib >= 0 AND capacity_devices >= 0),
+    CONSTRAINT node_id_positive CHECK (id > 0),
+    CONSTRAINT node_sequence_not_negative CHECK (sequence >= 0)
+);
+
+COMMENT ON TABLE node IS 'Machines with an agent';
+COMMENT ON COLUMN node.id IS 'Counts up as nodes first appear: the order in which they are tried';
+COMMENT ON COLUMN node.boot_id IS 'Of the agent''s machine; a new one means that nothing from before runs any more';
+COMMENT ON COLUMN node.state IS 'Whether its agent is heard: 1 UP, 2 SILENT';
+COMMENT ON COLUMN node.capacity_cpu_milli IS 'What jobs may use of the node: thousandths of a CPU core';
+COMMENT ON COLUMN node.capacity_memory_mib IS 'What jobs may use of the node: MiB of host memory';
+COMMENT ON COLUMN node.capacity_devices IS 'What jobs may use of the node: whole devices';
+COMMENT ON COLUMN node.levels IS 'Names of the levels between the node and its devices, outermost first';
+COMMENT ON COLUMN node.since_us IS 'When it entered its state; microseconds since 1970';
+COMMENT ON COLUMN node.sequence IS 'The last report of this boot that is in the state';
+COMMENT ON COLUMN node.address IS 'Where the agent said that the node''s jobs can be reached';
+
+CREATE TABLE job (
+    id BIGSERIAL NOT NULL,
+    name TEXT NOT NULL,
+    user_name TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    job_class SMALLINT NOT NULL,
+    demand_cpu_milli BIGINT NOT NULL,
+    demand_memory_mib BIGINT NOT NULL,
+    demand_devices INTEGER NOT NULL,
+    grace_us BIGINT NOT NULL,
+    command JSONB NOT NULL,
+    environment JSONB NOT NULL,
+    working_directory TEXT NOT NULL,
+    submitted_us BIGINT NOT NULL,
+    state SMALLINT NOT NULL,
+    reason SMALLINT NOT NULL,
+    detail TEXT NOT NULL,
+    cause_job BIGINT NOT NULL,
+    run INTEGER NOT NULL,
+    requeued BOOLEAN NOT NULL,
+    preempted_for_trial INTEGER NOT NULL,
+    cancel_requested BOOLEAN NOT NULL,
+    started_us BIGINT,
+    ended_us BIGINT,
+    exit_code INTEGER NOT NULL,
+    exit_signal INTEGER NOT NULL,
+    CONSTRAINT job_pkey PRIMARY KEY (id),
+    CONSTRAINT job_job_class_known CHECK (job_class IN (1, 2)),
+    CONSTRAINT job_state_known CHECK (state IN (1, 2, 3, 4, 5, 6, 7, 8)),
+    CONSTRAINT job_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)),
+    CONSTRAINT job_demand_not_negative CHECK (demand_cpu_milli >= 0 AND demand_memory_mib >= 0 AND demand_devices >= 0),
+    CONSTRAINT job_id_positive CHECK (id > 0),
+    CONSTRAINT job_command_given CHECK (jsonb_typeof(command) = 'array' AND jsonb_array_length(command) > 0),
+    CONSTRAINT job_environment_is_array CHECK (jsonb_typeof(environment) = 'array'),
+    CONSTRAINT job_grace_not_negative CHECK (grace_us >= 0),
+    CONSTRAINT job_counters_not_negative CHECK (run >= 0 AND preempted_for_trial >= 0 AND cause_job >= 0),
+    CONSTRAINT job_ended_has_time CHECK ((state IN (6, 7, 8)) = (ended_us IS NOT NULL))
+);
+CREATE INDEX job_live ON job (id) WHERE ended_us IS NULL;
+CREATE UNIQUE INDEX job_request_once ON job (user_name, request_id) WHERE request_id <> '';
+
+COMMENT ON TABLE job IS 'What users submitted; rows stay when the job has ended';
+COMMENT ON COLUMN job.user_name IS 'Who submitted it';
+COMMENT ON COLUMN job.request_id IS 'Given by the client so that a repeated submit makes one job; empty when it gave none';
+COMMENT ON COLUMN job.job_class IS 'FitGpp''s class: 1 TRIAL, 2 BEST_EFFORT';
+COMMENT ON COLUMN job.demand_cpu_milli IS 'What a run needs: thousandths of a CPU core';
+COMMENT ON COLUMN job.demand_memory_mib IS 'What a run needs: MiB of host memory';
+COMMENT ON COLUMN job.demand_devices IS 'What a run needs: whole devices';
+COMMENT ON COLUMN job.grace_us IS 'Microseconds between the signal to stop and the kill';
+COMMENT ON COLUMN job.command IS 'Program and arguments: an array of strings';
+COMMENT ON COLUMN job.environment IS 'Array of [name, value], in the order given';
+COMMENT ON COLUMN job.submitted_us IS 'When it was submitted; microseconds since 1970';
+COMMENT ON COLUMN job.state IS 'Where the job is in its life: 1 QUEUED, 2 STARTING, 3 RUNNING, 4 STOPPING, 5 UNREACHABLE, 6 SUCCEEDED, 7 FAILED, 8 CANCELLED';
+COMMENT ON COLUMN job.reason IS 'Why it is in this state: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED';
+COMMENT ON COLUMN job.detail IS 'More about the reason, for people';
+COMMENT ON COLUMN job.cause_job IS 'The job behind the reason, or 0';
+COMMENT ON COLUMN job.run IS 'The current or last launch, counted from 1; 0 before the first';
+COMMENT ON COLUMN job.requeued IS 'It has run before, and so stands before those that have not';
+COMMENT ON COLUMN job.preempted_for_trial IS 'How often a trial''s preemption of it was decided';
+COMMENT ON COLUMN job.started_us IS 'When it first ran; microseconds since 1970';
+COMMENT ON COLUMN job.ended_us IS 'When it ended; null while it has not; microseconds since 1970';
+COMMENT ON COLUMN job.exit_signal IS 'The signal that ended it, or 0';
+
+CREATE TABLE run (
+    job_id BIGINT NOT NULL,
+    run INTEGER NOT NULL,
+    node BIGINT NOT NULL,
+    devices INTEGER[] NOT NULL,
+    demand_cpu_milli BIGINT NOT NULL,
+    demand_memory_mib BIGINT NOT NULL,
+    demand_devices INTEGER NOT NULL,
+    phase SMALLINT NOT NULL,
+    placed_us BIGINT NOT NULL,
+    started_us BIGINT,
+    ended_us BIGINT,
+    log_path TEXT NOT NULL,
+    stop_reason SMALLINT,
+    stop_grace_us BIGINT NOT NULL,
+    stop_us BIGINT,
+    stop_for BIGINT NOT NULL,
+    exit_code INTEGER NOT NULL,
+    exit_signal INTEGER NOT NULL,
+    yielded BOOLEAN NOT NULL,
+    lost BOOLEAN NOT NULL,
+    CONSTRAINT run_pkey PRIMARY KEY (job_id, run),
+    CONSTRAINT run_on_node UNIQUE (job_id, run, node),
+    CONSTRAINT run_of_job FOREIGN KEY(job_id) REFERENCES job (id),
+    CONSTRAINT run_node_exists FOREIGN KEY(node) REFERENCES node (id),
+    CONSTRAINT run_phase_known CHECK (phase IN (1, 2, 3, 4)),
+    CONSTRAINT run_stop_reason_known CHECK (stop_reason IN (1, 2, 3)),
+    CONSTRAINT run_demand_not_negative CHECK (demand_cpu_milli >= 0 AND demand_memory_mib >= 0 AND demand_devices >= 0),
+    CONSTRAINT run_counts_from_one CHECK (run > 0),
+    CONSTRAINT run_grace_not_negative CHECK (stop_grace_us >= 0 AND stop_for >= 0),
+    CONSTRAINT run_ended_has_time CHECK ((phase = 4) = (ended_us IS NOT NULL))
+);
+CREATE UNIQUE INDEX run_one_live ON run (job_id) WHERE ended_us IS NULL;
+
+COMMENT ON TABLE run IS 'Launches of jobs on nodes';
+COMMENT ON COLUMN run.run IS 'Counts up from 1 within the job';
+COMMENT ON COLUMN run.devices IS 'Indices of the devices that it was given';
+COMMENT ON COLUMN run.demand_cpu_milli IS 'What it holds on the node until it has ended: thousandths of a CPU core';
+COMMENT ON COLUMN run.demand_memory_mib IS 'What it holds on the node until it has ended: MiB of host memory';
+COMMENT ON COLUMN run.demand_devices IS 'What it holds on the node until it has ended: whole devices';
+COMMENT ON COLUMN run.phase IS 'Where the launch stands: 1 STARTING, 2 RUNNING, 3 STOPPING, 4 ENDED';
+COMMENT ON COLUMN run.placed_us IS 'When it was given its place; microseconds since 1970';
+COMMENT ON COLUMN run.started_us IS 'When its process ran; microseconds since 1970';
+COMMENT ON COLUMN run.ended_us IS 'When it ended; null while it has not; microseconds since 1970';
+COMMENT ON COLUMN run.log_path IS 'Of its output, on its node';
+COMMENT ON COLUMN run.stop_reason IS 'Why it was told to stop; null when it was not: 1 PREEMPTED, 2 CANCELLED, 3 UNCLAIMED';
+COMMENT ON COLUMN run.stop_grace_us IS 'Microseconds that it has to leave by itself';
+COMMENT ON COLUMN run.stop_us IS 'When it was told to stop; microseconds since 1970';
+COMMENT ON COLUMN run.stop_for IS 'The trial that needs the room, or 0';
+COMMENT ON COLUMN run.exit_signal IS 'The signal that ended it, or 0';
+COMMENT ON COLUMN run.yielded IS 'It saved its work and left because it was told to';
+COMMENT ON COLUMN run.lost IS 'It ended with its node, or nobody knows how it ended';
+
+CREATE TABLE device (
+    node BIGINT NOT NULL,
+    index INTEGER NOT NULL,
+    uuid TEXT NOT NULL,
+    model TEXT NOT NULL,
+    memory_mib BIGINT NOT NULL,
+    path INTEGER[] NOT NULL,
+    share_group JSONB NOT NULL,
+    holder_job BIGINT GENERATED ALWAYS AS ((share_group->0->>0)::bigint) STORED,
+    holder_run INTEGER GENERATED ALWAYS AS ((share_group->0->>1)::integer) STORED,
+    CONSTRAINT device_pkey PRIMARY KEY (node, index),
+    CONSTRAINT device_uuid_once UNIQUE (node, uuid) DEFERRABLE INITIALLY DEFERRED,
+    CONSTRAINT device_node_exists FOREIGN KEY(node) REFERENCES node (id),
+    CONSTRAINT device_holder_on_node FOREIGN KEY(holder_job, holder_run, node) REFERENCES run (job_id, run, node),
+    CONSTRAINT device_amounts_not_negative CHECK (index >= 0 AND memory_mib >= 0),
+    CONSTRAINT device_exclusive CHECK (jsonb_typeof(share_group) = 'array' AND jsonb_array_length(share_group) <= 1)
+);
+
+COMMENT ON TABLE device IS 'Devices of nodes and their share groups';
+COMMENT ON COLUMN device.index IS 'As the agent counts its devices';
+COMMENT ON COLUMN device.path IS 'Its place in the node''s tree: a number for each of the node''s levels';
+COMMENT ON COLUMN device.share_group IS 'The runs that share it: array of [job, run]; exclusive for now, so at most one';
+COMMENT ON COLUMN device.holder_job IS 'From share_group';
+COMMENT ON COLUMN device.holder_run IS 'From share_group';
+
+CREATE TABLE operation (
+    id BIGSERIAL NOT NULL,
+    kind SMALLINT NOT NULL,
+    phase SMALLINT NOT NULL,
+    job_id BIGINT NOT NULL,
+    node BIGINT NOT NULL,
+    want_cpu_milli BIGINT NOT NULL,
+    want_memory_mib BIGINT NOT NULL,
+    want_devices INTEGER NOT NULL,
+    kept_cpu_milli BIGINT NOT NULL,
+    kept_memory_mib BIGINT NOT NULL,
+    kept_devices INTEGER NOT NULL,
+    victims JSONB NOT NULL,
+    created_us BIGINT NOT NULL,
+    deadline_us BIGINT,
+    CONSTRAINT operation_pkey PRIMARY KEY (id),
+    CONSTRAINT operation_of_job FOREIGN KEY(job_id) REFERENCES job (id),
+    CONSTRAINT operation_node_exists FOREIGN KEY(node) REFERENCES node (id),
+    CONSTRAINT operation_kind_known CHECK (kind IN (1)),
+    CONSTRAINT operation_phase_known CHECK (phase IN (1, 2)),
+    CONSTRAINT operation_want_not_negative CHECK (want_cpu_milli >= 0 AND want_memory_mib >= 0 AND want_devices >= 0),
+    CONSTRAINT operation_kept_not_negative CHECK (kept_cpu_milli >= 0 AND kept_memory_mib >= 0 AND kept_devices >= 0),
+    CONSTRAINT operation_keeps_no_more_than_wanted CHECK (kept_cpu_milli <= want_cpu_milli AND kept_memory_mib <= want_memory_mib AND kept_devices <= want_devices),
+    CONSTRAINT operation_victims_is_array CHECK (jsonb_typeof(victims) = 'array'),
+    CONSTRAINT operation_id_positive CHECK (id > 0)
+);
+
+COMMENT ON TABLE operation IS 'What takes several phases and must survive a change of leader; deleted when done';
+COMMENT ON COLUMN operation.kind IS 'What it is: 1 EARMARK';
+COMMENT ON COLUMN operation.phase IS 'Where it stands; a new leader goes on from here: 1 VACATING, 2 READY';
+COMMENT ON COLUMN operation.job_id IS 'For whom';
+COMMENT ON COLUMN operation.want_cpu_milli IS 'What is to be kept in the end: thousandths of a CPU core';
+COMMENT ON COLUMN operation.want_memory_mib IS 'What is to be kept in the end: MiB of host memory';
+COMMENT ON COLUMN operation.want_devices IS 'What is to be kept in the end: whole devices';
+COMMENT ON COLUMN operation.kept_cpu_milli IS 'What is kept now: neither free nor owned by a run: thousandths of a CPU core';
+COMMENT ON COLUMN operation.kept_memory_mib IS 'What is kept now: neither free nor owned by a run: MiB of host memory';
+COMMENT ON COLUMN operation.kept_devices IS 'What is kept now: neither free nor owned by a run: whole devices';
+COMMENT ON COLUMN operation.victims IS 'The runs that promised what is missing: array of [job, run]';
+COMMENT ON COLUMN operation.created_us IS 'When it began; microseconds since 1970';
+COMMENT ON COLUMN operation.deadline_us IS 'When it lapses; null while it cannot; microseconds since 1970';
+
+CREATE TABLE job_event (
+    job_id BIGINT NOT NULL,
+    commit_no BIGINT NOT NULL,
+    line INTEGER NOT NULL,
+    at_us BIGINT NOT NULL,
+    kind SMALLINT NOT NULL,
+    run INTEGER NOT NULL,
+    node BIGINT NOT NULL,
+    reason SMALLINT NOT NULL,
+    cause_job BIGINT NOT NULL,
+    exit_code INTEGER NOT NULL,
+    exit_signal INTEGER NOT NULL,
+    text TEXT NOT NULL,
+    decision JSONB,
+    CONSTRAINT job_event_pkey PRIMARY KEY (job_id, commit_no, line),
+    CONSTRAINT job_event_of_job FOREIGN KEY(job_id) REFERENCES job (id),
+    CONSTRAINT job_event_kind_known CHECK (kind IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
+    CONSTRAINT job_event_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14))
+);
+
+COMMENT ON TABLE job_event IS 'Each job''s story, in the order of (commit_no, line); only ever added to';
+COMMENT ON COLUMN job_event.commit_no IS 'The commit that made it durable';
+COMMENT ON COLUMN job_event.line IS 'Its place among the events of that commit';
+COMMENT ON COLUMN job_event.at_us IS 'When it happened; microseconds since 1970';
+COMMENT ON COLUMN job_event.kind IS 'What happened: 1 SUBMITTED, 2 PLACED, 3 STARTED, 4 PREEMPTING, 5 PREEMPTED, 6 VACATED, 7 REQUEUED, 8 CANCEL_REQUESTED, 9 NODE_SILENT, 10 NODE_RETURNED, 11 ENDED, 12 EARMARK_DROPPED';
+COMMENT ON COLUMN job_event.run IS 'The launch that it is about, or 0';
+COMMENT ON COLUMN job_event.node IS 'The node that it is about, or 0';
+COMMENT ON COLUMN job_event.reason IS 'Why: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED';
+COMMENT ON COLUMN job_event.cause_job IS 'The job behind the reason, or 0';
+COMMENT ON COLUMN job_event.text IS 'For people';
+COMMENT ON COLUMN job_event.decision IS 'core.job.Decision: why these victims; null for other events';
+
+INSERT INTO leader (holder, address, epoch, expires_at, commit_no) VALUES ('', '', 0, '-infinity', 0);

@@ -1,0 +1,179 @@
+"""Wires the agent together: the state directory, the spool, devices, the launcher, the executor and the link."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from node_agent.config import Settings
+from node_agent.devices.base import Inventory
+from node_agent.devices.simulated import simulated
+from node_agent.errors import RunsLive, StateInUse, StateUnusable
+from node_agent.jobs import leftovers
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.executor import Executor
+from node_agent.jobs.launcher import start_ticks
+from node_agent.jobs.launching import Launching
+from node_agent.jobs.model import Order, Process, Report
+from node_agent.jobs.spool import Spool, open_spool
+from node_agent.transport import link
+from node_agent.transport.messages import Hello, Welcome
+
+log = logging.getLogger(__name__)
+
+_PRUNE_INTERVAL = 3600.0
+_PATIENCE = 10.0
+"""Seconds until it is said that the agent does not connect, and why."""
+
+
+class LocalNode:
+    """The link's view of this node."""
+
+    def __init__(self, name: str, spool: Spool, inventory: Inventory) -> None:
+        self.reported = asyncio.Event()
+        self._name = name
+        self._spool = spool
+        self._inventory = inventory
+        self.executor: Executor | None = None
+
+    def hello(self) -> Hello:
+        cluster_id, epoch = self._spool.cluster
+        return Hello(
+            self._name, self._spool.boot_id, cluster_id, epoch, self._inventory, tuple(self._spool.runs.values()), _version()
+        )
+
+    def welcomed(self, welcome: Welcome) -> None:
+        self._spool.obey(welcome.cluster_id, welcome.epoch)
+
+    def obey(self, orders: Sequence[Order]) -> None:
+        assert self.executor is not None
+        self.executor.obey(orders)
+
+    def pending(self, after: int) -> list[Report]:
+        return self._spool.pending(after)
+
+    def acknowledge(self, sequence: int) -> None:
+        self._spool.acknowledge(sequence)
+
+
+async def run(settings: Settings) -> None:
+    """Serves until SIGTERM or SIGINT. Jobs go on, unless the settings say otherwise."""
+    with state_directory(settings.state) as state:
+        loop = asyncio.get_running_loop()
+        provider = simulated(settings.devices, settings.node)
+        spool = open_spool(state / "spool.db")
+        if settings.forget_cluster:
+            spool = _forget(spool, settings)
+        paths = Paths(state, settings.checkpoint_root, spool.short_id)
+        node = LocalNode(settings.node, spool, provider.inventory)
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def leave() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def fail(error: Exception) -> None:
+            # Such as a write to the spool that failed. Going on would be guesswork; a restart recovers. Jobs go on.
+            log.critical("the agent fails: %s", error, exc_info=error)
+            if not ended.done():
+                ended.set_exception(error)
+
+        executor = Executor(spool, provider, paths, settings.node, node.reported.set, fail)
+        launching = Launching(state, spool.short_id, executor.hear, settings.launcher_idle)
+        executor.connect(launching)
+        node.executor = executor
+        log.info(
+            "node %s: %d devices (%s, simulated), state in %s",
+            settings.node,
+            len(provider.inventory.devices),
+            settings.devices,
+            state,
+        )
+        log.warning(
+            "the connection to the scheduler has no TLS and no authentication yet: loopback only (%s)", settings.scheduler
+        )
+
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, leave)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                workers = [
+                    tasks.create_task(launching.run()),
+                    tasks.create_task(_talk(settings.scheduler, node, executor)),
+                    tasks.create_task(_prune(spool)),
+                ]
+                await ended  # where that is a fault, it leaves from here: jobs are killed by those who asked for it alone
+                if settings.stop_jobs_on_exit:
+                    executor.kill_all()
+                    await launching.quit()
+                for worker in workers:
+                    worker.cancel()
+        finally:
+            executor.close()
+            log.info("stopped; %d runs go on", len(spool.live()))
+            spool.close()
+
+
+@contextlib.contextmanager
+def state_directory(path: Path) -> Iterator[Path]:
+    """Creates the directory and holds it for this agent alone. The lock goes with the process, however that ends."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateUnusable(path=path, why=error.strerror) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateInUse(path=path, pid=os.read(descriptor, 32).decode() or "unknown") from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        yield path
+    finally:
+        os.close(descriptor)
+
+
+def _forget(spool: Spool, settings: Settings) -> Spool:
+    """A new spool in place of this one, which must have no run that is alive."""
+    paths = Paths(settings.state, settings.checkpoint_root, spool.short_id)
+    alive = []
+    for record in spool.live():
+        process = Process(record.pid, record.start_ticks) if record.pid else leftovers.process_of(paths.run(record.key))
+        if process is not None and start_ticks(process.pid) == process.start_ticks:
+            alive.append(str(record.key))
+    if alive:
+        spool.close()
+        raise RunsLive(cluster=spool.cluster[0] or "(none)", runs=", ".join(alive))
+    return spool.forget()
+
+
+async def _talk(scheduler: str, node: LocalNode, executor: Executor) -> None:
+    """Hello says which runs are on this node. So it is said once nothing else lives here."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await executor.cleared.wait()
+    except TimeoutError:
+        log.error("not connecting to the scheduler: runs that the spool does not know are still alive, or no launcher is there")
+        await executor.cleared.wait()
+    await link.run(scheduler, node)
+
+
+async def _prune(spool: Spool) -> None:
+    while True:
+        await asyncio.sleep(_PRUNE_INTERVAL)
+        if count := spool.prune(time.time()):
+            log.debug("forgot %d runs that ended long ago", count)
+
+
+def _version() -> str:
+    try:
+        return version("ebb-cluster")
+    except PackageNotFoundError:
+        return "unknown"

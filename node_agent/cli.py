@@ -1,0 +1,70 @@
+"""The command line: `ebb-agent run`."""
+
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # the agent never forks without executing
+
+from node_agent import app, config
+from node_agent.errors import AgentError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Ebb's agent: runs jobs on a node and tells the scheduler about them."""
+
+
+@main.command(
+    epilog="""\b
+Examples:
+  ebb-agent run --scheduler 127.0.0.1:7070 --devices dgx-a100 --node n1 --state ./n1
+  ebb-agent run --config agent.yaml --log-level debug
+  EBB_AGENT_SCHEDULER=127.0.0.1:7070 ebb-agent run --devices cpu-20c --state /var/lib/ebb
+
+\b
+Every option can be given as EBB_AGENT_<NAME> in the environment, or as <name>: in the file
+(with underscores). A flag wins over the environment, which wins over the file.
+When the agent stops, its jobs go on, and the next agent on the same state directory takes them over.
+"""
+)
+@click.option("--scheduler", metavar="HOST:PORT", help="Where the scheduler listens. Loopback only for now.")
+@click.option("--devices", metavar="PROFILE", help="What the node has: dgx-a100, pcie-8 or cpu-20c, all simulated.")
+@click.option("--node", metavar="NAME", help="The node's name in the cluster. [default: the host's name]")
+@click.option("--state", metavar="DIR", help="What the agent must not forget; one directory for each agent.")
+@click.option("--checkpoints", metavar="DIR", help="Where jobs save their work. [default: STATE/checkpoints]")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="EBB_AGENT_CONFIG",
+    help="A YAML file.",
+)
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error. [default: info]")
+@click.option(
+    "--forget-cluster",
+    is_flag=True,
+    default=None,
+    help="Start afresh, and obey whichever cluster answers first. Refused while runs are alive.",
+)
+@click.option("--stop-jobs-on-exit", is_flag=True, default=None, help="Kill all jobs when the agent is stopped.")
+@click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")
+def run(file: Path | None, **flags: Any) -> None:
+    """Runs the agent of this node until SIGTERM or SIGINT."""
+    try:
+        settings = config.load(flags, file)
+    except config.BadSettings as error:
+        raise click.UsageError(str(error)) from error
+    logging.basicConfig(
+        stream=sys.stderr, level=settings.log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    try:
+        asyncio.run(app.run(settings))
+    except AgentError as error:
+        raise click.ClickException(str(error)) from error

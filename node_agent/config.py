@@ -1,0 +1,111 @@
+"""The agent's settings. A flag wins over the environment (EBB_AGENT_*), which wins over the configuration file."""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+from node_agent.devices.simulated import PROFILES
+
+
+def _loopback(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{value!r} is not HOST:PORT")
+    name = host.removeprefix("[").removesuffix("]")
+    try:
+        local = name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        local = False
+    if not local:
+        raise ValueError(
+            f"{host} is not this machine. The connection is neither encrypted nor authenticated yet, so the scheduler must be"
+            " reached over loopback: localhost, 127.0.0.1 or [::1] (through a tunnel, if it runs elsewhere)"
+        )
+    return value
+
+
+def _profile(value: str) -> str:
+    if value not in PROFILES:
+        raise ValueError(f"there is no profile {value!r}; known: {', '.join(PROFILES)}")
+    return value
+
+
+def _node_name(value: str) -> str:
+    if len(value) > 253 or not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value):
+        raise ValueError(f"{value!r} is not a node name: letters, digits, dots, hyphens and underscores, at most 253")
+    return value
+
+
+def _absolute(value: Path) -> Path:
+    return value.expanduser().absolute()
+
+
+class Settings(BaseSettings):
+    """Fields carry the names of the flags; in the file they are written the same, with underscores."""
+
+    model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="forbid", frozen=True, validate_default=True)
+
+    scheduler: Annotated[str, AfterValidator(_loopback)]
+    devices: Annotated[str, AfterValidator(_profile)]
+    state: Annotated[Path, AfterValidator(_absolute)]
+    node: Annotated[str, AfterValidator(_node_name)] = Field(default_factory=socket.gethostname)
+    checkpoints: Path | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    forget_cluster: bool = False
+    stop_jobs_on_exit: bool = False
+    launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lower_level(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("log_level"), str):
+            data["log_level"] = data["log_level"].lower()
+        return data
+
+    @property
+    def checkpoint_root(self) -> Path:
+        return self.state / "checkpoints" if self.checkpoints is None else _absolute(self.checkpoints)
+
+
+class BadSettings(Exception):
+    """One line for each setting that is missing or wrong."""
+
+
+def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:
+    """The settings from flags, environment and file; raises `BadSettings`."""
+
+    class Sourced(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (the caller passes it by name)
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            sources = (init_settings, env_settings)
+            return sources if file is None else (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+
+    try:
+        return Sourced(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise BadSettings("\n".join(map(_explain, error.errors()))) from error
+    except Exception as error:  # what the parser of the file raises has no common base
+        raise BadSettings(f"{file}: {error}") from error
+
+
+def _explain(error: Mapping[str, Any]) -> str:
+    name = str(error["loc"][0]) if error["loc"] else ""
+    flag = "--" + name.replace("_", "-")
+    if error["type"] == "missing":
+        return f"{flag} is missing; give the flag, EBB_AGENT_{name.upper()}, or {name}: in the file"
+    if error["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting"
+    return f"{flag}: {str(error['msg']).removeprefix('Value error, ')}"

@@ -1,0 +1,81 @@
+"""Devices that are not there, for machines without GPUs.
+
+A simulated device is a set of the host's CPUs. A run is confined to the CPUs of its devices, so two runs on one device
+share real hardware and slow each other down as they would on a GPU. Capacity is the profile's, whatever the host has:
+a laptop can stand for a node with 128 cores.
+"""
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from node_agent.devices.base import Device, Inventory
+from node_agent.errors import UnknownDevice, UnknownProfile
+
+_NAMESPACE = uuid.UUID("6b1f4c0e-58ad-5d0c-9c1b-1c0a6f1d7e52")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The shape of a node. `levels` gives for each level, outermost first, its name and how many a parent has."""
+
+    cores: int
+    memory_gib: int
+    levels: tuple[tuple[str, int], ...] = ()
+    devices: int = 0
+    """Devices in each cell of the innermost level."""
+    model: str = ""
+    device_memory_gib: int = 0
+
+
+PROFILES: Mapping[str, Profile] = {
+    "dgx-a100": Profile(128, 1024, (("socket", 2), ("switch", 2)), 2, "Simulated A100-SXM4-80GB", 80),
+    "pcie-8": Profile(64, 512, (("socket", 2),), 4, "Simulated V100-PCIE-32GB", 32),
+    "cpu-20c": Profile(20, 160),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A `Provider` of simulated devices."""
+
+    inventory: Inventory
+    cpu_sets: tuple[frozenset[int], ...]
+
+    def cpus(self, indices: Sequence[int]) -> frozenset[int] | None:
+        self._check(indices)
+        return frozenset().union(*(self.cpu_sets[i] for i in indices)) if indices else None
+
+    def environment(self, indices: Sequence[int]) -> Mapping[str, str]:
+        # A made-up UUID would make CUDA programs fail; an empty list makes them see no GPU, also where the host has some.
+        self._check(indices)
+        return {"CUDA_VISIBLE_DEVICES": ""}
+
+    def _check(self, indices: Sequence[int]) -> None:
+        for index in indices:
+            if not 0 <= index < len(self.cpu_sets):
+                raise UnknownDevice(index=index, known=", ".join(map(str, range(len(self.cpu_sets)))) or "none")
+
+
+def simulated(profile: str, node: str, host_cpus: Sequence[int] | None = None) -> Simulated:
+    """The devices of `profile` on `node`; their UUIDs are the same at every start."""
+    if profile not in PROFILES:
+        raise UnknownProfile(name=profile, known=", ".join(PROFILES))
+    shape = PROFILES[profile]
+    paths = [path for path in product(*(range(count) for _, count in shape.levels)) for _ in range(shape.devices)]
+    devices = tuple(
+        Device(index, f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}", shape.model, shape.device_memory_gib * 1024, path)
+        for index, path in enumerate(paths)
+    )
+    inventory = Inventory(shape.cores * 1000, shape.memory_gib * 1024, tuple(name for name, _ in shape.levels), devices)
+    cpus = sorted(os.sched_getaffinity(0) if host_cpus is None else host_cpus)
+    return Simulated(inventory, _spread(cpus, len(devices)))
+
+
+def _spread(cpus: Sequence[int], devices: int) -> tuple[frozenset[int], ...]:
+    """Each device's CPUs: neighbours, disjoint while there are enough of them, else one each in turn."""
+    if len(cpus) < devices:
+        return tuple(frozenset({cpus[i % len(cpus)]}) for i in range(devices))
+    return tuple(frozenset(cpus[i * len(cpus) // devices : (i + 1) * len(cpus) // devices]) for i in range(devices))

@@ -1,0 +1,61 @@
+"""Every error of the agent that a person is to read; the docstring of each is its message."""
+
+import inspect
+
+
+class AgentError(Exception):
+    """The agent cannot go on."""
+
+    def __init__(self, **fields: object) -> None:
+        super().__init__(inspect.cleandoc(type(self).__doc__ or "").format(**fields))
+
+
+class StateInUse(AgentError):
+    """The state directory {path} is in use by another agent (pid {pid}). Stop that one, or give this one its own --state."""
+
+
+class StateUnusable(AgentError):
+    """The state directory {path} cannot be used: {why}."""
+
+
+class SpoolDamaged(AgentError):
+    """The spool {path} cannot be read: {why}. Move it away to start afresh: as after a reboot, nothing that was
+    started before goes on, so jobs that still run here are killed then."""
+
+
+class RunsLive(AgentError):
+    """--forget-cluster: runs of cluster {cluster} are still alive on this node: {runs}. Nobody would know them afterwards.
+    Cancel them, or stop the agent once with --stop-jobs-on-exit; then try again."""
+
+
+class UnknownProfile(AgentError):
+    """There is no device profile {name!r}. Known: {known}."""
+
+
+class UnknownDevice(AgentError):
+    """This node has no device {index}; its devices are {known}."""
+
+
+class LauncherFailed(AgentError):
+    """The launcher did not start: {why}. Its output is in {log}."""
+
+
+class ForeignCluster(AgentError):
+    """The scheduler at {target} belongs to cluster {theirs}, and this agent to cluster {ours}. Nothing of it is obeyed.
+    If the agent is to change clusters, stop its jobs and start it once with --forget-cluster."""
+
+
+class Refused(AgentError):
+    """The scheduler at {target} refuses this node: {why}."""
+
+    def __init__(self, *, target: str, reason: str, why: str) -> None:
+        super().__init__(target=target, why=why.rstrip("."))
+        self.reason = reason
+
+
+class StaleEpoch(AgentError):
+    """The scheduler at {target} has epoch {theirs}, and this agent has obeyed epoch {ours}: it has been replaced."""
+
+
+class Disconnected(AgentError):
+    """The scheduler at {target} {why}."""

@@ -1,0 +1,78 @@
+"""Processes of runs that no spool of this node knows any more: those of a spool that was lost, or given up.
+
+Nobody would tell their end, and the scheduler takes them as gone. The launcher names those that it has; this finds what
+is left where that launcher is gone as well, by the files in the directories of runs and by the processes' environment.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from node_agent.jobs.environment import RUNS
+from node_agent.jobs.launcher import PROCESS_FILE, boot_id, pids, start_ticks, stat_fields
+from node_agent.jobs.model import Process
+
+_OVER = "over"
+"""In the folder of a spool: nothing of its runs is left, and nothing can come."""
+
+
+def find(state: Path, spool: str) -> dict[Process, str]:
+    """What lives of the runs of other spools than this one, and what each is called."""
+    boot = boot_id()
+    found = {}
+    for folder in _others(state, spool):
+        for file in folder.glob(f"*/{PROCESS_FILE}"):
+            process = _noted(file, boot)
+            if process is not None and start_ticks(process.pid) == process.start_ticks:
+                found[process] = f"{folder.name}/{file.parent.name}"
+    for pid in pids():
+        name = _run_of(pid, state)
+        fields = stat_fields(pid) if name and not name.startswith(f"{spool}/") else []
+        if len(fields) > 2 and fields[0] not in "ZX":
+            group = int(fields[2])
+            found[Process(group, start_ticks(group))] = name
+    return found
+
+
+def settled(state: Path, spool: str) -> None:
+    """Notes that nothing is left, so that the folders of other spools need not be read again."""
+    for folder in _others(state, spool):
+        with contextlib.suppress(OSError):  # they are read once more
+            (folder / _OVER).touch()
+
+
+def process_of(run_directory: Path) -> Process | None:
+    """The process that was launched for a run, where that was noted in this boot."""
+    return _noted(run_directory / PROCESS_FILE, boot_id())
+
+
+def _others(state: Path, spool: str) -> Iterator[Path]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for entry in os.scandir(state / RUNS):
+            if entry.name != spool and entry.is_dir(follow_symlinks=False):
+                folder = Path(entry.path)
+                if not (folder / _OVER).exists():
+                    yield folder
+
+
+def _noted(file: Path, boot: str) -> Process | None:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+        return Process(int(known["pid"]), int(known["start"])) if known["boot"] == boot else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _run_of(pid: int, state: Path) -> str:
+    """The run that a process says it belongs to, as <spool>/<job>.<run>; empty where it is none of this directory."""
+    needle = os.fsencode(f"\0EBB_RUN_DIR={state}/{RUNS}/")
+    try:
+        _, found, rest = (b"\0" + Path(f"/proc/{pid}/environ").read_bytes()).partition(needle)
+        # In a container of its own, the same path is another directory.
+        if found and Path(f"/proc/{pid}/root{state}").samefile(state):
+            return os.fsdecode(rest.partition(b"\0")[0])
+    except OSError:
+        pass
+    return ""

@@ -1,0 +1,132 @@
+"""The words of the agent: runs, orders, reports. Plain frozen values, shared by reconcile, spool, executor and transport."""
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class RunKey(NamedTuple):
+    """Names one launch of a job; nothing is said about a run without it."""
+
+    job_id: int
+    run: int
+
+    def __str__(self) -> str:
+        return f"{self.job_id}.{self.run}"
+
+
+class RunPhase(IntEnum):
+    """Values as in ebb.v1.RunPhase, which says what each means."""
+
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    ENDED = 4
+
+
+class StopReason(IntEnum):
+    """Values as in ebb.v1.StopReason."""
+
+    UNSPECIFIED = 0
+    PREEMPTED = 1
+    CANCELLED = 2
+    UNCLAIMED = 3
+
+
+class Process(NamedTuple):
+    """The leader of a run's process group."""
+
+    pid: int
+    start_ticks: int
+    """Its start time from /proc, which tells it from a later owner of its pid; 0 where only its group is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """Start this run, unless it is already known."""
+
+    key: RunKey
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...] = ()
+    working_directory: str = ""
+    name: str = ""
+    user: str = ""
+    devices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopOrder:
+    """Stop this run: SIGTERM, and SIGKILL once `grace` seconds have passed since the first such order."""
+
+    key: RunKey
+    grace: float
+    reason: StopReason = StopReason.UNSPECIFIED
+    cause_job: int = 0
+
+
+Order = StartOrder | StopOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The run's process was executed."""
+
+    pid: int
+    log_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The run is over and nothing of its process group is left."""
+
+    code: int = 0
+    """0 when a signal ended it."""
+    signal: int = 0
+    yielded: bool = False
+    """It said that it saved its work and left because it was told to."""
+    launch_error: str = ""
+    unknown: bool = False
+    """Nobody collected its exit status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the scheduler is told, again and again until it says that it is committed."""
+
+    sequence: int
+    key: RunKey
+    event: Started | Exited
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What the agent knows of a run; one row of the spool. Times are seconds of the monotonic clock of this boot."""
+
+    key: RunKey
+    phase: RunPhase
+    order: StartOrder | None = None
+    """Kept until the process is known, so that a restarted agent can finish a launch."""
+    pid: int = 0
+    start_ticks: int = 0
+    """The process's start time from /proc, which tells it from a later owner of its pid."""
+    log_path: str = ""
+    stop_received: float | None = None
+    stop_deadline: float | None = None
+    signalled: bool = False
+    """SIGTERM was sent; it is not sent twice."""
+    ended_at: float | None = None
+    """Seconds since 1970."""
+
+
+def short(unique: str) -> str:
+    """Enough of a unique id to name a folder by."""
+    return re.sub(r"[^A-Za-z0-9]", "", unique)[:12] or "none"
+
+
+def clean(text: str, limit: int = 0) -> str:
+    """The text as it can be sent and stored anywhere: no NUL, nothing that is not Unicode, at most `limit` bytes (0: any)."""
+    data = text.replace("\0", "\ufffd").encode(errors="replace")
+    if 0 < limit < len(data):
+        data = data[: limit - 3] + "\u2026".encode()
+    return data.decode(errors="ignore")

@@ -1,0 +1,250 @@
+"""What the agent must not forget when it is killed: its runs, the reports not yet acknowledged, and whom it obeys.
+
+SQLite, one file. `synchronous=OFF`: a write reaches the kernel, which survives the agent's death but not the machine's,
+and need not, since a reboot ends every run and changes the boot id: a spool of an older boot is thrown away unread. So a
+write costs some 50 microseconds, and is made inline; `together` makes one of several. A run's change and the report that
+tells of it are one transaction. All runs are held in memory as well, and memory says what the file says.
+
+Each spool has an id of its own, which is part of the boot id: a new spool means that older runs are gone.
+"""
+
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from node_agent.errors import SpoolDamaged, StateUnusable
+from node_agent.jobs import standing
+from node_agent.jobs.launcher import boot_id
+from node_agent.jobs.model import Exited, Report, RunKey, RunPhase, RunRecord, Started, StartOrder, short
+from node_agent.jobs.standing import Standing
+
+KEEP_ENDED = 24 * 3600.0
+"""How long an ended run is remembered, so that its start, sent again, does not run it twice."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS run (
+    job_id INTEGER NOT NULL, run INTEGER NOT NULL, phase INTEGER NOT NULL, start_order TEXT, pid INTEGER NOT NULL,
+    start_ticks INTEGER NOT NULL, log_path TEXT NOT NULL, stop_received REAL, stop_deadline REAL, signalled INTEGER NOT NULL,
+    ended_at REAL, PRIMARY KEY (job_id, run)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS report (
+    sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, event TEXT NOT NULL);
+"""
+
+
+class Spool:
+    """The only writer and reader of its file. Create it with `open_spool`."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, spool_id: str, held: Standing) -> None:
+        self._path = path
+        self._db = db
+        self._standing = held
+        self._writing = False
+        self.boot_id = f"{held.kernel_boot}/{spool_id}"
+        self.short_id = short(spool_id)
+        self._read()
+
+    def _read(self) -> None:
+        db = self._db
+        self._runs = {record.key: record for record in map(_record, db.execute("SELECT * FROM run"))}
+        self._reports = {
+            sequence: Report(sequence, RunKey(job_id, run), _event(event))
+            for sequence, job_id, run, event in db.execute("SELECT * FROM report ORDER BY sequence")
+        }
+        self._next_sequence = int(self._meta("next_sequence", "1"))
+
+    @property
+    def runs(self) -> Mapping[RunKey, RunRecord]:
+        return MappingProxyType(self._runs)
+
+    def live(self) -> list[RunRecord]:
+        return [record for record in self._runs.values() if record.phase is not RunPhase.ENDED]
+
+    def pending(self, after: int = 0) -> list[Report]:
+        """Reports that are not acknowledged, in order."""
+        return [report for sequence, report in self._reports.items() if sequence > after]
+
+    @property
+    def cluster(self) -> tuple[str, int]:
+        """The cluster and the epoch that were obeyed last; ("", 0) at first."""
+        return self._standing.cluster_id, self._standing.epoch
+
+    def obey(self, cluster_id: str, epoch: int) -> None:
+        if self.cluster != (cluster_id, epoch):
+            held = replace(self._standing, cluster_id=cluster_id, epoch=epoch)
+            standing.write(self._path.with_name(standing.FILE), held)
+            self._standing = held
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Everything that is written inside is one transaction. What it allows to be done is to be done after it.
+
+        Where something inside fails, nothing was written, and memory is as it was before.
+        """
+        with self._transaction():
+            yield
+
+    def remember(self, records: Iterable[RunRecord]) -> None:
+        """Keeps records that there is nothing to report about, all in one transaction."""
+        records = list(records)
+        with self._transaction():
+            self._write(records)
+            self._runs.update((record.key, record) for record in records)
+
+    def report(self, record: RunRecord, *events: Started | Exited) -> None:
+        """Keeps a record together with the reports that tell of its change."""
+        number = self._next_sequence
+        reports = [Report(number + i, record.key, event) for i, event in enumerate(events)]
+        with self._transaction():
+            self._write([record])
+            self._db.executemany(
+                "INSERT INTO report VALUES (?, ?, ?, ?)", [(r.sequence, *r.key, _event_text(r.event)) for r in reports]
+            )
+            self._set("next_sequence", str(number + len(reports)))
+            self._next_sequence += len(reports)
+            self._runs[record.key] = record
+            self._reports.update((r.sequence, r) for r in reports)
+
+    def acknowledge(self, sequence: int) -> None:
+        """Forgets the reports up to this one: the scheduler has committed them."""
+        done = [number for number in self._reports if number <= sequence]
+        if done:
+            with self._transaction():
+                self._db.execute("DELETE FROM report WHERE sequence <= ?", (sequence,))
+                for number in done:
+                    del self._reports[number]
+
+    def prune(self, now: float) -> int:
+        """Forgets runs that ended long before `now` (seconds since 1970) and are acknowledged; how many."""
+        waiting = {report.key for report in self._reports.values()}
+        old = [
+            r.key
+            for r in self._runs.values()
+            if r.ended_at is not None and r.ended_at < now - KEEP_ENDED and r.key not in waiting
+        ]
+        with self._transaction():
+            self._db.executemany("DELETE FROM run WHERE job_id = ? AND run = ?", old)
+            for key in old:
+                del self._runs[key]
+        return len(old)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def forget(self) -> "Spool":
+        """Ends this spool, and with it whom the node obeys; the new one that takes its place."""
+        self.close()
+        _discard(self._path)
+        standing.write(self._path.with_name(standing.FILE), Standing(self._standing.kernel_boot))
+        return open_spool(self._path, kernel_boot=self._standing.kernel_boot)
+
+    def _write(self, records: list[RunRecord]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, records))
+
+    def _meta(self, name: str, default: str) -> str:
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return default if row is None else str(row[0])
+
+    def _set(self, name: str, value: str) -> None:
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        if self._writing:  # inside `together`
+            yield
+            return
+        self._db.execute("BEGIN IMMEDIATE")
+        self._writing = True
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # SQLite has ended it by itself where the disk is full
+                self._db.execute("ROLLBACK")
+            self._read()
+            raise
+        finally:
+            self._writing = False
+
+
+def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
+    """Opens or creates a spool. One that was written before the machine's last boot is replaced by a new one, which
+    obeys the same: its runs are gone."""
+    kernel_boot = kernel_boot or boot_id()
+    try:
+        held = standing.read(path.with_name(standing.FILE))
+        if held is None or held.kernel_boot != kernel_boot:
+            _discard(path)
+            held = Standing(kernel_boot) if held is None else replace(held, kernel_boot=kernel_boot)
+            standing.write(path.with_name(standing.FILE), held)
+        db = sqlite3.connect(path, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise StateUnusable(path=path.parent, why=error) from error
+    try:
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=OFF")
+        db.executescript(_SCHEMA)
+        db.execute("INSERT OR IGNORE INTO meta VALUES ('spool_id', ?)", (uuid.uuid4().hex,))
+        (spool_id,) = db.execute("SELECT value FROM meta WHERE name = 'spool_id'").fetchone()
+        spool = Spool(path, db, spool_id, held)
+        spool.prune(time.time())
+    except sqlite3.OperationalError as error:  # the disk is full, or cannot be read: nothing is wrong with the spool
+        db.close()
+        raise StateUnusable(path=path.parent, why=error) from error
+    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        db.close()
+        raise SpoolDamaged(path=path, why=error) from error
+    return spool
+
+
+def _discard(path: Path) -> None:
+    """The spool first: without it, what SQLite keeps beside it means nothing."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _row(record: RunRecord) -> tuple[object, ...]:
+    return (
+        *record.key,
+        int(record.phase),
+        None if record.order is None else json.dumps(asdict(record.order)),
+        record.pid,
+        record.start_ticks,
+        record.log_path,
+        record.stop_received,
+        record.stop_deadline,
+        record.signalled,
+        record.ended_at,
+    )
+
+
+def _record(row: tuple[int, int, int, str | None, int, int, str, float | None, float | None, int, float | None]) -> RunRecord:
+    job_id, run, phase, order, pid, ticks, log_path, received, deadline, signalled, ended_at = row
+    return RunRecord(
+        RunKey(job_id, run), RunPhase(phase), None if order is None else _order(json.loads(order)), pid, ticks, log_path,
+        received, deadline, bool(signalled), ended_at,
+    )  # fmt: skip
+
+
+def _order(fields: dict[str, Any]) -> StartOrder:
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    plain["key"] = RunKey(*fields["key"])
+    plain["environment"] = tuple((name, value) for name, value in fields["environment"])
+    return StartOrder(**plain)
+
+
+def _event_text(event: Started | Exited) -> str:
+    return json.dumps({"kind": type(event).__name__} | asdict(event))
+
+
+def _event(text: str) -> Started | Exited:
+    fields = json.loads(text)
+    return Started(**fields) if fields.pop("kind") == "Started" else Exited(**fields)

@@ -1,0 +1,46 @@
+"""What outlives a spool: whom this node obeys, and the boot of the machine that the spool beside it belongs to.
+
+One small file, written durably and seldom. It is read first, so that a spool which a power cut may have damaged is never
+looked at: the boot has changed by then.
+"""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from node_agent.errors import SpoolDamaged
+
+FILE = "node.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    kernel_boot: str
+    cluster_id: str = ""
+    """The cluster and the epoch that were obeyed last; "" and 0 at first."""
+    epoch: int = 0
+
+
+def read(path: Path) -> Standing | None:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Standing(str(fields["kernel_boot"]), str(fields["cluster_id"]), int(fields["epoch"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpoolDamaged(path=path, why=error) from error
+
+
+def write(path: Path, standing: Standing) -> None:
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(asdict(standing), file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,69 @@
+"""Waits for the end of a process group that is not ours to wait for, by file descriptors of its processes (pidfd)."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+
+from node_agent.jobs.launcher import group_members, kill_group, start_ticks
+
+_AGAIN = 0.5
+
+
+class GroupWatch:
+    """Calls `ended` once the leader has exited and the rest of its group, which is killed then, is gone."""
+
+    def __init__(self, leader: int, ticks: int, ended: Callable[[], None]) -> None:
+        self._leader = leader
+        self._ticks = ticks
+        self._ended = ended
+        self._descriptors: set[int] = set()
+        self._leader_ended = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """May call `ended` before it returns."""
+        self._timer = None
+        try:
+            self._look()
+        except OSError:  # no descriptor is left; the end of a process that is watched leads here again
+            if not self._descriptors:
+                self._timer = asyncio.get_running_loop().call_later(_AGAIN, self.begin)
+            return
+        if not self._descriptors:
+            self._ended()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for descriptor in list(self._descriptors):
+            self._remove(descriptor)
+
+    def _look(self) -> None:
+        if not self._leader_ended and start_ticks(self._leader) == self._ticks and self._add(self._leader):
+            return
+        self._leader_ended = True
+        # The leader's number cannot go to another process while members of its group remain. Where it went to another,
+        # there are none.
+        if start_ticks(self._leader) in (0, self._ticks) and kill_group(self._leader):
+            for pid in group_members(self._leader):
+                self._add(pid)
+
+    def _add(self, pid: int) -> bool:
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            self._descriptors.add(descriptor)
+            asyncio.get_running_loop().add_reader(descriptor, self._exited, descriptor)
+            return True
+        return False
+
+    def _exited(self, descriptor: int) -> None:
+        self._leader_ended = True
+        self._remove(descriptor)
+        if not self._descriptors:
+            self.begin()
+
+    def _remove(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        self._descriptors.discard(descriptor)

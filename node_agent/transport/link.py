@@ -1,0 +1,212 @@
+"""The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on orders, and again.
+
+Knows no processes and no files: those are behind `Node`. Whatever happens here, jobs go on.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import grpc.aio
+
+from node_agent.errors import AgentError, Disconnected, ForeignCluster, Refused, StaleEpoch
+from node_agent.jobs.model import Order, Report
+from node_agent.transport import convert
+from node_agent.transport.messages import Acknowledgement, Downward, Heartbeat, Hello, Orders, Unknown, Upward, Welcome
+
+log = logging.getLogger(__name__)
+
+Call = grpc.aio.StreamStreamCall[Upward, Downward]
+
+
+class Node(Protocol):
+    """What the link speaks for."""
+
+    reported: asyncio.Event
+    """Set when there is a new report."""
+
+    def hello(self) -> Hello: ...
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """A scheduler that is to be obeyed from now on."""
+
+    def obey(self, orders: Sequence[Order]) -> None: ...
+
+    def pending(self, after: int) -> list[Report]:
+        """Reports that are not acknowledged and have a number above `after`, in order."""
+
+    def acknowledge(self, sequence: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds: how long to wait before the next try, and for an answer."""
+
+    first: float = 0.1
+    longest: float = 5.0
+    foreign: float = 30.0
+    """Longest wait after a scheduler of another cluster answered: that does not mend itself."""
+    proven: float = 5.0
+    """How long a link must live, where nothing is acknowledged, to count as one that works."""
+    answer: float = 10.0
+    heartbeat: float = 5.0
+    """Where the scheduler names no interval."""
+
+
+# What the library raises when the stream ends under us.
+_BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
+
+# A dead peer is noticed even when no data goes; the scheduler has to permit pings as often as this.
+_OPTIONS = (
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.enable_http_proxy", 0),  # the scheduler is reached over loopback
+    ("grpc.use_local_subchannel_pool", 1),  # each try connects anew, at our pace and not the library's
+)
+
+
+async def run(target: str, node: Node, pace: Pace | None = None) -> None:
+    """Keeps the agent connected until it is cancelled."""
+    pace = pace or Pace()
+    tries = 0
+    complaint = ""
+    while True:
+        longest = pace.longest
+        proof = Proof(pace.proven)
+        try:
+            await _session(target, node, pace, proof)
+        except ForeignCluster as error:
+            reason, text, longest = "", str(error), pace.foreign
+        except Refused as error:
+            reason, text = error.reason, str(error)
+            if reason == "OTHER_CLUSTER":
+                longest = pace.foreign
+        except (StaleEpoch, Disconnected) as error:
+            reason, text = "", str(error)
+        if proof:
+            tries, complaint = 0, ""
+        if (reason or text) != complaint:
+            log.error("%s Trying again; jobs go on.", text)
+            complaint = reason or text
+        # Full jitter: a thousand agents that lost one scheduler do not return in step.
+        await asyncio.sleep(random.uniform(0, min(longest, pace.first * 2 ** min(tries, 20))))
+        tries += 1
+
+
+class Proof:
+    """Whether a link worked: it had something acknowledged, or lived for a while after the welcome.
+
+    One that is welcomed and then refused does not count, or it would be made again without a pause, for ever.
+    """
+
+    def __init__(self, enough: float) -> None:
+        self._enough = enough
+        self._welcomed: float | None = None
+        self.acknowledged = False
+
+    def welcomed(self) -> None:
+        self._welcomed = time.monotonic()
+
+    def __bool__(self) -> bool:
+        return self.acknowledged or (self._welcomed is not None and time.monotonic() - self._welcomed >= self._enough)
+
+
+def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
+    """Raises unless this scheduler is of our cluster and no older than the last one that was obeyed."""
+    if not hello.cluster_id:
+        return
+    if welcome.cluster_id != hello.cluster_id:
+        raise ForeignCluster(target=target, theirs=welcome.cluster_id, ours=hello.cluster_id)
+    if welcome.epoch < hello.epoch:
+        raise StaleEpoch(target=target, theirs=welcome.epoch, ours=hello.epoch)
+
+
+async def _session(target: str, node: Node, pace: Pace, proof: Proof) -> None:
+    """One connection, from hello to its end, which is always an exception."""
+    async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+        connect = channel.stream_stream(convert.METHOD, request_serializer=convert.encode, response_deserializer=convert.decode)
+        call: Call = connect()
+        try:
+            hello = node.hello()
+            await call.write(hello)
+            welcome = await _welcome(target, call, pace.answer)
+            check_fence(target, hello, welcome)
+            node.welcomed(welcome)
+            node.acknowledge(welcome.acknowledged)
+            proof.welcomed()
+            log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
+            await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof)
+        except _BROKEN as error:
+            raise _ended(target, error) from error
+        finally:
+            call.cancel()
+
+
+async def _converse(target: str, call: Call, node: Node, interval: float, proof: Proof) -> None:
+    """Sends and receives until one of the two ends. Our own cancellation is never taken for the end of the stream."""
+    tasks = [asyncio.create_task(_receive(target, call, node, proof)), asyncio.create_task(_send(call, node, interval))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    ends = [end for task in tasks if not task.cancelled() and (end := task.exception()) is not None]
+    # A fault of our own comes first: that the stream then broke is its consequence.
+    faults = (end for end in ends if not isinstance(end, (Disconnected, *_BROKEN)))
+    raise next(faults, ends[0] if ends else Disconnected(target=target, why="closed the connection"))
+
+
+async def _welcome(target: str, call: Call, limit: float) -> Welcome:
+    try:
+        first = await asyncio.wait_for(call.read(), limit)
+    except TimeoutError:
+        raise Disconnected(target=target, why=f"did not answer within {limit:g} s") from None
+    if not isinstance(first, Welcome):
+        raise Disconnected(target=target, why="closed the connection" if first is grpc.aio.EOF else "did not say welcome")
+    return first
+
+
+async def _receive(target: str, call: Call, node: Node, proof: Proof) -> None:
+    while (message := await call.read()) is not grpc.aio.EOF:
+        match message:
+            case Orders(_, orders):
+                node.obey(orders)
+            case Acknowledgement(sequence):
+                proof.acknowledged = True
+                node.acknowledge(sequence)
+            case Welcome() | Unknown():
+                log.debug("ignored: %s", message)
+    raise Disconnected(target=target, why="closed the connection")
+
+
+async def _send(call: Call, node: Node, interval: float) -> None:
+    """Sends reports as they come and heartbeats in between. The one writer of the stream."""
+    sent = 0
+    while True:
+        node.reported.clear()
+        for report in node.pending(sent):
+            await call.write(report)
+            sent = report.sequence
+        if not node.reported.is_set():
+            try:
+                # Early by up to a tenth: agents that connected together do not beat together.
+                await asyncio.wait_for(node.reported.wait(), interval * random.uniform(0.9, 1.0))
+            except TimeoutError:
+                await call.write(Heartbeat())
+
+
+def _ended(target: str, error: Exception) -> AgentError:
+    """What the end of the stream means, in the scheduler's own words where it gave a reason."""
+    if not isinstance(error, grpc.aio.AioRpcError):
+        return Disconnected(target=target, why="closed the connection")
+    reason = convert.refusal(error.trailing_metadata())
+    if reason and error.code() is not grpc.StatusCode.UNAVAILABLE:
+        return Refused(target=target, reason=reason, why=error.details() or reason)
+    return Disconnected(target=target, why=f"cannot be reached ({error.code().name.lower()}: {error.details()})")

@@ -1,0 +1,54 @@
+"""What goes over the link, in the agent's own words. `convert` turns these into ebb.v1 and back."""
+
+from dataclasses import dataclass
+
+from node_agent.devices.base import Inventory
+from node_agent.jobs.model import Order, Report, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message: who this is, what it has, and every run that it knows."""
+
+    node: str
+    boot_id: str
+    cluster_id: str
+    epoch: int
+    inventory: Inventory
+    runs: tuple[RunRecord, ...]
+    agent_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    cluster_id: str
+    epoch: int
+    heartbeat_interval: float
+    acknowledged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    commit_no: int
+    orders: tuple[Order, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Every report up to here is committed."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Something that a newer scheduler sends, and this agent does not understand."""
+
+
+Upward = Hello | Report | Heartbeat
+Downward = Welcome | Orders | Acknowledgement | Unknown

@@ -1,0 +1,192 @@
+import datetime
+
+from buf.validate import validate_pb2 as _validate_pb2
+from ebb.v1 import cluster_pb2 as _cluster_pb2
+from ebb.v1 import job_pb2 as _job_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_PHASE_UNSPECIFIED: _ClassVar[RunPhase]
+    RUN_PHASE_STARTING: _ClassVar[RunPhase]
+    RUN_PHASE_RUNNING: _ClassVar[RunPhase]
+    RUN_PHASE_STOPPING: _ClassVar[RunPhase]
+    RUN_PHASE_ENDED: _ClassVar[RunPhase]
+
+class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STOP_REASON_UNSPECIFIED: _ClassVar[StopReason]
+    STOP_REASON_PREEMPTED: _ClassVar[StopReason]
+    STOP_REASON_CANCELLED: _ClassVar[StopReason]
+    STOP_REASON_UNCLAIMED: _ClassVar[StopReason]
+RUN_PHASE_UNSPECIFIED: RunPhase
+RUN_PHASE_STARTING: RunPhase
+RUN_PHASE_RUNNING: RunPhase
+RUN_PHASE_STOPPING: RunPhase
+RUN_PHASE_ENDED: RunPhase
+STOP_REASON_UNSPECIFIED: StopReason
+STOP_REASON_PREEMPTED: StopReason
+STOP_REASON_CANCELLED: StopReason
+STOP_REASON_UNCLAIMED: StopReason
+
+class ConnectRequest(_message.Message):
+    __slots__ = ("hello", "report", "heartbeat")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    REPORT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    report: Report
+    heartbeat: Heartbeat
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class ConnectResponse(_message.Message):
+    __slots__ = ("welcome", "orders", "acknowledgement")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGEMENT_FIELD_NUMBER: _ClassVar[int]
+    welcome: Welcome
+    orders: Orders
+    acknowledgement: Acknowledgement
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ...) -> None: ...
+
+class RunStatus(_message.Message):
+    __slots__ = ("job_id", "run", "phase", "pid", "log_path")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    phase: RunPhase
+    pid: int
+    log_path: str
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    boot_id: str
+    cluster_id: str
+    epoch: int
+    capacity: _job_pb2.Resources
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    devices: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.Device]
+    runs: _containers.RepeatedCompositeFieldContainer[RunStatus]
+    agent_version: str
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ...) -> None: ...
+
+class Report(_message.Message):
+    __slots__ = ("sequence", "job_id", "run", "started", "exited")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    EXITED_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    job_id: int
+    run: int
+    started: RunStarted
+    exited: RunExited
+    def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ...) -> None: ...
+
+class RunStarted(_message.Message):
+    __slots__ = ("pid", "log_path")
+    PID_FIELD_NUMBER: _ClassVar[int]
+    LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    pid: int
+    log_path: str
+    def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ...) -> None: ...
+
+class RunExited(_message.Message):
+    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown")
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    YIELDED_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_ERROR_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    exit_code: int
+    exit_signal: int
+    yielded: bool
+    launch_error: str
+    unknown: bool
+    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    epoch: int
+    heartbeat_interval: _duration_pb2.Duration
+    acknowledged: int
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+
+class Acknowledgement(_message.Message):
+    __slots__ = ("sequence",)
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    def __init__(self, sequence: _Optional[int] = ...) -> None: ...
+
+class Orders(_message.Message):
+    __slots__ = ("commit_no", "orders")
+    COMMIT_NO_FIELD_NUMBER: _ClassVar[int]
+    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    commit_no: int
+    orders: _containers.RepeatedCompositeFieldContainer[RunOrder]
+    def __init__(self, commit_no: _Optional[int] = ..., orders: _Optional[_Iterable[_Union[RunOrder, _Mapping]]] = ...) -> None: ...
+
+class RunOrder(_message.Message):
+    __slots__ = ("job_id", "run", "start", "stop")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    STOP_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    start: StartRun
+    stop: StopRun
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ...) -> None: ...
+
+class StartRun(_message.Message):
+    __slots__ = ("spec", "user", "devices")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    spec: _job_pb2.JobSpec
+    user: str
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StopRun(_message.Message):
+    __slots__ = ("grace_period", "reason", "cause_job_id")
+    GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    grace_period: _duration_pb2.Duration
+    reason: StopReason
+    cause_job_id: int
+    def __init__(self, grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[_Union[StopReason, str]] = ..., cause_job_id: _Optional[int] = ...) -> None: ...

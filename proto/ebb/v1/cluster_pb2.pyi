@@ -1,0 +1,94 @@
+import datetime
+
+from buf.validate import validate_pb2 as _validate_pb2
+from ebb.v1 import job_pb2 as _job_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class NodeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    NODE_STATE_UNSPECIFIED: _ClassVar[NodeState]
+    NODE_STATE_UP: _ClassVar[NodeState]
+    NODE_STATE_SILENT: _ClassVar[NodeState]
+NODE_STATE_UNSPECIFIED: NodeState
+NODE_STATE_UP: NodeState
+NODE_STATE_SILENT: NodeState
+
+class Device(_message.Message):
+    __slots__ = ("index", "uuid", "model", "memory_mib", "path")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    path: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, index: _Optional[int] = ..., uuid: _Optional[str] = ..., model: _Optional[str] = ..., memory_mib: _Optional[int] = ..., path: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ShareGroup(_message.Message):
+    __slots__ = ("device", "job_ids")
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    device: int
+    job_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, device: _Optional[int] = ..., job_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Node(_message.Message):
+    __slots__ = ("name", "state", "capacity", "free", "earmarked", "levels", "devices", "share_groups", "address", "agent_version", "state_time")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    EARMARKED_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    SHARE_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: NodeState
+    capacity: _job_pb2.Resources
+    free: _job_pb2.Resources
+    earmarked: _job_pb2.Resources
+    levels: _containers.RepeatedScalarFieldContainer[str]
+    devices: _containers.RepeatedCompositeFieldContainer[Device]
+    share_groups: _containers.RepeatedCompositeFieldContainer[ShareGroup]
+    address: str
+    agent_version: str
+    state_time: _timestamp_pb2.Timestamp
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., free: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., earmarked: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., share_groups: _Optional[_Iterable[_Union[ShareGroup, _Mapping]]] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListNodesResponse(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ...) -> None: ...
+
+class ClusterWatchRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClusterWatchResponse(_message.Message):
+    __slots__ = ("snapshot", "nodes", "commit_no")
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_NO_FIELD_NUMBER: _ClassVar[int]
+    snapshot: bool
+    nodes: _containers.RepeatedCompositeFieldContainer[Node]
+    commit_no: int
+    def __init__(self, snapshot: bool = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., commit_no: _Optional[int] = ...) -> None: ...

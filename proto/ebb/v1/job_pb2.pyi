@@ -1,0 +1,258 @@
+import datetime
+
+from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class JobClass(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_CLASS_UNSPECIFIED: _ClassVar[JobClass]
+    JOB_CLASS_TRIAL: _ClassVar[JobClass]
+    JOB_CLASS_BEST_EFFORT: _ClassVar[JobClass]
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_STATE_UNSPECIFIED: _ClassVar[JobState]
+    JOB_STATE_QUEUED: _ClassVar[JobState]
+    JOB_STATE_STARTING: _ClassVar[JobState]
+    JOB_STATE_RUNNING: _ClassVar[JobState]
+    JOB_STATE_STOPPING: _ClassVar[JobState]
+    JOB_STATE_UNREACHABLE: _ClassVar[JobState]
+    JOB_STATE_SUCCEEDED: _ClassVar[JobState]
+    JOB_STATE_FAILED: _ClassVar[JobState]
+    JOB_STATE_CANCELLED: _ClassVar[JobState]
+
+class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_REASON_UNSPECIFIED: _ClassVar[JobReason]
+    JOB_REASON_BEHIND: _ClassVar[JobReason]
+    JOB_REASON_NO_ROOM: _ClassVar[JobReason]
+    JOB_REASON_TOO_LARGE: _ClassVar[JobReason]
+    JOB_REASON_WAITING_FOR_VICTIMS: _ClassVar[JobReason]
+    JOB_REASON_NOTHING_TO_PREEMPT: _ClassVar[JobReason]
+    JOB_REASON_PREEMPTED: _ClassVar[JobReason]
+    JOB_REASON_NODE_LOST: _ClassVar[JobReason]
+    JOB_REASON_NODE_SILENT: _ClassVar[JobReason]
+    JOB_REASON_CANCELLED: _ClassVar[JobReason]
+    JOB_REASON_EXITED: _ClassVar[JobReason]
+    JOB_REASON_SIGNALLED: _ClassVar[JobReason]
+    JOB_REASON_LAUNCH_FAILED: _ClassVar[JobReason]
+    JOB_REASON_EXIT_UNKNOWN: _ClassVar[JobReason]
+    JOB_REASON_YIELDED: _ClassVar[JobReason]
+
+class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_EVENT_KIND_UNSPECIFIED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_SUBMITTED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PLACED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_STARTED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PREEMPTING: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_PREEMPTED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_VACATED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_REQUEUED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_CANCEL_REQUESTED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_NODE_SILENT: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_NODE_RETURNED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_ENDED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_EARMARK_DROPPED: _ClassVar[JobEventKind]
+JOB_CLASS_UNSPECIFIED: JobClass
+JOB_CLASS_TRIAL: JobClass
+JOB_CLASS_BEST_EFFORT: JobClass
+JOB_STATE_UNSPECIFIED: JobState
+JOB_STATE_QUEUED: JobState
+JOB_STATE_STARTING: JobState
+JOB_STATE_RUNNING: JobState
+JOB_STATE_STOPPING: JobState
+JOB_STATE_UNREACHABLE: JobState
+JOB_STATE_SUCCEEDED: JobState
+JOB_STATE_FAILED: JobState
+JOB_STATE_CANCELLED: JobState
+JOB_REASON_UNSPECIFIED: JobReason
+JOB_REASON_BEHIND: JobReason
+JOB_REASON_NO_ROOM: JobReason
+JOB_REASON_TOO_LARGE: JobReason
+JOB_REASON_WAITING_FOR_VICTIMS: JobReason
+JOB_REASON_NOTHING_TO_PREEMPT: JobReason
+JOB_REASON_PREEMPTED: JobReason
+JOB_REASON_NODE_LOST: JobReason
+JOB_REASON_NODE_SILENT: JobReason
+JOB_REASON_CANCELLED: JobReason
+JOB_REASON_EXITED: JobReason
+JOB_REASON_SIGNALLED: JobReason
+JOB_REASON_LAUNCH_FAILED: JobReason
+JOB_REASON_EXIT_UNKNOWN: JobReason
+JOB_REASON_YIELDED: JobReason
+JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
+JOB_EVENT_KIND_SUBMITTED: JobEventKind
+JOB_EVENT_KIND_PLACED: JobEventKind
+JOB_EVENT_KIND_STARTED: JobEventKind
+JOB_EVENT_KIND_PREEMPTING: JobEventKind
+JOB_EVENT_KIND_PREEMPTED: JobEventKind
+JOB_EVENT_KIND_VACATED: JobEventKind
+JOB_EVENT_KIND_REQUEUED: JobEventKind
+JOB_EVENT_KIND_CANCEL_REQUESTED: JobEventKind
+JOB_EVENT_KIND_NODE_SILENT: JobEventKind
+JOB_EVENT_KIND_NODE_RETURNED: JobEventKind
+JOB_EVENT_KIND_ENDED: JobEventKind
+JOB_EVENT_KIND_EARMARK_DROPPED: JobEventKind
+
+class Resources(_message.Message):
+    __slots__ = ("cpu_milli", "memory_mib", "devices")
+    CPU_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    cpu_milli: int
+    memory_mib: int
+    devices: int
+    def __init__(self, cpu_milli: _Optional[int] = ..., memory_mib: _Optional[int] = ..., devices: _Optional[int] = ...) -> None: ...
+
+class JobSpec(_message.Message):
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    JOB_CLASS_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    job_class: JobClass
+    command: _containers.RepeatedScalarFieldContainer[str]
+    environment: _containers.ScalarMap[str, str]
+    working_directory: str
+    resources: Resources
+    grace_period: _duration_pb2.Duration
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class Job(_message.Message):
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REASON_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    SUBMIT_TIME_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTED_FOR_TRIAL_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    spec: JobSpec
+    user: str
+    state: JobState
+    reason: JobReason
+    reason_detail: str
+    cause_job_id: int
+    run: int
+    node: str
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    submit_time: _timestamp_pb2.Timestamp
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    exit_code: int
+    exit_signal: int
+    preempted_for_trial: int
+    cancel_requested: bool
+    log_path: str
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ...) -> None: ...
+
+class Candidate(_message.Message):
+    __slots__ = ("job_id", "run", "node", "demand", "node_free", "size", "grace_period", "score", "preempted_for_trial", "sufficient", "chosen")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEMAND_FIELD_NUMBER: _ClassVar[int]
+    NODE_FREE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTED_FOR_TRIAL_FIELD_NUMBER: _ClassVar[int]
+    SUFFICIENT_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    node: str
+    demand: Resources
+    node_free: Resources
+    size: float
+    grace_period: _duration_pb2.Duration
+    score: float
+    preempted_for_trial: int
+    sufficient: bool
+    chosen: bool
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., demand: _Optional[_Union[Resources, _Mapping]] = ..., node_free: _Optional[_Union[Resources, _Mapping]] = ..., size: _Optional[float] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., score: _Optional[float] = ..., preempted_for_trial: _Optional[int] = ..., sufficient: bool = ..., chosen: bool = ...) -> None: ...
+
+class PreemptionDecision(_message.Message):
+    __slots__ = ("trial_job_id", "node", "demand", "rule", "s", "cap", "max_size", "max_grace_period", "considered", "candidates")
+    TRIAL_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEMAND_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    S_FIELD_NUMBER: _ClassVar[int]
+    CAP_FIELD_NUMBER: _ClassVar[int]
+    MAX_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MAX_GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    CONSIDERED_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    trial_job_id: int
+    node: str
+    demand: Resources
+    rule: str
+    s: float
+    cap: int
+    max_size: float
+    max_grace_period: _duration_pb2.Duration
+    considered: int
+    candidates: _containers.RepeatedCompositeFieldContainer[Candidate]
+    def __init__(self, trial_job_id: _Optional[int] = ..., node: _Optional[str] = ..., demand: _Optional[_Union[Resources, _Mapping]] = ..., rule: _Optional[str] = ..., s: _Optional[float] = ..., cap: _Optional[int] = ..., max_size: _Optional[float] = ..., max_grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., considered: _Optional[int] = ..., candidates: _Optional[_Iterable[_Union[Candidate, _Mapping]]] = ...) -> None: ...
+
+class JobEvent(_message.Message):
+    __slots__ = ("job_id", "time", "kind", "run", "node", "reason", "cause_job_id", "exit_code", "exit_signal", "text", "decision", "commit_no")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_NO_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    time: _timestamp_pb2.Timestamp
+    kind: JobEventKind
+    run: int
+    node: str
+    reason: JobReason
+    cause_job_id: int
+    exit_code: int
+    exit_signal: int
+    text: str
+    decision: PreemptionDecision
+    commit_no: int
+    def __init__(self, job_id: _Optional[int] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[JobEventKind, str]] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., reason: _Optional[_Union[JobReason, str]] = ..., cause_job_id: _Optional[int] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., text: _Optional[str] = ..., decision: _Optional[_Union[PreemptionDecision, _Mapping]] = ..., commit_no: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,130 @@
+"""Wires the scheduler together, and the only place that does: database, lease, engine, gRPC."""
+
+import asyncio
+import contextlib
+import getpass
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from scheduler_service import store
+from scheduler_service.config import Config
+from scheduler_service.database import Engines, Lease
+from scheduler_service.leading import STOP_LIMIT, Announce, ClockBehind, exit_timer, lead_under_lease, micros
+from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.server import Health, serving
+from scheduler_service.run.leader import wait_to_lead
+
+log = logging.getLogger("ebb.scheduler")
+
+
+async def serve(config: Config) -> None:
+    """Runs the scheduler until SIGTERM or SIGINT. Raises what keeps it from starting or from going on."""
+    stop = asyncio.Event()
+    halt = threading.Event()
+    guards = contextlib.ExitStack()
+
+    def end() -> None:
+        stop.set()
+        halt.set()
+        guard = exit_timer(2 * STOP_LIMIT, "something does not end, most likely because the database does not answer")
+        guards.callback(guard.cancel)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    sys.setswitchinterval(0.001)  # the engine's thread must not keep the event loop waiting for 5 ms
+    front = Front(getpass.getuser(), micros(config.default_grace), config.heartbeat, config.silent_after)
+    with guards:
+        async with _database(config, end) as url, serving(config.listen, front) as (address, health):
+            await asyncio.to_thread(_migrate, url)
+            engines = Engines(url)
+            lease = Lease(engines.lease, _holder(config), config.lease, address)
+            announce = partial(_announce, config, health, address)
+            try:
+                await _lead_again_and_again(config, front, engines, lease, stop, halt, announce)
+            finally:
+                engines.close()
+
+
+async def _lead_again_and_again(
+    config: Config, front: Front, engines: Engines, lease: Lease, stop: asyncio.Event, halt: threading.Event, announce: Announce
+) -> None:
+    """Stands by, leads, and stands by again, until stopped. What breaks soon after its start is tried ever less often."""
+    pause = 0.0
+    while not stop.is_set():
+        epoch = await asyncio.to_thread(wait_to_lead, lease, config.lease, halt)
+        if epoch is None:
+            return
+        began = time.monotonic()
+        try:
+            await lead_under_lease(config, front, engines, lease, epoch, stop, announce)
+        except ClockBehind:
+            raise
+        except Exception as error:
+            log.error("stepping down: %s", error)
+        pause = 0.2 if time.monotonic() - began > 60 else min(max(2 * pause, 0.2), 30)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), pause)
+
+
+def _holder(config: Config) -> str:
+    """Who holds the lease. The folder of an embedded database has one user at a time, which need not wait for itself."""
+    if config.embedded is not None:
+        return f"{socket.gethostname()}:{config.embedded.absolute()}"
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4()}"
+
+
+@asynccontextmanager
+async def _database(config: Config, end: Callable[[], None]) -> AsyncIterator[str]:
+    """The database's URL. An embedded server is watched: when it dies, everything is ended, to be started anew."""
+    if config.database is not None:
+        yield config.database
+        return
+    assert config.embedded is not None
+    embedded = store.Embedded(config.embedded)
+    url = await asyncio.to_thread(embedded.start)
+
+    async def watch() -> None:
+        while embedded.running:
+            await asyncio.sleep(0.5)
+        log.critical("the embedded PostgreSQL in %s has ended", embedded.place)
+        end()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield url
+        if not embedded.running:
+            raise store.EmbeddedError(embedded.place, "its server has ended by itself; see its log there, and start again")
+    finally:
+        watching.cancel()
+        await asyncio.to_thread(embedded.stop)
+
+
+def _migrate(url: str) -> None:
+    engine = store.open_engine(url, connections=1)
+    try:
+        store.migrate(engine)
+    finally:
+        engine.dispose()
+
+
+async def _announce(config: Config, health: Health, address: str, leads: bool) -> None:
+    """Tells health checks, and whoever reads the address file, whether this scheduler leads."""
+    await health.serving(leads)
+    if config.address_file is None:
+        return
+    if leads:
+        draft = config.address_file.with_name(config.address_file.name + ".new")
+        draft.write_text(address + "\n")
+        Path(draft).replace(config.address_file)
+    else:
+        config.address_file.unlink(missing_ok=True)

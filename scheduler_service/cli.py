@@ -1,0 +1,67 @@
+"""`ebb-scheduler`: the command line of the scheduler."""
+
+import asyncio
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_service.config import DEFAULT_LISTEN, ConfigError, load
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="ebb-cluster", prog_name="ebb-scheduler")
+def main() -> None:
+    """Ebb's scheduler: decides what runs where, and keeps it in PostgreSQL."""
+
+
+@main.command()
+@click.option("--database", metavar="URL", help="PostgreSQL >= 15, such as postgresql://user@host/ebb.")
+@click.option("--embedded", metavar="DIR", type=click.Path(path_type=Path), help="Run a PostgreSQL of its own in DIR.")
+@click.option("--listen", metavar="HOST:PORT", help=f"Loopback only; port 0 takes a free one.  [default: {DEFAULT_LISTEN}]")
+@click.option("--address-file", metavar="FILE", type=click.Path(path_type=Path), help="Write HOST:PORT here while leading.")
+@click.option("--policy", type=click.Choice(["fitgpp", "fifo"]), help="[default: fitgpp]")
+@click.option("--fitgpp-s", type=float, metavar="S", help="Weight of the grace period against the size.  [default: 4]")
+@click.option("--fitgpp-cap", type=int, metavar="P", help="How often a job may be preempted for trials.  [default: 1]")
+@click.option("--default-grace", type=float, metavar="SECONDS", help="For jobs that name none.  [default: 30]")
+@click.option("--heartbeat", type=float, metavar="SECONDS", help="Between signs of life of an agent.  [default: 2]")
+@click.option("--silent-after", type=float, metavar="SECONDS", help="A node unheard of for so long is silent.  [default: 10]")
+@click.option("--lease", type=float, metavar="SECONDS", help="How long a dead scheduler keeps the lease.  [default: 5]")
+@click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="[default: INFO]")
+@click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="YAML with any of the settings.")
+@click.option("--check-config", is_flag=True, help="Check the settings, print them, and exit.")
+def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    Every setting can also stand in the file (default_grace: 30) or in the environment (EBB_SCHEDULER_DEFAULT_GRACE=30);
+    flags win over the environment, and that over the file. For now Ebb has no TLS and serves this machine alone.
+
+    \b
+    Examples:
+      ebb-scheduler serve --embedded /var/lib/ebb/db
+      ebb-scheduler serve --database postgresql://ebb@localhost/ebb --policy fifo
+      ebb-scheduler serve --config /etc/ebb/scheduler.yaml --check-config
+    """
+    try:
+        config = load(file, {name: value for name, value in flags.items() if value is not None})
+    except ConfigError as error:
+        click.echo(f"ebb-scheduler: {error}", err=True)
+        sys.exit(2)
+    if check_config:
+        for name, value in config.model_dump(mode="json").items():
+            shown = "" if value is None else re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(value))  # no password
+            click.echo(f"{name}: {shown}")
+        return
+    logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    from scheduler_service.app import serve as run  # the command line must answer --help without loading all of it
+
+    try:
+        asyncio.run(run(config))
+    except Exception as error:
+        logging.getLogger("ebb.scheduler").debug("failed", exc_info=error)
+        click.echo(f"ebb-scheduler: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,91 @@
+"""The runs that a trial may preempt, as columns: FitGpp scores all of them at once.
+
+A run has a slot while it is a candidate. Which slot is of no consequence: nothing that is decided depends on it.
+"""
+
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.job import RunKey
+from scheduler_service.core.values import Vector
+
+
+def size_of(demand: Vector, capacity: Vector) -> float:
+    """Eqn 1 (FitGpp): the Euclidean length of demand / capacity of the node. A zero capacity contributes 0."""
+    return sqrt(sum((d / c) ** 2 for d, c in zip(demand, capacity, strict=True) if c))
+
+
+class Candidates:
+    """Columns over slots: `demand` (3 rows), `size`, `grace` (microseconds), `node`, `count` (preemptions), `job`.
+
+    Beyond `used` slots nothing is live; within, a free slot has `job` 0.
+    """
+
+    __slots__ = ("_free", "_slots", "count", "demand", "grace", "job", "keys", "node", "size", "used")
+
+    def __init__(self) -> None:
+        self._slots: dict[RunKey, int] = {}
+        self._free: list[int] = []
+        self.used = 0
+        self.keys: list[RunKey | None] = []
+        self.demand: NDArray[np.int64] = np.zeros((3, 16), dtype=np.int64)
+        self.size: NDArray[np.float64] = np.zeros(16)
+        self.grace: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.node: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.count: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.job: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def put(self, key: RunKey, node: int, demand: Vector, capacity: Vector, grace: int, count: int) -> None:
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._take_slot()
+            self._slots[key] = slot
+            self.keys[slot] = key
+        self.demand[0, slot], self.demand[1, slot], self.demand[2, slot] = demand
+        self.size[slot] = size_of(demand, capacity)
+        self.grace[slot] = grace
+        self.node[slot] = node
+        self.count[slot] = count
+        self.job[slot] = key.job_id
+
+    def drop(self, key: RunKey) -> None:
+        """Forgets a run; one that is no candidate is left as it is."""
+        slot = self._slots.pop(key, None)
+        if slot is None:
+            return
+        self.keys[slot] = None
+        self.job[slot] = 0
+        self.size[slot] = 0.0
+        self.grace[slot] = 0
+        self.node[slot] = 0
+        self._free.append(slot)
+
+    def _take_slot(self) -> int:
+        if self._free:
+            return self._free.pop()
+        slot = self.used
+        self.used += 1
+        self.keys.append(None)
+        if slot == len(self.size):
+            self.demand = np.concatenate([self.demand, np.zeros_like(self.demand)], axis=1)
+            for name in ("size", "grace", "node", "count", "job"):
+                column = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+        return slot
+
+    def snapshot(self) -> dict[RunKey, tuple[object, ...]]:
+        return {
+            key: (
+                tuple(self.demand[:, i].tolist()),
+                float(self.size[i]),
+                int(self.grace[i]),
+                int(self.node[i]),
+                int(self.count[i]),
+            )
+            for key, i in self._slots.items()
+        }

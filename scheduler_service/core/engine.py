@@ -1,0 +1,84 @@
+"""One step of the engine: events in; changes, replies and orders out. The same in the service and in the simulator.
+
+Nothing here, and nothing that is called from here, reads a clock, does I/O or draws randomness: time and the source of
+randomness are arguments.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+
+from scheduler_service.core.enact import enact
+from scheduler_service.core.errors import Refused
+from scheduler_service.core.job import Run, RunPhase
+from scheduler_service.core.journal import Change
+from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Start, Step, Stop
+from scheduler_service.core.observe import observe, overdue
+from scheduler_service.core.rows import changed
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Micros
+
+Proposals = Generator[Plan, str | None, None]
+"""A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and goes on."""
+
+Policy = Callable[[State, Rng], Proposals]
+
+
+def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: Policy) -> Step:
+    """Takes the events in order, then lets the policy act until it proposes nothing more.
+
+    The state is changed in place. The caller then either makes the changes durable and calls `state.adopt()`, or calls
+    `state.undo()`, which leaves the state exactly as it was before. `now` earlier than the last step's is read as that:
+    the clock never goes back. An event that raises is undone and rejected alone; its exception is its reply.
+    """
+    now = max(now, state.cluster.clock_us)
+    state.put(state.cluster_table, 0, changed(state.cluster, clock_us=now))
+    replies = tuple(_take(state, event, now) for event in events)
+    overdue(state, now)
+    refused = _settle(state, now, rng, policy) if state.unsettled else ()
+    changes = state.changes()
+    return Step(changes, replies, _orders(state, changes), tuple(state.log), refused)
+
+
+def _take(state: State, event: Event, now: Micros) -> Reply | Exception:
+    before = state.savepoint()
+    try:
+        return observe(state, event, now)
+    except Refused as refusal:
+        state.undo(before)
+        return refusal
+    except Exception as fault:  # one bad event must not take the others with it
+        state.undo(before)
+        return fault
+
+
+def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, ...]:
+    refused = []
+    proposals = policy(state, rng)
+    answer: str | None = None
+    try:
+        plan = next(proposals)
+        while True:
+            answer = enact(state, plan, now)
+            if answer is not None:
+                refused.append(answer)
+            plan = proposals.send(answer)
+    except StopIteration:
+        state.unsettled = False
+    return tuple(refused)
+
+
+def _orders(state: State, changes: Sequence[Change]) -> tuple[Order, ...]:
+    """What nodes must be told: it follows from how runs changed."""
+    orders: list[Order] = []
+    for change in changes:
+        run = change.new
+        if change.table != "run" or not isinstance(run, Run):
+            continue
+        if run.phase is RunPhase.STARTING and change.old is None:
+            orders.append(Start(run.node, run, state.jobs.rows[run.job_id]))
+        elif (
+            run.phase is RunPhase.STOPPING
+            and run.stop_reason is not None
+            and (change.old is None or change.old.stop_us is None)
+        ):
+            orders.append(Stop(run.node, run.key, run.stop_grace_us, run.stop_reason, run.stop_for))
+    return tuple(orders)

@@ -1,0 +1,30 @@
+"""What the engine answers when it does not do what it was asked. The state is then as it was."""
+
+
+class Refused(Exception):
+    """The request cannot be done: `reason` is its stable name, the message says what, where and what to do."""
+
+    def __init__(self, reason: str, message: str, **metadata: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.metadata = metadata
+
+
+class NotFound(Refused):
+    """What the request names does not exist."""
+
+
+class AlreadyExists(Refused):
+    """The name is taken by something else."""
+
+
+class FailedPrecondition(Refused):
+    """It exists, but in a state in which this cannot be done."""
+
+
+class PlanRefused(Exception):
+    """A policy proposed an action that does not hold any more; the whole plan is undone."""
+
+
+class Broken(AssertionError):
+    """An invariant does not hold: a fault in Ebb itself."""

@@ -1,0 +1,90 @@
+"""What must hold after every step. Tests check it after each one; the service samples it."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from scheduler_service.core.errors import Broken
+from scheduler_service.core.job import JobState, RunKey, RunPhase
+from scheduler_service.core.state import State
+from scheduler_service.core.values import ZERO, Vector, add, fits
+
+
+def check(state: State) -> None:
+    """Raises Broken, naming the first invariant that does not hold. Costs a pass over everything that is live."""
+    _check_runs(state)
+    _check_devices(state)
+    _check_resources(state)
+    _check_earmarks(state)
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise Broken(what)
+
+
+def _total(amounts: Iterable[Vector]) -> Vector:
+    total = ZERO
+    for amount in amounts:
+        total = add(total, amount)
+    return total
+
+
+def _check_runs(state: State) -> None:
+    """A job has an active run exactly when its state says so, and at most one; a run that ended stays ended."""
+    runs_of: dict[int, list[RunKey]] = defaultdict(list)
+    for key, run in state.runs.rows.items():
+        runs_of[key.job_id].append(key)
+        _require(run.phase is not RunPhase.ENDED, f"run {key} has ended and is still live")
+        _require(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
+    for job in state.jobs.rows.values():
+        active = runs_of[job.id]
+        _require(len(active) <= 1, f"job {job.id} has two active runs")
+        _require((job.state is JobState.QUEUED) == (not active), f"job {job.id} is {job.state.name} with runs {active}")
+        for key in active:
+            _require(key.run == job.run, f"job {job.id} is at run {job.run} but {key} is active")
+
+
+def _check_devices(state: State) -> None:
+    """A device has at most one share group; a run holds its devices, all of them and no others."""
+    held: dict[RunKey, set[tuple[int, int]]] = defaultdict(set)
+    for place, device in state.devices.rows.items():
+        _require(len(device.group) <= 1, f"device {place} is held twice: {device.group}")
+        for key in device.group:
+            held[key].add(place)
+    for key, run in state.runs.rows.items():
+        _require(held.pop(key, set()) == {(run.node, i) for i in run.devices}, f"run {key} does not hold its devices")
+        _require(len(run.devices) == run.demand.devices, f"run {key} asked for {run.demand.devices} devices")
+    _require(not held, f"devices are held by runs that are not active: {dict(held)}")
+
+
+def _check_resources(state: State) -> None:
+    """free + owned + earmarked = capacity, and none of them is negative."""
+    owned: dict[int, list[Vector]] = defaultdict(list)
+    for run in state.runs.rows.values():
+        owned[run.node].append(run.demand)
+    for operation in state.operations.rows.values():
+        owned[operation.node].append(operation.kept)
+    for node in state.nodes.rows.values():
+        free = state.room.free(node.id)
+        _require(min(free) >= 0, f"node {node.name} has {free} free")
+        _require(
+            add(free, _total(owned[node.id])) == node.capacity, f"node {node.name}: free, owned and earmarked do not add up"
+        )
+
+
+def _check_earmarks(state: State) -> None:
+    """Each waits for a queued job, keeps no more than it wants, and what it misses is promised by runs that are leaving."""
+    for operation in state.operations.rows.values():
+        job = state.jobs.rows.get(operation.job_id)
+        _require(job is not None and job.state is JobState.QUEUED, f"earmark {operation.id} is for a job that does not wait")
+        _require(fits(operation.kept, operation.want), f"earmark {operation.id} keeps more than it wants")
+        promised = ZERO
+        for key in operation.victims:
+            run = state.runs.rows.get(key)
+            if run is None or run.phase is not RunPhase.STOPPING or run.node != operation.node:
+                raise Broken(f"earmark {operation.id} waits for {key}, which is not leaving")
+            promised = add(promised, run.demand)
+        _require(
+            (operation.deadline_us is not None) == (not operation.victims), f"earmark {operation.id}: deadline and victims"
+        )
+        _require(fits(operation.want, add(operation.kept, promised)), f"earmark {operation.id} was promised too little")

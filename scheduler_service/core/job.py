@@ -1,0 +1,301 @@
+"""The rows that the engine keeps: jobs, runs, nodes, devices, operations.
+
+Every row is frozen: a change is a new row in its table (see `state`), so readers and the store can keep the rows they
+were given without copying. All are plain values: what is true of the cluster, without behaviour. Those that change have
+no slots, which makes changing them cheap (see `rows`).
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from scheduler_service.core.values import ZERO, Micros, Vector
+
+
+class JobClass(IntEnum):
+    """FitGpp's two classes (section 2): TE is a trial, BE is best-effort. Values as in ebb.v1.JobClass."""
+
+    TRIAL = 1
+    BEST_EFFORT = 2
+
+
+class JobState(IntEnum):
+    """Values as in ebb.v1.JobState, which says what each means."""
+
+    QUEUED = 1
+    STARTING = 2
+    RUNNING = 3
+    STOPPING = 4
+    UNREACHABLE = 5
+    SUCCEEDED = 6
+    FAILED = 7
+    CANCELLED = 8
+
+
+ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+
+
+class Reason(IntEnum):
+    """Why a job is in its state. Values as in ebb.v1.JobReason, which says what each means."""
+
+    NONE = 0
+    BEHIND = 1
+    NO_ROOM = 2
+    TOO_LARGE = 3
+    WAITING_FOR_VICTIMS = 4
+    NOTHING_TO_PREEMPT = 5
+    PREEMPTED = 6
+    NODE_LOST = 7
+    NODE_SILENT = 8
+    CANCELLED = 9
+    EXITED = 10
+    SIGNALLED = 11
+    LAUNCH_FAILED = 12
+    EXIT_UNKNOWN = 13
+    YIELDED = 14
+
+
+class RunPhase(IntEnum):
+    """Where a launch stands. Values as in ebb.v1.RunPhase."""
+
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    ENDED = 4
+
+
+class StopReason(IntEnum):
+    """Why a run was told to stop. Values as in ebb.v1.StopReason."""
+
+    PREEMPTED = 1
+    CANCELLED = 2
+    UNCLAIMED = 3
+
+
+class NodeState(IntEnum):
+    """Values as in ebb.v1.NodeState."""
+
+    UP = 1
+    SILENT = 2
+
+
+class OperationKind(IntEnum):
+    EARMARK = 1
+    """Resources of a node kept for a waiting trial, together with the runs that were told to leave for it."""
+
+
+class OperationPhase(IntEnum):
+    VACATING = 1
+    """Part of what is kept still belongs to victims that have not left yet."""
+    READY = 2
+    """Everything is kept; the deadline runs."""
+
+
+class EventKind(IntEnum):
+    """A line of a job's story. Values as in ebb.v1.JobEventKind."""
+
+    SUBMITTED = 1
+    PLACED = 2
+    STARTED = 3
+    PREEMPTING = 4
+    PREEMPTED = 5
+    VACATED = 6
+    REQUEUED = 7
+    CANCEL_REQUESTED = 8
+    NODE_SILENT = 9
+    NODE_RETURNED = 10
+    ENDED = 11
+    EARMARK_DROPPED = 12
+
+
+class RunKey(NamedTuple):
+    """Names one launch; every message of an agent carries it, so a late one cannot be taken for the present run's."""
+
+    job_id: int
+    run: int
+
+    def __str__(self) -> str:
+        return f"{self.job_id}.{self.run}"
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What the user asked for; never changes."""
+
+    command: tuple[str, ...]
+    demand: Vector
+    job_class: JobClass = JobClass.BEST_EFFORT
+    grace_us: Micros = 0
+    name: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    working_directory: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    id: int
+    spec: JobSpec
+    user: str
+    request_id: str
+    """Empty when the client gave none."""
+    submitted_us: Micros
+    state: JobState = JobState.QUEUED
+    reason: Reason = Reason.NONE
+    detail: str = ""
+    cause_job: int = 0
+    """The job behind the reason, or 0."""
+    run: int = 0
+    """The current or last launch, counted from 1."""
+    requeued: bool = False
+    """It has run before, and so stands before those that have not (FitGpp section 3: the top of the queue)."""
+    preempted_for_trial: int = 0
+    """PreemptionCount of Eqn 4: counts preemptions by trials, when the signal is decided."""
+    cancel_requested: bool = False
+    started_us: Micros | None = None
+    ended_us: Micros | None = None
+    exit_code: int = 0
+    exit_signal: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One launch of a job on a node, and what it holds there until it has ended."""
+
+    job_id: int
+    run: int
+    node: int
+    devices: tuple[int, ...]
+    demand: Vector
+    phase: RunPhase
+    placed_us: Micros
+    started_us: Micros | None = None
+    ended_us: Micros | None = None
+    log_path: str = ""
+    stop_reason: StopReason | None = None
+    stop_grace_us: Micros = 0
+    stop_us: Micros | None = None
+    """When it was told to stop."""
+    stop_for: int = 0
+    """The trial that needs the room, or 0."""
+    exit_code: int = 0
+    exit_signal: int = 0
+    yielded: bool = False
+    """It saved its work and left because it was told to."""
+    lost: bool = False
+    """It ended with its node, or nobody knows how it ended."""
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.job_id, self.run)
+
+
+@dataclass(frozen=True)
+class Node:
+    id: int
+    """Counts up as nodes first appear; the order in which nodes are tried."""
+    name: str
+    boot_id: str
+    state: NodeState
+    capacity: Vector
+    levels: tuple[str, ...]
+    since_us: Micros
+    """When it entered its state."""
+    sequence: int = 0
+    """The last report of this boot that is in the state."""
+    address: str = ""
+    agent_version: str = ""
+
+
+@dataclass(frozen=True)
+class NodeDevice:
+    """A device of a node and its share group."""
+
+    node: int
+    index: int
+    uuid: str
+    model: str
+    memory_mib: int
+    path: tuple[int, ...] = ()
+    group: tuple[RunKey, ...] = ()
+    """The runs that share it: one exclusive run is a group of one."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that takes several phases and must survive a change of leader. Here: an earmark.
+
+    What is kept (`kept`) is neither free nor owned; what is still missing (`want - kept`) is promised by `victims`.
+    """
+
+    id: int
+    kind: OperationKind
+    phase: OperationPhase
+    job_id: int
+    node: int
+    want: Vector
+    kept: Vector = ZERO
+    victims: tuple[RunKey, ...] = ()
+    created_us: Micros = 0
+    deadline_us: Micros | None = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The one row about the cluster as a whole."""
+
+    id: str
+    seed: int
+    next_job: int = 1
+    next_node: int = 1
+    next_operation: int = 1
+    clock_us: Micros = 0
+    """The time of the last step; time never goes back behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateScore:
+    """One run as a preemption decision saw it (Eqns 1-4)."""
+
+    key: RunKey
+    node: int
+    demand: Vector
+    node_free: Vector
+    size: float
+    grace_us: Micros
+    score: float
+    preempted_for_trial: int
+    sufficient: bool
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Why these victims: kept in the story of the trial and of each victim."""
+
+    trial: int
+    node: int
+    demand: Vector
+    rule: str
+    s: float
+    cap: int
+    max_size: float
+    max_grace_us: Micros
+    considered: int
+    candidates: tuple[CandidateScore, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A line of a job's story."""
+
+    job_id: int
+    at_us: Micros
+    kind: EventKind
+    run: int = 0
+    node: int = 0
+    reason: Reason = Reason.NONE
+    cause_job: int = 0
+    exit_code: int = 0
+    exit_signal: int = 0
+    text: str = ""
+    decision: Decision | None = None

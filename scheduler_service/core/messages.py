@@ -1,0 +1,204 @@
+"""Everything that goes into a step and comes out of it: events, plans, replies, orders.
+
+Events say what happened outside. Policies answer with plans, each a tuple of actions; `enact` carries a plan out whole or
+not at all. Replies go to whoever sent the event; orders go to nodes.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler_service.core.job import Decision, Job, JobEvent, JobSpec, Reason, Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.journal import Change
+from scheduler_service.core.topology import Inventory
+from scheduler_service.core.values import Micros, Vector
+
+# ---- events ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    user: str
+    request_id: str
+    spec: JobSpec
+    grace_given: bool = True
+    """False: the spec's grace period is the site's default of the moment, not the user's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run as its agent knows it when it connects."""
+
+    key: RunKey
+    phase: RunPhase
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """An agent connected: what its node is, and which runs it knows."""
+
+    name: str
+    boot_id: str
+    inventory: Inventory
+    runs: tuple[KnownRun, ...] = ()
+    address: str = ""
+    agent_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilent:
+    """No sign of life from a node for longer than the site allows."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """Report `sequence` of a node: the run's process began."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    log_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunExited:
+    """Report `sequence` of a node: the run is over and left nothing behind."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    exit_code: int = 0
+    exit_signal: int = 0
+    yielded: bool = False
+    launch_error: str = ""
+    unknown: bool = False
+
+
+Event = Submitted | CancelRequested | NodeSeen | NodeSilent | RunStarted | RunExited
+
+# ---- plans -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Start the job's next run on these devices of this node; gives up the job's earmark, wherever that is."""
+
+    job_id: int
+    node: int
+    devices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Tell a best-effort run to leave for a trial; refused where it was preempted `cap` times already."""
+
+    key: RunKey
+    trial: int
+    cap: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Earmark:
+    """Keep `want` on the node for a waiting trial: what is free now, and what the victims release."""
+
+    job_id: int
+    node: int
+    want: Vector
+    victims: tuple[RunKey, ...]
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class DropEarmark:
+    operation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Note why a queued job does not start now."""
+
+    job_id: int
+    reason: Reason
+    detail: str = ""
+    cause_job: int = 0
+
+
+Action = Place | Preempt | Earmark | DropEarmark | Wait
+Plan = tuple[Action, ...]
+
+# ---- what comes out ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Reply to Submitted and CancelRequested: the job, new or already there."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Reply to NodeSeen: the node's id, its last report in the state, and everything that is to hold on it."""
+
+    node: int
+    acknowledged: int
+    orders: "tuple[Order, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Reply to a report: it and all before it are in the state. `stale` when it came from another boot."""
+
+    node: str
+    sequence: int
+    stale: bool = False
+
+
+Reply = Accepted | Joined | Acknowledged | None
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    node: int
+    run: Run
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    node: int
+    key: RunKey
+    grace_us: Micros
+    reason: StopReason
+    cause_job: int = 0
+
+
+Order = Start | Stop
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step did. `replies` has one entry for each event: a Reply, or the exception that refused it."""
+
+    changes: tuple[Change, ...]
+    replies: tuple[Reply | Exception, ...]
+    orders: tuple[Order, ...]
+    log: tuple[JobEvent, ...]
+    refused: tuple[str, ...] = ()
+    """Plans that were undone, and why: a fault of a policy, worth a warning."""
+
+
+class Rng(Protocol):
+    """The randomness that a step is given; `random.Random` is one."""
+
+    def randrange(self, stop: int, /) -> int: ...

@@ -1,0 +1,166 @@
+"""What it means for the state that a node joins, comes back, or falls silent."""
+
+from scheduler_service.core.change import drop_earmark, end_job, end_run, requeue, state_of, tell
+from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.job import (
+    EventKind,
+    JobState,
+    Node,
+    NodeDevice,
+    NodeState,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.messages import (
+    Joined,
+    KnownRun,
+    NodeSeen,
+    NodeSilent,
+    Order,
+    Start,
+    Stop,
+)
+from scheduler_service.core.rows import changed
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Micros
+
+
+def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
+    """A node joins, or comes back.
+
+    Runs of an older boot are gone and go back to their queues. Runs of this boot that the agent does not know: one that
+    was never reported started is ordered again; one that was is lost.
+    """
+    check_inventory(event)
+    node_id = state.node_ids.get(event.name)
+    if node_id is None:
+        node_id = state.cluster.next_node
+        state.put(state.cluster_table, 0, changed(state.cluster, next_node=node_id + 1))
+        node = Node(node_id, event.name, event.boot_id, NodeState.UP, event.inventory.capacity, event.inventory.levels, now)
+    else:
+        node = state.nodes.rows[node_id]
+    rebooted = node.boot_id != event.boot_id
+    known = {run.key: run for run in event.runs}
+    for key in sorted(state.runs_on.get(node_id, ())):
+        run = state.runs.rows[key]
+        if rebooted or (key not in known and run.started_us is not None):
+            _lose_run(state, run, now)
+    _take_inventory(state, node_id, event, now)
+    returned = node.state is NodeState.SILENT
+    node = changed(
+        node,
+        boot_id=event.boot_id,
+        state=NodeState.UP,
+        capacity=event.inventory.capacity,
+        levels=event.inventory.levels,
+        since_us=now if returned or rebooted else node.since_us,
+        sequence=0 if rebooted else node.sequence,
+        address=event.address,
+        agent_version=event.agent_version,
+    )
+    state.put(state.nodes, node_id, node)
+    if returned:
+        _show_runs(state, node, EventKind.NODE_RETURNED, Reason.NONE, now)
+    return Joined(node_id, node.sequence, _standing_orders(state, node_id, known))
+
+
+def check_inventory(event: NodeSeen) -> None:
+    """Devices are numbered 0, 1, ..., and are as many as the capacity says: what is free counts on both."""
+    if [d.index for d in event.inventory.devices] != list(range(event.inventory.capacity.devices)):
+        raise FailedPrecondition(
+            "INVENTORY_INVALID",
+            f"node {event.name} reports {event.inventory.capacity.devices} devices, but lists those with the indices "
+            f"{[d.index for d in event.inventory.devices]}; they must be 0, 1, ... in order",
+        )
+
+
+def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
+    """Its runs keep what they hold: they may well be running. Trials do not wait for it: nobody knows when its victims
+    leave."""
+    node_id = state.node_ids.get(event.name)
+    if node_id is None or state.nodes.rows[node_id].state is NodeState.SILENT:
+        return
+    node = changed(state.nodes.rows[node_id], state=NodeState.SILENT, since_us=now)
+    state.put(state.nodes, node_id, node)
+    _drop_earmarks_on(state, node_id, now, "its node fell silent")
+    _show_runs(state, node, EventKind.NODE_SILENT, Reason.NODE_SILENT, now)
+
+
+def _show_runs(state: State, node: Node, kind: EventKind, reason: Reason, now: Micros) -> None:
+    """Gives the jobs of a node's runs the state that goes with the node's."""
+    for key in sorted(state.runs_on.get(node.id, ())):
+        run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
+        shown, cause = state_of(run, node.state), 0
+        why = reason
+        if shown is JobState.STOPPING:
+            why = Reason.PREEMPTED if run.stop_reason is StopReason.PREEMPTED else Reason.CANCELLED
+            cause = run.stop_for
+        state.put(state.jobs, job.id, changed(job, state=shown, reason=why, cause_job=cause))
+        tell(state, now, job.id, kind, run=run.run, node=node.id)
+
+
+def _lose_run(state: State, run: Run, now: Micros) -> None:
+    ended = end_run(state, now, run, lost=True)
+    job = state.jobs.rows[run.job_id]
+    if job.cancel_requested:
+        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, ended)
+    else:
+        requeue(state, now, job, ended, Reason.NODE_LOST, detail="its node came back without it")
+
+
+def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) -> None:
+    """Brings the node's devices (indices 0, 1, ...) up to date. A node changes only when nothing runs on it."""
+    if not _changed(state, node_id, event):
+        return
+    if state.runs_on.get(node_id):
+        raise FailedPrecondition(
+            "INVENTORY_CHANGED",
+            f"node {event.name} reports other devices or capacity than before while runs hold them; "
+            "start its agent as it was, or stop those runs first",
+        )
+    _drop_earmarks_on(state, node_id, now, "its node came back with another inventory")
+    devices = event.inventory.devices
+    gone = len(devices)
+    while (node_id, gone) in state.devices.rows:
+        state.put(state.devices, (node_id, gone), None)
+        gone += 1
+    for d in devices:
+        state.put(state.devices, (node_id, d.index), NodeDevice(node_id, d.index, d.uuid, d.model, d.memory_mib, d.path))
+
+
+def _drop_earmarks_on(state: State, node_id: int, now: Micros, why: str) -> None:
+    """In order of ids: that of the rows depends on what was undone before."""
+    for operation in sorted((row for row in state.operations.rows.values() if row.node == node_id), key=lambda row: row.id):
+        drop_earmark(state, now, operation.job_id, why)
+
+
+def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
+    """Whether the inventory differs from the one in the state."""
+    node = state.nodes.rows.get(node_id)
+    inventory = event.inventory
+    if node is None or node.capacity != inventory.capacity or node.levels != inventory.levels:
+        return True
+    for d in inventory.devices:
+        row = state.devices.rows.get((node_id, d.index))
+        if row is None or (row.uuid, row.model, row.memory_mib, row.path) != (d.uuid, d.model, d.memory_mib, d.path):
+            return True
+    return (node_id, len(inventory.devices)) in state.devices.rows
+
+
+def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) -> tuple[Order, ...]:
+    """Everything that is to hold on the node, given what its agent knows. Harmless to repeat."""
+    orders: list[Order] = []
+    active = state.runs_on.get(node_id, set())
+    for key in sorted(active):
+        run = state.runs.rows[key]
+        if run.phase is RunPhase.STOPPING and run.stop_reason is not None:
+            orders.append(Stop(node_id, key, run.stop_grace_us, run.stop_reason, run.stop_for))
+        elif run.phase is RunPhase.STARTING and key not in known:
+            orders.append(Start(node_id, run, state.jobs.rows[run.job_id]))
+    for run_known in known.values():
+        if run_known.key not in active and run_known.phase is not RunPhase.ENDED:
+            orders.append(Stop(node_id, run_known.key, state.settings.default_grace_us, StopReason.UNCLAIMED))
+    return tuple(orders)

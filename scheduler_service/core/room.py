@@ -1,0 +1,101 @@
+"""How much of each node is free: one integer matrix, so that the first node that fits is found without a loop.
+
+Free is capacity less what runs own less what earmarks keep. Nodes are columns in order of their ids (1, 2, ...), which is
+the order in which they are tried.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.job import Node, NodeState
+from scheduler_service.core.values import ZERO, Vector, add, fits, sub
+
+_NEVER = -1
+
+
+class Room:
+    """Free and total resources by node."""
+
+    __slots__ = ("_free", "_offered", "_shapes", "_total", "_up", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._free: list[Vector] = [ZERO]
+        self._total: list[Vector] = [ZERO]
+        self._up: list[bool] = [False]
+        self._shapes: dict[Vector, int] = {}
+        """How many nodes there are of each capacity: few are different."""
+        self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
+
+    def set_node(self, node: int, row: Node | None) -> None:
+        """Tells the node's capacity and state; None: it does not exist (any more)."""
+        if node >= len(self._free):
+            missing = node + 1 - len(self._free)
+            self._free += [ZERO] * missing
+            self._total += [ZERO] * missing
+            self._up += [False] * missing
+            if node >= self._offered.shape[1]:
+                wider = np.full((3, 2 * node), _NEVER, dtype=np.int64)
+                wider[:, : self._offered.shape[1]] = self._offered
+                self._offered = wider
+        total = row.capacity if row else ZERO
+        if total != self._total[node]:
+            self._count_shape(self._total[node], -1)
+            self._count_shape(total, 1)
+        self._free[node] = add(self._free[node], sub(total, self._total[node]))
+        self._total[node] = total
+        self._up[node] = row is not None and row.state is NodeState.UP
+        self.count = max(self.count, node)
+        self._offer(node)
+
+    def _count_shape(self, capacity: Vector, by: int) -> None:
+        count = self._shapes.pop(capacity, 0) + by
+        if count and capacity != ZERO:  # what is no node (any more) has no capacity
+            self._shapes[capacity] = count
+
+    def take(self, node: int, amount: Vector) -> None:
+        self._free[node] = sub(self._free[node], amount)
+        self._offer(node)
+
+    def give(self, node: int, amount: Vector) -> None:
+        self._free[node] = add(self._free[node], amount)
+        self._offer(node)
+
+    def _offer(self, node: int) -> None:
+        offered = self._offered
+        offered[0, node], offered[1, node], offered[2, node] = self._free[node] if self._up[node] else (_NEVER,) * 3
+
+    def free(self, node: int) -> Vector:
+        return self._free[node]
+
+    def capacity_of(self, node: int) -> Vector:
+        return self._total[node] if node < len(self._total) else ZERO
+
+    def is_up(self, node: int) -> bool:
+        return self._up[node]
+
+    def first_fit(self, need: Vector) -> int | None:
+        """The first node, in order of ids, that is up and has `need` free. One pass over the nodes in C."""
+        cpu, memory, devices = self._offered[:, : self.count + 1]
+        # The scarcest resource first: where no node has it, the others need not be looked at.
+        enough = devices >= need.devices
+        enough &= cpu >= need.cpu_milli
+        enough &= memory >= need.memory_mib
+        enough[0] = False
+        node = int(enough.argmax())
+        return node if enough[node] else None
+
+    def offered(self) -> NDArray[np.int64]:
+        """(3, nodes + 1): free resources by node id, -1 for a node that is not up."""
+        return self._offered[:, : self.count + 1]
+
+    def could_ever_fit(self, need: Vector) -> bool:
+        """Whether some node, up or not, has `need` as its capacity."""
+        return any(fits(need, capacity) for capacity in self._shapes)
+
+    def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...]]]:
+        return [
+            (self._free[n], self._total[n], self._up[n], tuple(self._offered[:, n].tolist()))
+            for n in range(1, len(self._free))
+            if self._total[n] != ZERO or self._free[n] != ZERO
+        ]

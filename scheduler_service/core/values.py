@@ -1,0 +1,45 @@
+"""The units of the core: resource vectors and time.
+
+CPU is counted in thousandths of a core, memory in MiB, devices whole, time in microseconds since the epoch. All are
+integers: the state holds no floats, so that sums return exactly to where they began.
+"""
+
+from typing import NamedTuple
+
+Micros = int
+"""A point in time (microseconds since 1970) or a duration (microseconds)."""
+
+SECOND: Micros = 1_000_000
+
+
+class Vector(NamedTuple):
+    """Amounts of the three resources that a task occupies or a node offers.
+
+    >>> add(Vector(1000, 512, 1), Vector(500, 512, 0))
+    Vector(cpu_milli=1500, memory_mib=1024, devices=1)
+    """
+
+    cpu_milli: int = 0
+    memory_mib: int = 0
+    devices: int = 0
+
+
+ZERO = Vector()
+
+
+def add(a: Vector, b: Vector) -> Vector:
+    return Vector(a[0] + b[0], a[1] + b[1], a[2] + b[2])
+
+
+def sub(a: Vector, b: Vector) -> Vector:
+    return Vector(a[0] - b[0], a[1] - b[1], a[2] - b[2])
+
+
+def least(a: Vector, b: Vector) -> Vector:
+    """The smaller of each component."""
+    return Vector(min(a[0], b[0]), min(a[1], b[1]), min(a[2], b[2]))
+
+
+def fits(need: Vector, room: Vector) -> bool:
+    """Whether `need <= room` in every component."""
+    return need[0] <= room[0] and need[1] <= room[1] and need[2] <= room[2]

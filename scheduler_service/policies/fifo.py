@@ -1,0 +1,37 @@
+"""FIFO: one queue, first come first served, and the first blocks those behind it. Preempts nobody.
+
+FitGpp (papers: section 4.1) calls this vanilla FIFO; it is also how best-effort jobs are served under FitGpp.
+"""
+
+from collections.abc import Sequence
+
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.job import Job, JobClass, Reason
+from scheduler_service.core.messages import Rng
+from scheduler_service.core.state import State
+from scheduler_service.policies.fitting import no_room, place, queued
+
+
+def fifo(state: State, _rng: Rng) -> Proposals:
+    """Both classes in one queue."""
+    yield from serve(state, tuple(JobClass))
+
+
+def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
+    """Starts the queued jobs of the classes in order, until one does not fit. Costs one look for each job that starts."""
+    skipped = dict.fromkeys(classes, 0)
+    while (job := _head(state, skipped)) is not None:
+        action = place(state, job)
+        if action is None:
+            wait = no_room(state, job)
+            yield (wait,)
+            if wait.reason is not Reason.TOO_LARGE:
+                return
+        elif (yield (action,)) is None:
+            continue
+        skipped[job.spec.job_class] += 1
+
+
+def _head(state: State, skipped: dict[JobClass, int]) -> Job | None:
+    heads = [job for job_class, skip in skipped.items() if (job := queued(state, job_class, skip)) is not None]
+    return min(heads, key=lambda job: (not job.requeued, job.id), default=None)

@@ -1,0 +1,166 @@
+"""ebb.v1.AgentLink: one stream for each agent. Reports go up and are acknowledged once committed; orders go down."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc
+from google.protobuf.duration_pb2 import Duration
+
+from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.messages import Acknowledged, Joined, Reply
+from scheduler_service.rpc.convert import hello_in, orders_out, report_in
+from scheduler_service.rpc.front import Front, Leading
+from scheduler_service.rpc.interceptors import Context, InvalidArgument, abort, check
+from scheduler_service.run.dispatch import Link
+
+log = logging.getLogger(__name__)
+
+HELLO_LIMIT = 10.0
+"""Seconds in which an agent must have said who it is."""
+
+
+class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def Connect(  # noqa: N802
+        self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
+    ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
+        try:
+            leading = self._front.leading
+            hello = await asyncio.wait_for(_hello(requests, leading), HELLO_LIMIT)
+            self._refuse_twin(leading, hello)
+            link = leading.dispatch.open(hello.node, hello.boot_id)
+            try:
+                async for response in self._serve(leading, link, hello, requests, context):
+                    yield response
+            except asyncio.CancelledError:
+                if not link.ended:
+                    raise
+                raise FailedPrecondition(
+                    "LINK_ENDED", f"node {link.node} was silent, or connected anew: say hello again"
+                ) from None
+            finally:
+                leading.dispatch.close(link)
+        except Exception as error:
+            await abort(context, error)
+
+    async def _serve(
+        self,
+        leading: Leading,
+        link: Link,
+        hello: agent_link_pb2.Hello,
+        requests: AsyncIterator[agent_link_pb2.ConnectRequest],
+        context: Context,
+    ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
+        joined = await leading.service.handle(hello_in(hello, str(context.peer())))
+        assert isinstance(joined, Joined)
+        link.joined = True
+        log.info("node %s connected from %s", hello.node, context.peer())
+        yield self._welcome(leading, joined)
+        if joined.orders:
+            yield agent_link_pb2.ConnectResponse(orders=orders_out(joined.orders, leading.view.commit_no))
+        committed: asyncio.Queue[asyncio.Future[Reply] | None] = asyncio.Queue()
+        reading = asyncio.create_task(_read(leading, link, hello, requests, committed))
+        acknowledging = asyncio.create_task(_acknowledge(link, committed))
+        try:
+            while (waiting := await link.next()) is not None:
+                orders, acknowledged = waiting
+                if orders:
+                    yield agent_link_pb2.ConnectResponse(orders=orders_out(orders, leading.view.commit_no))
+                if acknowledged:
+                    acknowledgement = agent_link_pb2.Acknowledgement(sequence=acknowledged)
+                    yield agent_link_pb2.ConnectResponse(acknowledgement=acknowledgement)
+            for task in (acknowledging, reading):
+                if task.done():
+                    task.result()  # raises what ended it
+        finally:
+            for task in (acknowledging, reading):
+                if not task.cancel() and not task.cancelled():
+                    task.exception()  # the other one's was told
+            log.info("node %s disconnected", hello.node)
+
+    def _refuse_twin(self, leading: Leading, hello: agent_link_pb2.Hello) -> None:
+        """Two agents by one name would each take the other's runs for lost. The one that is there and alive stays."""
+        present = leading.dispatch.connected(hello.node)
+        if present is None or present.boot_id == hello.boot_id:
+            return
+        if time.monotonic() - present.heard < self._front.silent_after_seconds:
+            raise FailedPrecondition(
+                "NODE_CONNECTED",
+                f"an agent of node {hello.node} is connected already, from another boot or state directory: "
+                "give this one another --node, or stop that one first",
+            )
+
+    def _welcome(self, leading: Leading, joined: Joined) -> agent_link_pb2.ConnectResponse:
+        interval = Duration()
+        interval.FromNanoseconds(int(self._front.heartbeat_seconds * 1e9))
+        return agent_link_pb2.ConnectResponse(
+            welcome=agent_link_pb2.Welcome(
+                cluster_id=leading.cluster_id,
+                epoch=leading.epoch,
+                heartbeat_interval=interval,
+                acknowledged=joined.acknowledged,
+            )
+        )
+
+
+async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading: Leading) -> agent_link_pb2.Hello:
+    """The first message, checked."""
+    first: Any = await anext(aiter(requests), None)
+    if first is None or first.WhichOneof("message") != "hello":
+        raise InvalidArgument("HELLO_FIRST", "an agent's first message must be Hello")
+    hello: agent_link_pb2.Hello = first.hello
+    check(hello)
+    if hello.cluster_id and hello.cluster_id != leading.cluster_id:
+        raise FailedPrecondition(
+            "OTHER_CLUSTER",
+            f"node {hello.node} belongs to cluster {hello.cluster_id}, this is {leading.cluster_id}; "
+            "check --scheduler, or start the agent once with --forget-cluster",
+        )
+    if hello.epoch > leading.epoch:
+        raise FailedPrecondition(
+            "OLD_EPOCH", f"node {hello.node} has obeyed epoch {hello.epoch}, this scheduler leads in {leading.epoch}"
+        )
+    if [d.index for d in hello.devices] != list(range(len(hello.devices))) or hello.capacity.devices != len(hello.devices):
+        raise InvalidArgument("DEVICES", f"node {hello.node}: devices must be numbered 0, 1, ... and agree with its capacity")
+    return hello
+
+
+async def _read(
+    leading: Leading,
+    link: Link,
+    hello: agent_link_pb2.Hello,
+    requests: AsyncIterator[agent_link_pb2.ConnectRequest],
+    committed: "asyncio.Queue[asyncio.Future[Reply] | None]",
+) -> None:
+    """Takes what the agent says until the stream ends. What cannot be taken ends the link."""
+    try:
+        async for request in requests:
+            link.heard = time.monotonic()
+            if request.WhichOneof("message") == "report":
+                check(request.report)
+                committed.put_nowait(leading.service.handle(report_in(request.report, hello.node, hello.boot_id)))
+        committed.put_nowait(None)
+    except BaseException:
+        link.outbox.put_nowait(None)
+        raise
+
+
+async def _acknowledge(link: Link, committed: "asyncio.Queue[asyncio.Future[Reply] | None]") -> None:
+    """Acknowledges each report once it is durable, in order, and then ends the link.
+
+    A report that did not become durable ends it at once: the agent sends that again.
+    """
+    try:
+        while (outcome := await committed.get()) is not None:
+            reply = await outcome
+            assert isinstance(reply, Acknowledged)
+            if reply.stale:
+                raise FailedPrecondition("OTHER_BOOT", f"node {link.node} has been seen with another boot since: connect again")
+            link.outbox.put_nowait(reply.sequence)
+    finally:
+        link.outbox.put_nowait(None)

@@ -1,0 +1,209 @@
+"""Between the core's rows and ebb.v1. The only place, with the files of the services, that knows both."""
+
+from collections.abc import Iterable, Mapping
+
+from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from scheduler_service.core.job import Decision, Job, JobClass, JobEvent, JobSpec, Node, Run, RunKey, RunPhase
+from scheduler_service.core.messages import KnownRun, NodeSeen, Order, RunExited, RunStarted, Start
+from scheduler_service.core.topology import Device, Inventory
+from scheduler_service.core.values import Micros, Vector
+from scheduler_service.run.view import JobView, NodeView
+
+# ---- in ----------------------------------------------------------------------------------------------------------------
+
+
+def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
+    return JobSpec(
+        command=tuple(spec.command),
+        demand=vector_in(spec.resources),
+        job_class=JobClass(spec.job_class) if spec.job_class else JobClass.BEST_EFFORT,
+        grace_us=duration_in(spec.grace_period) if spec.HasField("grace_period") else default_grace_us,
+        name=spec.name,
+        environment=tuple(sorted(spec.environment.items())),
+        working_directory=spec.working_directory,
+    )
+
+
+def clean(text: str) -> str:
+    """Without NUL, which PostgreSQL cannot store."""
+    return text.replace("\0", "")
+
+
+def vector_in(amount: job_pb2.Resources) -> Vector:
+    return Vector(amount.cpu_milli, amount.memory_mib, amount.devices)
+
+
+def duration_in(duration: Duration) -> Micros:
+    return duration.seconds * 1_000_000 + duration.nanos // 1000
+
+
+def hello_in(hello: agent_link_pb2.Hello, address: str) -> NodeSeen:
+    devices = tuple(Device(d.index, d.uuid, d.model, d.memory_mib, tuple(d.path)) for d in hello.devices)
+    return NodeSeen(
+        name=hello.node,
+        boot_id=hello.boot_id,
+        inventory=Inventory(vector_in(hello.capacity), tuple(hello.levels), devices),
+        runs=tuple(KnownRun(RunKey(r.job_id, r.run), RunPhase(r.phase)) for r in hello.runs),
+        address=address,
+        agent_version=hello.agent_version,
+    )
+
+
+def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> RunStarted | RunExited:
+    key = RunKey(report.job_id, report.run)
+    if report.WhichOneof("event") == "started":
+        return RunStarted(node, boot_id, report.sequence, key, clean(report.started.log_path))
+    e = report.exited
+    why = clean(e.launch_error)[:4096]
+    return RunExited(node, boot_id, report.sequence, key, e.exit_code, e.exit_signal, e.yielded, why, e.unknown)
+
+
+# ---- out ---------------------------------------------------------------------------------------------------------------
+
+
+Nodes = Mapping[int, Node]
+
+
+def _name(nodes: Nodes, node_id: int) -> str:
+    return nodes[node_id].name if node_id in nodes else ""
+
+
+def time_out(at: Micros | None) -> Timestamp | None:
+    return None if at is None else Timestamp(seconds=at // 1_000_000, nanos=at % 1_000_000 * 1000)
+
+
+def duration_out(duration: Micros) -> Duration:
+    return Duration(seconds=duration // 1_000_000, nanos=duration % 1_000_000 * 1000)
+
+
+def vector_out(amount: Vector) -> job_pb2.Resources:
+    return job_pb2.Resources(cpu_milli=amount.cpu_milli, memory_mib=amount.memory_mib, devices=amount.devices)
+
+
+def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
+    return job_pb2.JobSpec(
+        name=spec.name,
+        job_class=int(spec.job_class),  # type: ignore[arg-type]  # the values are the same by definition
+        command=spec.command,
+        environment=dict(spec.environment),
+        working_directory=spec.working_directory,
+        resources=vector_out(spec.demand),
+        grace_period=duration_out(spec.grace_us),
+    )
+
+
+def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
+    job, run = view
+    out = job_pb2.Job(
+        id=job.id,
+        spec=spec_out(job.spec),
+        user=job.user,
+        state=int(job.state),  # type: ignore[arg-type]
+        reason=int(job.reason),  # type: ignore[arg-type]
+        reason_detail=job.detail,
+        cause_job_id=job.cause_job,
+        run=job.run,
+        submit_time=time_out(job.submitted_us),
+        start_time=time_out(job.started_us),
+        end_time=time_out(job.ended_us),
+        exit_code=job.exit_code,
+        exit_signal=job.exit_signal,
+        preempted_for_trial=job.preempted_for_trial,
+        cancel_requested=job.cancel_requested,
+    )
+    if run is not None:
+        out.node = _name(nodes, run.node)
+        out.devices.extend(run.devices)
+        out.log_path = run.log_path
+    return out
+
+
+def event_out(event: JobEvent, commit_no: int, nodes: Nodes) -> job_pb2.JobEvent:
+    return job_pb2.JobEvent(
+        job_id=event.job_id,
+        time=time_out(event.at_us),
+        kind=int(event.kind),  # type: ignore[arg-type]
+        run=event.run,
+        node=_name(nodes, event.node),
+        reason=int(event.reason),  # type: ignore[arg-type]
+        cause_job_id=event.cause_job,
+        exit_code=event.exit_code,
+        exit_signal=event.exit_signal,
+        text=event.text,
+        decision=None if event.decision is None else decision_out(event.decision, nodes),
+        commit_no=commit_no,
+    )
+
+
+def decision_out(decision: Decision, nodes: Nodes) -> job_pb2.PreemptionDecision:
+    candidates = [
+        job_pb2.Candidate(
+            job_id=c.key.job_id,
+            run=c.key.run,
+            node=_name(nodes, c.node),
+            demand=vector_out(c.demand),
+            node_free=vector_out(c.node_free),
+            size=c.size,
+            grace_period=duration_out(c.grace_us),
+            score=c.score,
+            preempted_for_trial=c.preempted_for_trial,
+            sufficient=c.sufficient,
+            chosen=c.chosen,
+        )
+        for c in decision.candidates
+    ]
+    return job_pb2.PreemptionDecision(
+        trial_job_id=decision.trial,
+        node=_name(nodes, decision.node),
+        demand=vector_out(decision.demand),
+        rule=decision.rule,
+        s=decision.s,
+        cap=decision.cap,
+        max_size=decision.max_size,
+        max_grace_period=duration_out(decision.max_grace_us),
+        considered=decision.considered,
+        candidates=candidates,
+    )
+
+
+def node_out(view: NodeView) -> cluster_pb2.Node:
+    node = view.node
+    return cluster_pb2.Node(
+        name=node.name,
+        state=int(node.state),  # type: ignore[arg-type]
+        capacity=vector_out(node.capacity),
+        free=vector_out(view.free),
+        earmarked=vector_out(view.earmarked),
+        levels=node.levels,
+        devices=[
+            cluster_pb2.Device(index=d.index, uuid=d.uuid, model=d.model, memory_mib=d.memory_mib, path=d.path)
+            for d in view.devices
+        ],
+        share_groups=[
+            cluster_pb2.ShareGroup(device=d.index, job_ids=[key.job_id for key in d.group]) for d in view.devices if d.group
+        ],
+        address=node.address,
+        agent_version=node.agent_version,
+        state_time=time_out(node.since_us),
+    )
+
+
+def orders_out(orders: Iterable[Order], commit_no: int) -> agent_link_pb2.Orders:
+    return agent_link_pb2.Orders(commit_no=commit_no, orders=[_order_out(order) for order in orders])
+
+
+def _order_out(order: Order) -> agent_link_pb2.RunOrder:
+    if isinstance(order, Start):
+        run: Run = order.run
+        job: Job = order.job
+        start = agent_link_pb2.StartRun(spec=spec_out(job.spec), user=job.user, devices=run.devices)
+        return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, start=start)
+    stop = agent_link_pb2.StopRun(
+        grace_period=duration_out(order.grace_us),
+        reason=int(order.reason),  # type: ignore[arg-type]
+        cause_job_id=order.cause_job,
+    )
+    return agent_link_pb2.RunOrder(job_id=order.key.job_id, run=order.key.run, stop=stop)

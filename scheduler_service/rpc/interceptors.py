@@ -1,0 +1,132 @@
+"""What every call has in common: its message is checked before a handler sees it, and every error becomes a status.
+
+A status carries google.rpc.ErrorInfo (reason, domain, metadata), so that clients need not read sentences.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+import protovalidate
+from google.protobuf import any_pb2, duration_pb2, message
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused
+from scheduler_service.run.ports import CommitRefused, NotCommitted
+from scheduler_service.run.service import NotLeading, Overloaded
+
+DOMAIN = "ebb"
+SHOWN = 5
+"""Broken rules that an error names."""
+Context = grpc.aio.ServicerContext[Any, Any]
+
+log = logging.getLogger(__name__)
+
+
+class InvalidArgument(Refused):
+    """A field of the request breaks a rule."""
+
+
+_CODES: dict[type[Refused], int] = {
+    NotFound: code_pb2.NOT_FOUND,
+    AlreadyExists: code_pb2.ALREADY_EXISTS,
+    FailedPrecondition: code_pb2.FAILED_PRECONDITION,
+    InvalidArgument: code_pb2.INVALID_ARGUMENT,
+}
+
+
+def check(request: message.Message) -> None:
+    """Raises InvalidArgument, naming each field and the rule that it breaks (the rules are in the .proto files)."""
+    violations = [violation.proto for violation in protovalidate.collect_violations(request)]
+    if violations:
+        names = [".".join(element.field_name for element in v.field.elements) if v.field else "request" for v in violations]
+        said = [f"{name}: {v.message}"[:200] for name, v in zip(names[:SHOWN], violations, strict=False)]
+        if len(violations) > SHOWN:  # a status must fit into the trailers of HTTP/2
+            said.append(f"and {len(violations) - SHOWN} more")
+        raise InvalidArgument("INVALID_FIELD", "; ".join(said), field=names[0], rule=violations[0].rule_id)
+
+
+def status_of(error: BaseException) -> status_pb2.Status:
+    """The google.rpc.Status for an error of a handler."""
+    code: int
+    metadata: dict[str, str] = {}
+    more: list[message.Message] = []
+    match error:
+        case Refused():
+            code, reason, text = _CODES.get(type(error), code_pb2.FAILED_PRECONDITION), error.reason, str(error)
+            metadata = error.metadata
+        case Overloaded():
+            code, reason = code_pb2.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS"
+            text = "too many requests wait for the scheduler already; try again in a second"
+            more.append(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=1)))
+        case NotLeading():
+            code, reason = code_pb2.UNAVAILABLE, "NOT_LEADING"
+            text = "this scheduler does not lead (yet, or any more); try again in a moment"
+        case NotCommitted():
+            code, reason, text = code_pb2.UNAVAILABLE, "DATABASE_UNAVAILABLE", f"{error}; try again"
+        case CommitRefused():
+            code, reason, text = code_pb2.INTERNAL, "COMMIT_REFUSED", f"the database refused it: {error}; nothing was changed"
+        case _:
+            log.error("a call failed", exc_info=error)
+            code, reason = code_pb2.INTERNAL, "INTERNAL"
+            text = f"a fault in the scheduler ({type(error).__name__}); its log has more; nothing was changed"
+    details = []
+    for detail in (error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata), *more):
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        details.append(packed)
+    return status_pb2.Status(code=code, message=text[:2048], details=details)
+
+
+_BY_NUMBER = {code.value[0]: code for code in grpc.StatusCode}
+
+
+async def abort(context: Context, error: BaseException) -> NoReturn:
+    """Ends the call with the status of the error."""
+    status = status_of(error)
+    trailing = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(_BY_NUMBER[status.code], status.message, trailing_metadata=trailing)
+    raise AssertionError("abort always raises")
+
+
+class Checked(grpc.aio.ServerInterceptor):
+    """Validates requests of ebb.v1's unary-request calls and maps what handlers raise."""
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None or not handler_call_details.method.startswith("/ebb."):
+            return handler
+        coders = handler.request_deserializer, handler.response_serializer
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary), *coders)
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream), *coders)
+        return handler
+
+
+def _unary(behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
+    async def call(request: Any, context: Context) -> Any:
+        try:
+            check(request)
+            return await behaviour(request, context)
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:
+            await abort(context, error)
+
+    return call
+
+
+def _stream(behaviour: Callable[[Any, Context], AsyncIterator[Any]]) -> Callable[[Any, Context], AsyncIterator[Any]]:
+    async def call(request: Any, context: Context) -> AsyncIterator[Any]:
+        try:
+            check(request)
+            async for response in behaviour(request, context):
+                yield response
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:
+            await abort(context, error)
+
+    return call

@@ -1,0 +1,68 @@
+"""The gRPC server: which services there are, and on what terms."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc, cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from scheduler_service.rpc.agent_link import AgentLink
+from scheduler_service.rpc.cluster import Cluster
+from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.interceptors import Checked
+from scheduler_service.rpc.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+_FILES = (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR, agent_link_pb2.DESCRIPTOR)
+SERVICES = tuple(service.full_name for file in _FILES for service in file.services_by_name.values())
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.so_reuseport", 0),  # a second scheduler on the same port is a mistake, not a partner
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.max_receive_message_length", 16 * 2**20),
+)
+
+
+class Health:
+    """What grpc.health.v1 answers."""
+
+    def __init__(self, servicer: Any) -> None:
+        self._servicer = servicer
+
+    async def serving(self, leads: bool) -> None:
+        status = health_pb2.HealthCheckResponse.SERVING if leads else health_pb2.HealthCheckResponse.NOT_SERVING
+        for name in ("", *SERVICES):
+            await self._servicer.set(name, status)
+
+
+@asynccontextmanager
+async def serving(listen: str, front: Front) -> AsyncIterator[tuple[str, Health]]:
+    """Serves on HOST:PORT while the context lasts; gives the address with its real port.
+
+    It answers from the start, and says that it does not lead until it does. Raises RuntimeError when the port is taken.
+    """
+    server = grpc.aio.server(interceptors=[Checked()], options=_OPTIONS)
+    scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front), server)
+    cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), server)
+    agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front), server)
+    servicer = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    reflection.enable_server_reflection([*SERVICES, "grpc.health.v1.Health", reflection.SERVICE_NAME], server)
+    port = server.add_insecure_port(listen)
+    address = f"{listen.rpartition(':')[0]}:{port}"
+    health = Health(servicer)
+    await health.serving(False)
+    await server.start()
+    log.info("serving on %s, for this machine alone: there is no TLS yet", address)
+    try:
+        yield address, health
+    finally:
+        await server.stop(grace=1)

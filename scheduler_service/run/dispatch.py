@@ -1,0 +1,108 @@
+"""From the engine to the nodes: who is connected, what they are sent, and which of them have fallen silent.
+
+Orders for a node that is not connected are dropped: when its agent connects, it is told everything that is to hold there.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scheduler_service.core.job import NodeState
+from scheduler_service.core.messages import Order
+from scheduler_service.run.view import View
+
+
+class Link:
+    """The scheduler's end of one agent's stream. `outbox` holds orders, and acknowledged sequences as int; None ends it."""
+
+    def __init__(self, node: str, boot_id: str, call: "asyncio.Task[Any] | None") -> None:
+        self.node = node
+        self.boot_id = boot_id
+        self.heard = time.monotonic()
+        self.joined = False
+        """Whether the agent was accepted: until then it is no sign of life of the node."""
+        self.ended = False
+        self._call = call
+        self.outbox: asyncio.Queue[tuple[Order, ...] | int | None] = asyncio.Queue()
+
+    def end(self) -> None:
+        """Ends the stream, also when its agent reads nothing any more."""
+        self.ended = True
+        if self._call is not None:
+            self._call.cancel()
+
+    async def next(self) -> tuple[list[Order], int] | None:
+        """All that waits to be sent: orders, and the last sequence to acknowledge (0: none). None: the link has ended."""
+        orders: list[Order] = []
+        acknowledged = 0
+        message = await self.outbox.get()
+        if message is None:
+            return None
+        while message is not None:
+            if isinstance(message, int):
+                acknowledged = message
+            else:
+                orders += message
+            if self.outbox.empty():
+                return orders, acknowledged
+            message = self.outbox.get_nowait()
+        self.outbox.put_nowait(None)  # what came before the end is sent first
+        return orders, acknowledged
+
+
+class Dispatch:
+    """For the event loop alone."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, Link] = {}
+        self._last_heard: dict[str, float] = {}
+        self._began = time.monotonic()
+
+    def connected(self, node: str) -> Link | None:
+        """The node's link, if an agent was accepted on it."""
+        link = self._links.get(node)
+        return link if link is not None and link.joined else None
+
+    def open(self, node: str, boot_id: str) -> Link:
+        """A new link for the node, on the call that asks for it. One that it had is ended: an agent that connects again has
+        lost the old one."""
+        if (old := self._links.get(node)) is not None:
+            old.end()
+        link = self._links[node] = Link(node, boot_id, asyncio.current_task())
+        return link
+
+    def close(self, link: Link) -> None:
+        if self._links.get(link.node) is link:
+            del self._links[link.node]
+        if link.joined:
+            self._last_heard[link.node] = max(link.heard, self._last_heard.get(link.node, 0.0))
+
+    def close_all(self) -> None:
+        for link in self._links.values():
+            link.outbox.put_nowait(None)
+
+    def send(self, view: View, orders: Sequence[Order]) -> None:
+        by_node: dict[int, list[Order]] = {}
+        for order in orders:
+            by_node.setdefault(order.node, []).append(order)
+        for node_id, its_orders in by_node.items():
+            link = self._links.get(view.nodes[node_id].name)
+            if link is not None:
+                link.outbox.put_nowait(tuple(its_orders))
+
+    async def watch_silence(self, view: View, silent_after: float, fell_silent: Callable[[str], None]) -> None:
+        """Tells of each node that was up and not heard of for `silent_after` seconds; for ever.
+
+        The time counts anew from when this scheduler began to lead.
+        """
+        while True:
+            await asyncio.sleep(silent_after / 4)
+            now = time.monotonic()
+            for node in [node for node in view.nodes.values() if node.state is NodeState.UP]:
+                link = self.connected(node.name)
+                heard = link.heard if link is not None else self._last_heard.get(node.name, self._began)
+                if now - heard > silent_after:
+                    fell_silent(node.name)
+                    if link is not None:  # should it wake up, it has to say hello again
+                        link.end()

@@ -1,0 +1,52 @@
+"""What the running service needs of its store. `app` puts the real one behind it; run imports no SQL."""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from scheduler_service.core.job import Job, JobEvent, JobState, Run
+from scheduler_service.core.journal import Change
+
+
+class NotCommitted(Exception):
+    """The database cannot be used now, and nothing of the step is in it."""
+
+
+class CommitRefused(Exception):
+    """A constraint refused the step, and nothing of it is in the database."""
+
+
+class RequestKnown(CommitRefused):
+    """A submit's request_id belongs to a job that is in the database already."""
+
+
+class LeadershipLost(Exception):
+    """Another scheduler leads, or it cannot be found out what the database holds: drop the state and load it again."""
+
+
+class Writer(Protocol):
+    """The only writer, used by the engine's thread alone."""
+
+    def commit(self, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
+        """Makes a step durable and returns its commit number.
+
+        Raises NotCommitted, CommitRefused (RequestKnown), or LeadershipLost.
+        """
+        ...
+
+    def find_requests(self, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
+        """The jobs that these requests, each (user, request_id), made, ended or not. Raises NotCommitted."""
+        ...
+
+
+class Reader(Protocol):
+    """Reads for the API, on connections of their own; thread-safe, blocking. Raise NotCommitted without a database."""
+
+    def find_job(self, job_id: int) -> tuple[Job, Run | None] | None: ...
+
+    def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, Run | None]]:
+        """Newest first."""
+        ...
+
+    def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
+        """The job's events in order, each with its commit number."""
+        ...

@@ -1,0 +1,252 @@
+"""The engine at work: one thread that owns the state, and makes every step durable before anybody hears of it.
+
+Others only enqueue an event and await its outcome, so a client that hangs up cannot break a commit. There are two lanes:
+what agents report is taken first and never refused; what users ask is refused when too much of it waits. After a commit
+the event loop gets, in one call and in this order: the view's changes, the orders for the nodes, the replies.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from scheduler_service.core.engine import Policy, step
+from scheduler_service.core.errors import AlreadyExists, Refused
+from scheduler_service.core.job import JobClass
+from scheduler_service.core.messages import Accepted, CancelRequested, Event, Order, Reply, RunStarted, Step, Submitted
+from scheduler_service.core.observe import check_same_request
+from scheduler_service.core.state import State
+from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
+from scheduler_service.run.view import View
+
+BATCH = 200
+"""Events of one step: about 20 ms of work."""
+LINGER = 0.005
+"""Seconds that a report which nothing waits for may wait for others, to be committed with them."""
+WAITING_REQUESTS = 2000
+"""Requests of users that may wait; more are refused."""
+
+log = logging.getLogger(__name__)
+
+
+class Overloaded(Exception):
+    """Too many requests wait for the engine already; try again in a moment."""
+
+
+class NotLeading(Exception):
+    """This scheduler does not lead (any more)."""
+
+
+class _Waiting(NamedTuple):
+    event: Event
+    outcome: "asyncio.Future[Reply]"
+
+
+class _Published(NamedTuple):
+    """What the event loop is told after a commit."""
+
+    commit_no: int
+    step: Step
+    batch: Sequence[_Waiting]
+    replies: Sequence[Reply | Exception]
+    heads: dict[JobClass, int]
+
+
+class Service:
+    """Owns the state while this scheduler leads. Made on the event loop; `start` begins the engine's thread."""
+
+    def __init__(
+        self,
+        state: State,
+        view: View,
+        policy: Policy,
+        writer: Writer,
+        dispatch: Callable[[Sequence[Order]], None],
+        now: Callable[[], int],
+    ) -> None:
+        self.view = view
+        self.stopped: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        """Done when the engine has stopped: None after `stop`, else why leadership ended."""
+        self._state = state
+        self._policy = policy
+        self._writer = writer
+        self._dispatch = dispatch
+        self._now = now
+        self._loop = asyncio.get_running_loop()
+        self._commit_no = view.commit_no
+        self._wake = threading.Condition()
+        self._reports: deque[_Waiting] = deque()
+        self._requests: deque[_Waiting] = deque()
+        self._in_hand: Sequence[_Waiting] = ()
+        """The batch that the engine has taken, whole or in part not answered yet."""
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        view.heads = _heads(state)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Asks the engine to end after the step at hand; `stopped` is done when it has."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+
+    # ---- from the event loop -------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> "asyncio.Future[Reply]":
+        """Enqueues an event; the future is done once it is durable, or refused.
+
+        Raises Overloaded, NotLeading. The future raises Refused, NotCommitted, NotLeading.
+        """
+        is_request = isinstance(event, Submitted | CancelRequested)
+        waiting = _Waiting(event, self._loop.create_future())
+        with self._wake:
+            if self._stopping:
+                raise NotLeading
+            if is_request and len(self._requests) >= WAITING_REQUESTS:
+                raise Overloaded
+            (self._requests if is_request else self._reports).append(waiting)
+            self._wake.notify()
+        return waiting.outcome
+
+    def _publish(self, published: _Published) -> None:
+        try:
+            self.view.apply(published.commit_no, published.step.changes, published.heads)
+            self._dispatch(published.step.orders)
+        except Exception:  # what readers see and nodes were told is not what is true any more: begin again from the database
+            log.exception("could not make a commit known")
+            self.stop()
+        self._answer(published.batch, published.replies)
+
+    def _answer(self, batch: Sequence[_Waiting], replies: Sequence[Reply | Exception]) -> None:
+        for waiting, reply in zip(batch, replies, strict=True):
+            if waiting.outcome.done():  # whoever asked has gone; what was asked is done all the same
+                continue
+            if isinstance(reply, Exception):
+                waiting.outcome.set_exception(reply)
+            else:
+                waiting.outcome.set_result(reply)
+
+    # ---- the engine's thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        why: Exception | None = None
+        try:
+            while (batch := self._next_batch()) is not None:
+                self._in_hand = batch
+                self._take(batch)
+        except Exception as fault:  # leadership lost, or a fault: in both cases the state here is worth nothing any more
+            why = fault
+            if not isinstance(fault, LeadershipLost):
+                log.exception("the engine failed; its state is dropped and loaded again")
+        with self._wake:
+            self._stopping = True
+            left = [*self._in_hand, *self._reports, *self._requests]
+        self._loop.call_soon_threadsafe(self._end, left, why)
+
+    def _end(self, left: Sequence[_Waiting], why: Exception | None) -> None:
+        self._answer(left, [NotLeading()] * len(left))
+        self.view.close()
+        self.stopped.set_result(why)
+
+    def _next_batch(self) -> list[_Waiting] | None:
+        """Waits for events or for the next deadline; None: stop."""
+        with self._wake:
+            while not (self._reports or self._requests or self._stopping):
+                wait = self._until_deadline()
+                if wait is not None and wait <= 0:
+                    return []
+                self._wake.wait(wait)
+            if not self._urgent():
+                self._wake.wait_for(self._urgent, LINGER)
+            if self._stopping:
+                return None
+            batch: list[_Waiting] = []
+            for lane in (self._reports, self._requests):
+                while lane and len(batch) < BATCH:
+                    batch.append(lane.popleft())
+            return batch
+
+    def _urgent(self) -> bool:
+        """Whether something in the lanes cannot wait. That a run has started changes no decision, and its end may follow."""
+        return self._stopping or bool(self._requests) or not all(isinstance(w.event, RunStarted) for w in self._reports)
+
+    def _until_deadline(self) -> float | None:
+        """Seconds until the soonest deadline of the state."""
+        deadlines = self._state.deadlines
+        return (deadlines[0][0] - self._now()) / 1e6 if deadlines else None
+
+    def _take(self, batch: Sequence[_Waiting]) -> None:
+        """One step with its commit. What the database refuses is found out and refused alone; the others are taken again."""
+        try:
+            try:
+                self._step(batch)
+            except RequestKnown as refusal:
+                self._state.undo()
+                self._take_others(batch, self._repeated(batch), refusal)
+            except CommitRefused as refusal:
+                self._state.undo()
+                self._take_others(batch, {}, refusal)
+        except NotCommitted as lost:
+            self._state.undo()
+            self._settle_later(batch, [lost] * len(batch))
+            if not batch:  # a deadline that could not be kept: not at once again
+                time.sleep(0.2)
+
+    def _take_others(self, batch: Sequence[_Waiting], repeated: dict[int, Reply | Exception], refusal: CommitRefused) -> None:
+        """After a refusal: answers the repeated submits (by their place in the batch) and takes the rest again."""
+        self._settle_later([batch[i] for i in repeated], list(repeated.values()))
+        rest = [waiting for i, waiting in enumerate(batch) if i not in repeated]
+        if repeated:
+            if rest:
+                self._take(rest)
+        elif len(batch) > 1:
+            for waiting in batch:
+                self._take([waiting])
+        elif batch:
+            self._settle_later(batch, [refusal])
+        else:
+            raise refusal
+
+    def _step(self, batch: Sequence[_Waiting]) -> None:
+        state = self._state
+        rng = Random(f"{state.cluster.seed}:{self._commit_no + 1}")
+        taken = step(state, [w.event for w in batch], self._now(), rng, self._policy)
+        for why in taken.refused:
+            log.warning("a plan was refused: %s", why)
+        for reply in taken.replies:
+            if isinstance(reply, Exception) and not isinstance(reply, Refused):
+                log.error("an event was rejected", exc_info=reply)
+        if taken.log or any(change.table != "cluster" for change in taken.changes):
+            self._commit_no = self._writer.commit(taken.changes, taken.log)
+        state.adopt()
+        published = _Published(self._commit_no, taken, batch, taken.replies, _heads(state))
+        self._loop.call_soon_threadsafe(self._publish, published)
+
+    def _repeated(self, batch: Sequence[_Waiting]) -> dict[int, Reply | Exception]:
+        """What each submit is answered whose request_id belongs to a job in the database, which may have ended long ago."""
+        submits = [(i, w.event) for i, w in enumerate(batch) if isinstance(w.event, Submitted) and w.event.request_id]
+        known = self._writer.find_requests([(event.user, event.request_id) for _, event in submits])
+        answers: dict[int, Reply | Exception] = {}
+        for i, event in submits:
+            job = known.get((event.user, event.request_id))
+            if job is not None:
+                try:
+                    check_same_request(job, event)
+                    answers[i] = Accepted(job.id)
+                except AlreadyExists as other:
+                    answers[i] = other
+        return answers
+
+    def _settle_later(self, batch: Sequence[_Waiting], replies: Sequence[Reply | Exception]) -> None:
+        self._loop.call_soon_threadsafe(self._answer, batch, replies)
+
+
+def _heads(state: State) -> dict[JobClass, int]:
+    """The first job of each queue."""
+    return {job_class: queue[0][1] for job_class, queue in state.queues.items() if queue}

@@ -1,0 +1,244 @@
+"""What readers see: the rows of the last commit, owned by the event loop and brought forward by each commit's changes.
+
+Rows are frozen, so nothing is copied. The changes of the last commits are kept for watchers: each has a position in them,
+and one that fell behind their beginning starts again from a snapshot.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from scheduler_service.core.job import Job, JobClass, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.journal import Change
+from scheduler_service.core.values import ZERO, Vector, add, sub
+
+KEPT_COMMITS = 2000
+ALL_JOBS, NODES = 0, -1
+"""What a watcher waits for, where it is not the id of one job."""
+_ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM})
+
+
+class JobView(NamedTuple):
+    job: Job
+    run: Run | None
+    """The current or last run."""
+
+
+class NodeView(NamedTuple):
+    node: Node
+    free: Vector
+    earmarked: Vector
+    devices: tuple[NodeDevice, ...]
+
+
+class Update(NamedTuple):
+    """What a watcher is sent: everything it watches (snapshot), or what changed since the last one."""
+
+    snapshot: bool
+    jobs: tuple[JobView, ...]
+    nodes: tuple[NodeView, ...]
+    commit_no: int
+
+
+class _Commit(NamedTuple):
+    number: int
+    jobs: dict[int, JobView]
+    nodes: frozenset[int]
+
+
+class View:
+    """Not thread-safe: for the event loop alone."""
+
+    def __init__(self, rows: Iterable[tuple[str, object, object]], commit_no: int) -> None:
+        self.commit_no = commit_no
+        self.closed = False
+        self.jobs: dict[int, Job] = {}
+        self.runs: dict[int, Run] = {}
+        """The last run of each live job."""
+        self.nodes: dict[int, Node] = {}
+        self.devices: dict[int, dict[int, NodeDevice]] = {}
+        self.operations: dict[int, Operation] = {}
+        self.runs_on: dict[int, set[int]] = {}
+        """Node -> jobs whose run is active there."""
+        self._earmarks_on: dict[int, set[int]] = {}
+        self.heads: dict[JobClass, int] = {}
+        """The first job of each queue."""
+        self._kept: deque[_Commit] = deque(maxlen=KEPT_COMMITS)
+        self._wakers: dict[int, set[asyncio.Future[int]]] = {}
+        self._take([Change(name, key, None, row) for name, key, row in rows])
+
+    # ---- forward -------------------------------------------------------------------------------------------------------
+
+    def apply(self, commit_no: int, changes: Sequence[Change], heads: dict[JobClass, int]) -> None:
+        """Takes over what a commit changed, and wakes whoever watches it. `heads`: the first job of each queue."""
+        self.heads = heads
+        if commit_no == self.commit_no:
+            return  # nothing was committed, for nothing had changed
+        jobs, nodes = self._take(changes)
+        self.commit_no = commit_no
+        self._kept.append(_Commit(commit_no, jobs, frozenset(nodes)))
+        for key in (*jobs, *((ALL_JOBS,) if jobs else ()), *((NODES,) if nodes else ())):
+            self._wake(key)
+
+    def _take(self, changes: Sequence[Change]) -> tuple[dict[int, JobView], set[int]]:
+        touched: dict[int, Job] = {}
+        nodes: set[int] = set()
+        for table, key, _old, new in changes:
+            match new:
+                case Job():
+                    touched[new.id] = new
+                    self.jobs[new.id] = new
+                case Run():
+                    self.runs[new.job_id] = new
+                    on = self.runs_on.setdefault(new.node, set())
+                    (on.discard if new.phase is RunPhase.ENDED else on.add)(new.job_id)
+                    nodes.add(new.node)
+                case Node():
+                    self.nodes[new.id] = new
+                    nodes.add(new.id)
+                case NodeDevice():
+                    self.devices.setdefault(new.node, {})[new.index] = new
+                    nodes.add(new.node)
+                case Operation():
+                    self.operations[new.id] = new
+                    self._earmarks_on.setdefault(new.node, set()).add(new.id)
+                    nodes.add(new.node)
+                case None if table == "operation":
+                    gone = self.operations.pop(key)
+                    self._earmarks_on[gone.node].discard(key)
+                    nodes.add(gone.node)
+                case None if table == "device":
+                    self.devices[key[0]].pop(key[1], None)
+                    nodes.add(key[0])
+        shown = {job_id: JobView(job, self.runs.get(job_id)) for job_id, job in touched.items()}
+        for job_id, job in touched.items():
+            if job.ended_us is not None:
+                self.jobs.pop(job_id, None)
+                self.runs.pop(job_id, None)
+        return shown, nodes
+
+    # ---- reads ---------------------------------------------------------------------------------------------------------
+
+    def job(self, job_id: int) -> JobView | None:
+        """A live job; None: unknown, or ended."""
+        job = self.jobs.get(job_id)
+        return None if job is None else JobView(self.explained(job), self.runs.get(job_id))
+
+    def explained(self, job: Job) -> Job:
+        """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
+
+        The first of its class, at which the policy has not looked, waits for the first of the other class.
+        """
+        if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD:
+            head = self.heads.get(job.spec.job_class, 0)
+            if head == job.id and job.reason is Reason.NONE:
+                head = next((other for other in self.heads.values() if other != job.id), 0)
+            if head and head != job.id:
+                return replace(job, reason=Reason.BEHIND, cause_job=head, detail="")
+        return job
+
+    def node(self, node_id: int) -> NodeView:
+        node = self.nodes[node_id]
+        earmarked = ZERO
+        for operation_id in self._earmarks_on.get(node_id, ()):
+            earmarked = add(earmarked, self.operations[operation_id].kept)
+        free = sub(node.capacity, earmarked)
+        for job_id in self.runs_on.get(node_id, ()):
+            free = sub(free, self.runs[job_id].demand)
+        devices = tuple(row for _, row in sorted(self.devices.get(node_id, {}).items()))
+        return NodeView(node, free, earmarked, devices)
+
+    def all_nodes(self) -> tuple[NodeView, ...]:
+        return tuple(self.node(node_id) for node_id in sorted(self.nodes))
+
+    def active_runs(self, node_id: int) -> set[RunKey]:
+        return {self.runs[job_id].key for job_id in self.runs_on.get(node_id, ())}
+
+    # ---- watching ------------------------------------------------------------------------------------------------------
+
+    def watch_jobs(self, after_commit: int = 0, job_id: int = 0) -> AsyncIterator[Update]:
+        """Updates of every live job, or of one, from after a commit on; a snapshot first where what follows is not kept.
+
+        Ends when the view is closed. A job that ends is in the update of the commit that ended it; one that has ended
+        before is in no snapshot.
+        """
+
+        def snapshot() -> Update:
+            jobs = [self.job(job_id)] if job_id else [self.job(i) for i in sorted(self.jobs)]
+            return Update(True, tuple(j for j in jobs if j is not None), (), self.commit_no)
+
+        def since(at: int) -> Update:
+            latest: dict[int, JobView] = {}
+            for commit in self._after(at):
+                latest |= {i: shown for i, shown in commit.jobs.items() if job_id in (0, i)}
+            shown = tuple(JobView(self.explained(v.job), v.run) for _, v in sorted(latest.items()))
+            return Update(False, shown, (), self.commit_no)
+
+        return self._watch(job_id, after_commit, snapshot, since)
+
+    def watch_nodes(self, after_commit: int = 0) -> AsyncIterator[Update]:
+        """The same for nodes."""
+
+        def snapshot() -> Update:
+            return Update(True, (), self.all_nodes(), self.commit_no)
+
+        def since(at: int) -> Update:
+            changed: set[int] = set().union(*(commit.nodes for commit in self._after(at)))
+            return Update(False, (), tuple(self.node(i) for i in sorted(changed)), self.commit_no)
+
+        return self._watch(NODES, after_commit, snapshot, since)
+
+    async def _watch(
+        self, key: int, at: int, snapshot: Callable[[], Update], since: Callable[[int], Update]
+    ) -> AsyncIterator[Update]:
+        while not self.closed:
+            if not self.holds_after(at):
+                update = snapshot()
+            else:
+                update = since(at)
+            at = update.commit_no
+            if update.snapshot or update.jobs or update.nodes:
+                yield update
+            if at == self.commit_no and not self.closed:
+                # Whoever wakes us says by which commit: nothing that is watched changed in those before it.
+                at = max(at, await self._sleep(key) - 1)
+
+    def holds_after(self, commit_no: int) -> bool:
+        """Whether every change after that commit is kept."""
+        if commit_no <= 0 or commit_no > self.commit_no:
+            return False
+        oldest = self._kept[0].number if self._kept else self.commit_no + 1
+        return commit_no + 1 >= oldest
+
+    def _after(self, commit_no: int) -> Iterable[_Commit]:
+        """Kept commits after that one, oldest first; costs what it returns."""
+        newer = []
+        for commit in reversed(self._kept):
+            if commit.number <= commit_no:
+                break
+            newer.append(commit)
+        return reversed(newer)
+
+    async def _sleep(self, key: int) -> int:
+        waker: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._wakers.setdefault(key, set()).add(waker)
+        try:
+            return await waker
+        finally:
+            if waiting := self._wakers.get(key):
+                waiting.discard(waker)
+                if not waiting:
+                    del self._wakers[key]
+
+    def _wake(self, key: int) -> None:
+        for waker in self._wakers.pop(key, ()):
+            if not waker.done():
+                waker.set_result(self.commit_no)
+
+    def close(self) -> None:
+        """Ends every watch."""
+        self.closed = True
+        for key in list(self._wakers):
+            self._wake(key)

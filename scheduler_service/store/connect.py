@@ -1,0 +1,43 @@
+"""How to connect: engines whose sessions suit what they are for."""
+
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.engine import make_url
+
+_COMMON = {
+    "jit": "off",
+    # A stopped (not dead) leader must not keep the leader's row for ever by a transaction that it began.
+    "idle_in_transaction_session_timeout": "10s",
+    "lock_timeout": "20s",
+}
+# Plans are made once for each connection, perhaps while a table is still small: they must suit it when it has grown, and
+# every statement of a commit finds its rows by their keys.
+_WRITER = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+}
+
+
+def open_engine(url: str, writer: bool = False, connections: int = 5) -> Engine:
+    """An engine for a postgresql:// URL. `writer` is for the connection of `commit`; others read, migrate, or lease.
+
+    No connection is made yet.
+    """
+    settings = _COMMON | (_WRITER if writer else {})
+    return create_engine(
+        make_url(url).set(drivername="postgresql+psycopg"),
+        pool_size=connections,
+        max_overflow=0,
+        # psycopg sends these with the start of the session. Statement names are per connection, so prepared ones are safe.
+        connect_args={
+            "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+            "application_name": "ebb writer" if writer else "ebb",
+            "connect_timeout": 10,
+            # A database that is gone without a word, as when its machine lost power, is noticed within half a minute.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 25_000,
+        },
+    )

@@ -1,0 +1,90 @@
+"""What can go wrong in the store: one tree, whose docstrings are the messages."""
+
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+
+class StoreError(Exception):
+    """Something is wrong with the store."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(cleandoc(type(self).__doc__ or type(self).__name__).format(**fields))
+
+
+class Fenced(StoreError):
+    """Another scheduler leads: epoch {epoch} is over, so nothing was committed. Step down: drop the state, refuse
+    requests, and stand by until the lease can be taken again."""
+
+    epoch: int
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        super().__init__(epoch=epoch)
+
+
+class Rejected(StoreError):
+    """The database refused the commit, and nothing of it was committed. Constraint: {constraint}. It said: {detail}
+    Undo the step. If its events are committed one by one, only the one at fault is refused again."""
+
+    constraint: str
+    """The name of the constraint in `tables`; empty when a value itself could not be stored."""
+    detail: str
+
+    def __init__(self, constraint: str, detail: str) -> None:
+        self.constraint = constraint
+        self.detail = detail
+        super().__init__(constraint=constraint or "none, a value cannot be stored", detail=detail)
+
+
+class DuplicateRequest(Rejected):
+    """A job with this user and request_id exists already ({constraint}), so nothing was committed. It said: {detail}
+    Undo the step, and answer the request with the job that `find_requests` finds."""
+
+
+class Unavailable(StoreError):
+    """PostgreSQL cannot be used now: {cause}. What was asked has certainly not been done. Undo, and try again once the
+    database answers; see its log if it does not."""
+
+    cause: str
+
+    def __init__(self, cause: object) -> None:
+        self.cause = str(cause).strip()
+        super().__init__(cause=self.cause)
+
+
+class CommitUnknown(StoreError):
+    """The connection to PostgreSQL was lost while COMMIT was on its way: {cause}. Whether it was committed is not known:
+    ask `outcome`, then adopt or undo; if that cannot be answered either, drop the state and load it again."""
+
+    cause: str
+
+    def __init__(self, cause: object) -> None:
+        self.cause = str(cause).strip()
+        super().__init__(cause=self.cause)
+
+
+class SchemaTooNew(StoreError):
+    """The database is at schema revision {found}, which this version of the scheduler (up to {known}) does not know: a newer
+    one has migrated it. Start that version or a later one; this one would not understand what is stored."""
+
+    def __init__(self, found: str, known: str) -> None:
+        super().__init__(found=found, known=known)
+
+
+class EmbeddedError(StoreError):
+    """The embedded PostgreSQL in {place} cannot be used: {problem}"""
+
+    def __init__(self, place: Path | str, problem: str) -> None:
+        super().__init__(place=place, problem=problem)
+
+
+class InUse(EmbeddedError):
+    """The data folder {place} is in use by process {pid}. Stop that process, or choose another data folder."""
+
+    pid: int
+    """0 when it could not be found out."""
+
+    def __init__(self, place: Path, pid: int) -> None:
+        self.pid = pid
+        StoreError.__init__(self, place=place, pid=pid or "(unknown)")

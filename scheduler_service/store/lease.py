@@ -1,0 +1,84 @@
+"""Leadership is a lease in the one row of `leader`, and its epoch fences every commit.
+
+Whether a lease has expired is judged by the database's clock alone, so the schedulers' clocks need not agree. Every
+function is a transaction of its own, waits for a commit in progress to end, and raises Unavailable when the database
+cannot be asked. They need a connection other than the one that commits.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from scheduler_service.store.errors import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who leads. When nobody has taken the lease, or the last holder gave it back, `holder` is empty."""
+
+    holder: str
+    address: str
+    epoch: int
+    expires_in_seconds: float
+    """By the database's clock; not positive when it has expired and can be taken."""
+
+
+_TAKE = text(
+    "UPDATE leader SET holder = :holder, address = :address, epoch = epoch + 1,"
+    " expires_at = clock_timestamp() + make_interval(secs => :ttl)"
+    " WHERE :force OR holder IN ('', :holder) OR expires_at <= clock_timestamp() RETURNING epoch"
+)
+_RENEW = text(
+    "UPDATE leader SET expires_at = clock_timestamp() + make_interval(secs => :ttl)"
+    " WHERE epoch = :epoch AND holder <> '' RETURNING epoch"
+)
+_RELEASE = text("UPDATE leader SET holder = '', address = '', expires_at = clock_timestamp() WHERE epoch = :epoch")
+_HOLDER = text("SELECT holder, address, epoch, extract(epoch FROM expires_at - clock_timestamp())::float8 FROM leader")
+
+
+def _ask(conn: Connection, statement: Any, values: Mapping[str, Any]) -> Sequence[Any] | None:
+    try:
+        with conn.begin():
+            result = conn.execute(statement, values)
+            return result.one_or_none() if result.returns_rows else None
+    except DBAPIError as error:
+        raise Unavailable(error.orig) from error
+
+
+def take(conn: Connection, holder: str, ttl: float, force: bool = False, address: str = "") -> int | None:
+    """Takes the lease for `ttl` seconds and returns the new epoch; None when somebody else holds a valid one.
+
+    A lease is free when it has expired or was released, or when `holder`, whose name no other process may have, is who
+    holds it. `force` takes it from a valid holder, who then is fenced. Every take raises the epoch.
+    """
+    if not holder:
+        raise ValueError("a holder needs a name")
+    row = _ask(conn, _TAKE, {"holder": holder, "ttl": ttl, "force": force, "address": address})
+    return None if row is None else int(row[0])
+
+
+def renew(conn: Connection, epoch: int, ttl: float) -> bool:
+    """Extends the lease to `ttl` seconds from now. False when the epoch is over or released: step down.
+
+    A lease that has expired but that nobody took is renewed: nothing was committed by anybody else meanwhile.
+    """
+    return _ask(conn, _RENEW, {"epoch": epoch, "ttl": ttl}) is not None
+
+
+def release(conn: Connection, epoch: int) -> None:
+    """Gives the lease back, so that another scheduler need not wait; does nothing when the epoch is over.
+
+    The epoch stays valid for commits until somebody takes the lease: release it after the last one.
+    """
+    _ask(conn, _RELEASE, {"epoch": epoch})
+
+
+def holder(conn: Connection) -> Lease:
+    """Who holds the lease, or held it last."""
+    row = _ask(conn, _HOLDER, {})
+    if row is None:
+        raise Unavailable("the table leader has no row; has the database been migrated?")
+    return Lease(row[0], row[1], row[2], row[3])

@@ -1,0 +1,133 @@
+"""Reads: the live rows for a new leader, and single look-ups for the API on connections of their own.
+
+Every function begins and ends its own transaction, so the connection must be in none. Each raises Unavailable when the
+database cannot be asked.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, select, text, tuple_
+from sqlalchemy.exc import DBAPIError
+
+from scheduler_service.core.job import (
+    ENDED,
+    Cluster,
+    Job,
+    JobEvent,
+    JobState,
+    Node,
+    NodeDevice,
+    Operation,
+    Run,
+)
+from scheduler_service.store import rows, tables
+from scheduler_service.store.errors import Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a leader needs to go on from: all live rows as of one commit, each kind in the order of its keys."""
+
+    cluster: Cluster | None
+    """None before the first commit of all."""
+    jobs: tuple[Job, ...]
+    runs: tuple[Run, ...]
+    nodes: tuple[Node, ...]
+    devices: tuple[NodeDevice, ...]
+    operations: tuple[Operation, ...]
+    last_runs: tuple[Run, ...]
+    """The last runs of jobs that are live and have no active run: for readers, who show where a job ran."""
+    commit_no: int
+
+
+_job, _run, _event = tables.job, tables.run, tables.job_event
+_ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+_CLUSTER = select(tables.cluster)
+_COMMIT_NO = select(tables.leader.c.commit_no)
+_JOBS = select(_job).where(_job.c.ended_us.is_(None)).order_by(_job.c.id)
+_RUNS = select(_run).where(_run.c.ended_us.is_(None)).order_by(_run.c.job_id, _run.c.run)
+_LAST_RUNS = (
+    select(_run)
+    .join(_job, and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run))
+    .where(_job.c.ended_us.is_(None), _run.c.ended_us.is_not(None))
+    .order_by(_run.c.job_id)
+)
+_NODES = select(tables.node).order_by(tables.node.c.id)
+_DEVICES = select(tables.device).order_by(tables.device.c.node, tables.device.c.index)
+_OPERATIONS = select(tables.operation).order_by(tables.operation.c.id)
+_WITH_RUN = select(_job, _run).select_from(_job.outerjoin(_run, and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run)))
+_JOB_COLUMNS = len(_job.columns)
+
+
+@contextmanager
+def reading(conn: Connection) -> Iterator[None]:
+    """A transaction, whose failures are the store's own."""
+    try:
+        with conn.begin():
+            yield
+    except DBAPIError as error:
+        raise Unavailable(error.orig) from error
+
+
+def load(conn: Connection) -> Loaded:
+    """All live rows as of one commit. Rows of finished jobs and runs are not among them."""
+    with reading(conn):
+        conn.execute(_ONE_MOMENT)
+        found = conn.execute(_CLUSTER).one_or_none()
+        return Loaded(
+            cluster=None if found is None else rows.to_cluster(found),
+            jobs=tuple(map(rows.to_job, conn.execute(_JOBS))),
+            runs=tuple(map(rows.to_run, conn.execute(_RUNS))),
+            nodes=tuple(map(rows.to_node, conn.execute(_NODES))),
+            devices=tuple(map(rows.to_device, conn.execute(_DEVICES))),
+            operations=tuple(map(rows.to_operation, conn.execute(_OPERATIONS))),
+            last_runs=tuple(map(rows.to_run, conn.execute(_LAST_RUNS))),
+            commit_no=conn.execute(_COMMIT_NO).scalar_one(),
+        )
+
+
+def _pair(row: Sequence[Any]) -> tuple[Job, Run | None]:
+    launch = row[_JOB_COLUMNS:]
+    return rows.to_job(row), None if launch[0] is None else rows.to_run(launch)
+
+
+def find_job(conn: Connection, job_id: int) -> tuple[Job, Run | None] | None:
+    """The job and its current or last run, whether it has ended or not; None when there is no such job."""
+    with reading(conn):
+        row = conn.execute(_WITH_RUN.where(_job.c.id == job_id)).one_or_none()
+    return None if row is None else _pair(row)
+
+
+def find_requests(conn: Connection, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
+    """The jobs that these requests made, by (user, request_id); an empty request_id made none."""
+    asked = [(user, request_id) for user, request_id in requests if request_id]
+    query = select(_job).where(tuple_(_job.c.user_name, _job.c.request_id).in_(asked), _job.c.request_id != "")
+    with reading(conn):
+        found = [rows.to_job(row) for row in conn.execute(query)] if asked else []
+    return {(job.user, job.request_id): job for job in found}
+
+
+def list_jobs(
+    conn: Connection, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100
+) -> list[tuple[Job, Run | None]]:
+    """Jobs with their current or last runs, newest first: of these states (none: of every state), with ids less than
+    `before_id`, and at most `limit`. The next page begins before the last id of this one."""
+    query: Select[Any] = _WITH_RUN.order_by(_job.c.id.desc()).limit(limit)
+    if states:
+        query = query.where(_job.c.state.in_([int(state) for state in states]))
+        if ENDED.isdisjoint(states):
+            query = query.where(_job.c.ended_us.is_(None))  # so that the index of live jobs serves
+    if before_id is not None:
+        query = query.where(_job.c.id < before_id)
+    with reading(conn):
+        return [_pair(row) for row in conn.execute(query)]
+
+
+def story(conn: Connection, job_id: int) -> list[tuple[JobEvent, int]]:
+    """The job's events in order, each with the number of the commit that made it durable; none for an unknown job."""
+    query = select(_event).where(_event.c.job_id == job_id).order_by(_event.c.commit_no, _event.c.line)
+    with reading(conn):
+        return [(rows.to_event(row), row.commit_no) for row in conn.execute(query)]

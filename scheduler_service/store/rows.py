@@ -1,0 +1,287 @@
+"""Core rows as records of the tables, and back. A record's keys are the column names; a Vector is three columns."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler_service.core.job import (
+    CandidateScore,
+    Cluster,
+    Decision,
+    EventKind,
+    Job,
+    JobClass,
+    JobEvent,
+    JobSpec,
+    JobState,
+    Node,
+    NodeDevice,
+    NodeState,
+    Operation,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.values import Vector
+
+Record = dict[str, Any]
+"""Plain JSON: numbers, strings, lists and None."""
+
+
+# -- rows to records: `*_new` gives all columns, `*_changed` the key and those that change in a row's life ---------------
+
+
+def cluster_new(c: Cluster) -> Record:
+    return {
+        "id": c.id,
+        "seed": c.seed,
+        "next_job": c.next_job,
+        "next_node": c.next_node,
+        "next_operation": c.next_operation,
+        "clock_us": c.clock_us,
+    }
+
+
+def job_changed(j: Job) -> Record:
+    return {
+        "id": j.id,
+        "state": j.state,
+        "reason": j.reason,
+        "detail": j.detail,
+        "cause_job": j.cause_job,
+        "run": j.run,
+        "requeued": j.requeued,
+        "preempted_for_trial": j.preempted_for_trial,
+        "cancel_requested": j.cancel_requested,
+        "started_us": j.started_us,
+        "ended_us": j.ended_us,
+        "exit_code": j.exit_code,
+        "exit_signal": j.exit_signal,
+    }
+
+
+def job_new(j: Job) -> Record:
+    spec = j.spec
+    record = job_changed(j)
+    record["name"] = spec.name
+    record["user_name"] = j.user
+    record["request_id"] = j.request_id
+    record["job_class"] = spec.job_class
+    record["demand_cpu_milli"], record["demand_memory_mib"], record["demand_devices"] = spec.demand
+    record["grace_us"] = spec.grace_us
+    record["command"] = spec.command
+    record["environment"] = spec.environment
+    record["working_directory"] = spec.working_directory
+    record["submitted_us"] = j.submitted_us
+    return record
+
+
+def run_changed(r: Run) -> Record:
+    return {
+        "job_id": r.job_id,
+        "run": r.run,
+        "phase": r.phase,
+        "started_us": r.started_us,
+        "ended_us": r.ended_us,
+        "log_path": r.log_path,
+        "stop_reason": r.stop_reason,
+        "stop_grace_us": r.stop_grace_us,
+        "stop_us": r.stop_us,
+        "stop_for": r.stop_for,
+        "exit_code": r.exit_code,
+        "exit_signal": r.exit_signal,
+        "yielded": r.yielded,
+        "lost": r.lost,
+    }
+
+
+def run_new(r: Run) -> Record:
+    record = run_changed(r)
+    record["node"] = r.node
+    record["devices"] = r.devices
+    record["demand_cpu_milli"], record["demand_memory_mib"], record["demand_devices"] = r.demand
+    record["placed_us"] = r.placed_us
+    return record
+
+
+def node_new(n: Node) -> Record:
+    return {
+        "id": n.id,
+        "name": n.name,
+        "boot_id": n.boot_id,
+        "state": n.state,
+        "capacity_cpu_milli": n.capacity.cpu_milli,
+        "capacity_memory_mib": n.capacity.memory_mib,
+        "capacity_devices": n.capacity.devices,
+        "levels": n.levels,
+        "since_us": n.since_us,
+        "sequence": n.sequence,
+        "address": n.address,
+        "agent_version": n.agent_version,
+    }
+
+
+def device_new(d: NodeDevice) -> Record:
+    return {
+        "node": d.node,
+        "index": d.index,
+        "uuid": d.uuid,
+        "model": d.model,
+        "memory_mib": d.memory_mib,
+        "path": d.path,
+        "share_group": d.group,
+    }
+
+
+def operation_new(o: Operation) -> Record:
+    return {
+        "id": o.id,
+        "kind": o.kind,
+        "phase": o.phase,
+        "job_id": o.job_id,
+        "node": o.node,
+        "want_cpu_milli": o.want.cpu_milli,
+        "want_memory_mib": o.want.memory_mib,
+        "want_devices": o.want.devices,
+        "kept_cpu_milli": o.kept.cpu_milli,
+        "kept_memory_mib": o.kept.memory_mib,
+        "kept_devices": o.kept.devices,
+        "victims": o.victims,
+        "created_us": o.created_us,
+        "deadline_us": o.deadline_us,
+    }
+
+
+def event_new(line: int, e: JobEvent) -> Record:
+    return {
+        "job_id": e.job_id,
+        "line": line,
+        "at_us": e.at_us,
+        "kind": e.kind,
+        "run": e.run,
+        "node": e.node,
+        "reason": e.reason,
+        "cause_job": e.cause_job,
+        "exit_code": e.exit_code,
+        "exit_signal": e.exit_signal,
+        "text": e.text,
+        "decision": None if e.decision is None else decision_new(e.decision),
+    }
+
+
+def _number(x: float) -> float | str:
+    """JSON has no infinities; `float` reads their names."""
+    return x if math.isfinite(x) else str(x)
+
+
+def decision_new(d: Decision) -> Record:
+    return {
+        "trial": d.trial,
+        "node": d.node,
+        "demand": d.demand,
+        "rule": d.rule,
+        "s": _number(d.s),
+        "cap": d.cap,
+        "max_size": _number(d.max_size),
+        "max_grace_us": d.max_grace_us,
+        "considered": d.considered,
+        "candidates": [
+            {
+                "key": c.key,
+                "node": c.node,
+                "demand": c.demand,
+                "node_free": c.node_free,
+                "size": _number(c.size),
+                "grace_us": c.grace_us,
+                "score": _number(c.score),
+                "preempted_for_trial": c.preempted_for_trial,
+                "sufficient": c.sufficient,
+                "chosen": c.chosen,
+            }
+            for c in d.candidates
+        ],
+    }
+
+
+# -- records to rows: values in the order of the table's columns ----------------------------------------------------------
+
+
+def _keys(pairs: Sequence[Sequence[int]]) -> tuple[RunKey, ...]:
+    return tuple(RunKey(job_id, run) for job_id, run in pairs)
+
+
+def to_cluster(v: Sequence[Any]) -> Cluster:
+    return Cluster(*v[:6])
+
+
+def to_job(v: Sequence[Any]) -> Job:
+    command, environment = tuple(v[9]), tuple((name, value) for name, value in v[10])
+    spec = JobSpec(command, Vector(v[5], v[6], v[7]), JobClass(v[4]), v[8], v[1], environment, v[11])
+    return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25])
+
+
+def to_run(v: Sequence[Any]) -> Run:
+    job_id, run, node, devices, cpu_milli, memory_mib, count, phase, placed_us, started_us, ended_us, log_path = v[:12]
+    stop_reason, stop_grace_us, stop_us, stop_for, exit_code, exit_signal, yielded, lost = v[12:20]
+    return Run(
+        job_id,
+        run,
+        node,
+        tuple(devices),
+        Vector(cpu_milli, memory_mib, count),
+        RunPhase(phase),
+        placed_us,
+        started_us,
+        ended_us,
+        log_path,
+        None if stop_reason is None else StopReason(stop_reason),
+        stop_grace_us,
+        stop_us,
+        stop_for,
+        exit_code,
+        exit_signal,
+        yielded,
+        lost,
+    )
+
+
+def to_node(v: Sequence[Any]) -> Node:
+    return Node(v[0], v[1], v[2], NodeState(v[3]), Vector(v[4], v[5], v[6]), tuple(v[7]), *v[8:12])
+
+
+def to_device(v: Sequence[Any]) -> NodeDevice:
+    return NodeDevice(v[0], v[1], v[2], v[3], v[4], tuple(v[5]), _keys(v[6]))
+
+
+def to_operation(v: Sequence[Any]) -> Operation:
+    want, kept = Vector(v[5], v[6], v[7]), Vector(v[8], v[9], v[10])
+    return Operation(v[0], OperationKind(v[1]), OperationPhase(v[2]), v[3], v[4], want, kept, _keys(v[11]), v[12], v[13])
+
+
+def to_event(v: Sequence[Any]) -> JobEvent:
+    job_id, _commit_no, _line, at_us, kind, run, node, reason, cause_job, code, signal, text, decision = v
+    why = None if decision is None else to_decision(decision)
+    return JobEvent(job_id, at_us, EventKind(kind), run, node, Reason(reason), cause_job, code, signal, text, why)
+
+
+def to_decision(r: Record) -> Decision:
+    numbers = {"s": float(r["s"]), "max_size": float(r["max_size"])}
+    candidates = tuple(_to_candidate(c) for c in r["candidates"])
+    return Decision(**{**r, **numbers, "demand": Vector(*r["demand"]), "candidates": candidates})
+
+
+def _to_candidate(r: Record) -> CandidateScore:
+    return CandidateScore(
+        **{
+            **r,
+            "key": RunKey(*r["key"]),
+            "demand": Vector(*r["demand"]),
+            "node_free": Vector(*r["node_free"]),
+            "size": float(r["size"]),
+            "score": float(r["score"]),
+        }
+    )

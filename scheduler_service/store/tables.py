@@ -1,0 +1,311 @@
+"""The tables, as SQLAlchemy Core metadata. Migrations make exactly these (`tests/store/test_migrations.py`).
+
+Times are bigint microseconds since 1970 and enums are the small integers of `core.job`; docs/adr/0003 says why. What a
+column means is said in its comment, which the database carries too. Each rule that a constraint can carry has one, and
+its name is what `Rejected.constraint` says when it is broken.
+"""
+
+from enum import IntEnum
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    DateTime,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.types import TypeEngine
+
+from scheduler_service.core.job import (
+    ENDED,
+    EventKind,
+    JobClass,
+    JobState,
+    NodeState,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    RunPhase,
+    StopReason,
+)
+
+metadata = MetaData()
+
+
+def _column(name: str, type_: TypeEngine[Any], comment: str | None = None, null: bool = False) -> Column[Any]:
+    return Column(name, type_, nullable=null, comment=comment)
+
+
+def _big(name: str, comment: str | None = None, null: bool = False) -> Column[Any]:
+    return _column(name, BigInteger(), comment, null)
+
+
+def _int(name: str, comment: str | None = None) -> Column[Any]:
+    return _column(name, Integer(), comment)
+
+
+def _text(name: str, comment: str | None = None) -> Column[Any]:
+    return _column(name, Text(), comment)
+
+
+def _flag(name: str, comment: str | None = None) -> Column[Any]:
+    return _column(name, Boolean(), comment)
+
+
+def _json(name: str, comment: str, null: bool = False) -> Column[Any]:
+    return _column(name, JSONB(none_as_null=True), comment, null)
+
+
+def _micros(name: str, comment: str, null: bool = False) -> Column[Any]:
+    return _column(name, BigInteger(), f"{comment}; microseconds since 1970", null)
+
+
+def _enum(name: str, values: type[IntEnum], comment: str, null: bool = False) -> Column[Any]:
+    listed = ", ".join(f"{value.value} {value.name}" for value in values)
+    return _column(name, SmallInteger(), f"{comment}: {listed}", null)
+
+
+def _vector(name: str, comment: str) -> tuple[Column[Any], ...]:
+    return (
+        _big(f"{name}_cpu_milli", f"{comment}: thousandths of a CPU core"),
+        _big(f"{name}_memory_mib", f"{comment}: MiB of host memory"),
+        _int(f"{name}_devices", f"{comment}: whole devices"),
+    )
+
+
+def _known(table: str, column: str, values: type[IntEnum]) -> CheckConstraint:
+    numbers = ", ".join(str(value.value) for value in values)
+    return CheckConstraint(f"{column} IN ({numbers})", name=f"{table}_{column}_known")
+
+
+def _amounts(table: str, name: str) -> CheckConstraint:
+    parts = " AND ".join(f"{name}_{part} >= 0" for part in ("cpu_milli", "memory_mib", "devices"))
+    return CheckConstraint(parts, name=f"{table}_{name}_not_negative")
+
+
+def _rule(name: str, condition: str) -> CheckConstraint:
+    return CheckConstraint(condition, name=name)
+
+
+_ENDED_STATES = ", ".join(str(int(state)) for state in sorted(ENDED))
+
+cluster = Table(
+    "cluster",
+    metadata,
+    _text("id", "Names the cluster to agents: an agent serves one cluster for its life"),
+    _big("seed", "Of every random choice, together with commit_no"),
+    _big("next_job", "The id that the next job gets"),
+    _big("next_node"),
+    _big("next_operation"),
+    _micros("clock_us", "The time of the last step, behind which time never goes back"),
+    Column("one", Boolean(), nullable=False, server_default=text("true"), comment="Always true: there is one row"),
+    PrimaryKeyConstraint("one", name="cluster_pkey"),
+    _rule("cluster_one_row", "one"),
+    _rule("cluster_numbers_count_up", "next_job > 0 AND next_node > 0 AND next_operation > 0"),
+    _rule("cluster_id_given", "id <> ''"),
+    comment="The one row about the cluster as a whole; absent until the first commit of the first leader",
+)
+
+leader = Table(
+    "leader",
+    metadata,
+    _text("holder", "Who leads: a name that no other process has; empty when nobody does"),
+    _text("address", "Where clients reach the holder, host:port"),
+    _big("epoch", "Raised by every take-over; a commit under a lower epoch is refused"),
+    _column("expires_at", DateTime(timezone=True), "By this database's clock; then anybody may take the lease"),
+    _big("commit_no", "The number of the last commit: the revision of everything, and what a watch resumes from"),
+    Column("one", Boolean(), nullable=False, server_default=text("true"), comment="Always true: there is one row"),
+    PrimaryKeyConstraint("one", name="leader_pkey"),
+    _rule("leader_one_row", "one"),
+    _rule("leader_numbers_not_negative", "epoch >= 0 AND commit_no >= 0"),
+    comment="The lease of leadership, and the fence that every commit passes first",
+)
+
+node = Table(
+    "node",
+    metadata,
+    _big("id", "Counts up as nodes first appear: the order in which they are tried"),
+    _text("name"),
+    _text("boot_id", "Of the agent's machine; a new one means that nothing from before runs any more"),
+    _enum("state", NodeState, "Whether its agent is heard"),
+    *_vector("capacity", "What jobs may use of the node"),
+    _column("levels", ARRAY(Text()), "Names of the levels between the node and its devices, outermost first"),
+    _micros("since_us", "When it entered its state"),
+    _big("sequence", "The last report of this boot that is in the state"),
+    _text("address", "Where the agent said that the node's jobs can be reached"),
+    _text("agent_version"),
+    PrimaryKeyConstraint("id", name="node_pkey"),
+    UniqueConstraint("name", name="node_name_once", deferrable=True, initially="DEFERRED"),
+    _known("node", "state", NodeState),
+    _amounts("node", "capacity"),
+    _rule("node_id_positive", "id > 0"),
+    _rule("node_sequence_not_negative", "sequence >= 0"),
+    comment="Machines with an agent",
+)
+
+job = Table(
+    "job",
+    metadata,
+    _big("id"),
+    _text("name"),
+    _text("user_name", "Who submitted it"),
+    _text("request_id", "Given by the client so that a repeated submit makes one job; empty when it gave none"),
+    _enum("job_class", JobClass, "FitGpp's class"),
+    *_vector("demand", "What a run needs"),
+    _big("grace_us", "Microseconds between the signal to stop and the kill"),
+    _json("command", "Program and arguments: an array of strings"),
+    _json("environment", "Array of [name, value], in the order given"),
+    _text("working_directory"),
+    _micros("submitted_us", "When it was submitted"),
+    _enum("state", JobState, "Where the job is in its life"),
+    _enum("reason", Reason, "Why it is in this state"),
+    _text("detail", "More about the reason, for people"),
+    _big("cause_job", "The job behind the reason, or 0"),
+    _int("run", "The current or last launch, counted from 1; 0 before the first"),
+    _flag("requeued", "It has run before, and so stands before those that have not"),
+    _int("preempted_for_trial", "How often a trial's preemption of it was decided"),
+    _flag("cancel_requested"),
+    _micros("started_us", "When it first ran", null=True),
+    _micros("ended_us", "When it ended; null while it has not", null=True),
+    _int("exit_code"),
+    _int("exit_signal", "The signal that ended it, or 0"),
+    PrimaryKeyConstraint("id", name="job_pkey"),
+    _known("job", "job_class", JobClass),
+    _known("job", "state", JobState),
+    _known("job", "reason", Reason),
+    _amounts("job", "demand"),
+    _rule("job_id_positive", "id > 0"),
+    _rule("job_command_given", "jsonb_typeof(command) = 'array' AND jsonb_array_length(command) > 0"),
+    _rule("job_environment_is_array", "jsonb_typeof(environment) = 'array'"),
+    _rule("job_grace_not_negative", "grace_us >= 0"),
+    _rule("job_counters_not_negative", "run >= 0 AND preempted_for_trial >= 0 AND cause_job >= 0"),
+    _rule("job_ended_has_time", f"(state IN ({_ENDED_STATES})) = (ended_us IS NOT NULL)"),
+    comment="What users submitted; rows stay when the job has ended",
+)
+Index("job_request_once", job.c.user_name, job.c.request_id, unique=True, postgresql_where=text("request_id <> ''"))
+Index("job_live", job.c.id, postgresql_where=text("ended_us IS NULL"))
+
+run = Table(
+    "run",
+    metadata,
+    _big("job_id"),
+    _int("run", "Counts up from 1 within the job"),
+    _big("node"),
+    _column("devices", ARRAY(Integer()), "Indices of the devices that it was given"),
+    *_vector("demand", "What it holds on the node until it has ended"),
+    _enum("phase", RunPhase, "Where the launch stands"),
+    _micros("placed_us", "When it was given its place"),
+    _micros("started_us", "When its process ran", null=True),
+    _micros("ended_us", "When it ended; null while it has not", null=True),
+    _text("log_path", "Of its output, on its node"),
+    _enum("stop_reason", StopReason, "Why it was told to stop; null when it was not", null=True),
+    _big("stop_grace_us", "Microseconds that it has to leave by itself"),
+    _micros("stop_us", "When it was told to stop", null=True),
+    _big("stop_for", "The trial that needs the room, or 0"),
+    _int("exit_code"),
+    _int("exit_signal", "The signal that ended it, or 0"),
+    _flag("yielded", "It saved its work and left because it was told to"),
+    _flag("lost", "It ended with its node, or nobody knows how it ended"),
+    PrimaryKeyConstraint("job_id", "run", name="run_pkey"),
+    UniqueConstraint("job_id", "run", "node", name="run_on_node"),
+    ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
+    ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
+    _known("run", "phase", RunPhase),
+    _known("run", "stop_reason", StopReason),
+    _amounts("run", "demand"),
+    _rule("run_counts_from_one", "run > 0"),
+    _rule("run_grace_not_negative", "stop_grace_us >= 0 AND stop_for >= 0"),
+    _rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
+    comment="Launches of jobs on nodes",
+)
+# On ended_us and not on phase, so that a change of phase leaves the index alone.
+Index("run_one_live", run.c.job_id, unique=True, postgresql_where=text("ended_us IS NULL"))
+
+device = Table(
+    "device",
+    metadata,
+    _big("node"),
+    _int("index", "As the agent counts its devices"),
+    _text("uuid"),
+    _text("model"),
+    _big("memory_mib"),
+    _column("path", ARRAY(Integer()), "Its place in the node's tree: a number for each of the node's levels"),
+    _json("share_group", "The runs that share it: array of [job, run]; exclusive for now, so at most one"),
+    Column("holder_job", BigInteger(), Computed("(share_group->0->>0)::bigint", persisted=True), comment="From share_group"),
+    Column("holder_run", Integer(), Computed("(share_group->0->>1)::integer", persisted=True), comment="From share_group"),
+    PrimaryKeyConstraint("node", "index", name="device_pkey"),
+    # Deferred: devices may swap indices when a node boots.
+    UniqueConstraint("node", "uuid", name="device_uuid_once", deferrable=True, initially="DEFERRED"),
+    ForeignKeyConstraint(["node"], ["node.id"], name="device_node_exists"),
+    ForeignKeyConstraint(
+        ["holder_job", "holder_run", "node"], ["run.job_id", "run.run", "run.node"], name="device_holder_on_node"
+    ),
+    _rule("device_amounts_not_negative", "index >= 0 AND memory_mib >= 0"),
+    _rule("device_exclusive", "jsonb_typeof(share_group) = 'array' AND jsonb_array_length(share_group) <= 1"),
+    comment="Devices of nodes and their share groups",
+)
+
+operation = Table(
+    "operation",
+    metadata,
+    _big("id"),
+    _enum("kind", OperationKind, "What it is"),
+    _enum("phase", OperationPhase, "Where it stands; a new leader goes on from here"),
+    _big("job_id", "For whom"),
+    _big("node"),
+    *_vector("want", "What is to be kept in the end"),
+    *_vector("kept", "What is kept now: neither free nor owned by a run"),
+    _json("victims", "The runs that promised what is missing: array of [job, run]"),
+    _micros("created_us", "When it began"),
+    _micros("deadline_us", "When it lapses; null while it cannot", null=True),
+    PrimaryKeyConstraint("id", name="operation_pkey"),
+    ForeignKeyConstraint(["job_id"], ["job.id"], name="operation_of_job"),
+    ForeignKeyConstraint(["node"], ["node.id"], name="operation_node_exists"),
+    _known("operation", "kind", OperationKind),
+    _known("operation", "phase", OperationPhase),
+    _amounts("operation", "want"),
+    _amounts("operation", "kept"),
+    _rule(
+        "operation_keeps_no_more_than_wanted",
+        "kept_cpu_milli <= want_cpu_milli AND kept_memory_mib <= want_memory_mib AND kept_devices <= want_devices",
+    ),
+    _rule("operation_victims_is_array", "jsonb_typeof(victims) = 'array'"),
+    _rule("operation_id_positive", "id > 0"),
+    comment="What takes several phases and must survive a change of leader; deleted when done",
+)
+
+job_event = Table(
+    "job_event",
+    metadata,
+    _big("job_id"),
+    _big("commit_no", "The commit that made it durable"),
+    _int("line", "Its place among the events of that commit"),
+    _micros("at_us", "When it happened"),
+    _enum("kind", EventKind, "What happened"),
+    _int("run", "The launch that it is about, or 0"),
+    _big("node", "The node that it is about, or 0"),
+    _enum("reason", Reason, "Why"),
+    _big("cause_job", "The job behind the reason, or 0"),
+    _int("exit_code"),
+    _int("exit_signal"),
+    _text("text", "For people"),
+    _json("decision", "core.job.Decision: why these victims; null for other events", null=True),
+    PrimaryKeyConstraint("job_id", "commit_no", "line", name="job_event_pkey"),
+    ForeignKeyConstraint(["job_id"], ["job.id"], name="job_event_of_job"),
+    _known("job_event", "kind", EventKind),
+    _known("job_event", "reason", Reason),
+    comment="Each job's story, in the order of (commit_no, line); only ever added to",
+)

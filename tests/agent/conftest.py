@@ -1,0 +1,107 @@
+"""Agents as real processes, and the certainty that none of them, nor a job, is left behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from node_agent.jobs.launcher import stat_fields
+from tests.agent.fake_scheduler import FakeScheduler
+
+ROOT = Path(__file__).parents[2]
+T = TypeVar("T")
+
+
+def until(what: Callable[[], T], limit: float = 20.0) -> T:
+    """The first true value of `what`, for things that cannot be waited for: they are asked again until the limit."""
+    end = time.monotonic() + limit
+    while not (value := what()):
+        assert time.monotonic() < end, "did not come about"
+        time.sleep(0.002)
+    return value
+
+
+def alive(pid: int) -> bool:
+    fields = stat_fields(pid)
+    return bool(fields) and fields[0] not in "ZX"
+
+
+class AgentProcess:
+    """`ebb-agent run` on a state directory."""
+
+    def __init__(self, state: Path, scheduler: str, *flags: str, node: str = "n1", devices: str = "dgx-a100") -> None:
+        self.state = state
+        log = state.with_suffix(".agent.log")
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "node_agent", "run", "--scheduler", scheduler, "--devices", devices),
+                    *("--node", node, "--state", str(state), "--log-level", "debug", "--launcher-idle", "1", *flags),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=ROOT,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "proto", ROOT / "third_party")))},
+            )
+        self.log = log
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(20)
+
+    def terminate(self) -> int:
+        self.process.terminate()
+        return self.process.wait(20)
+
+
+def run_directory(state: Path, job: int, run: int = 1) -> Path:
+    """Of a run that there is, whatever spool it is in."""
+    return until(lambda: next(state.glob(f"runs/*/{job}.{run}"), None))  # type: ignore[return-value]
+
+
+def of_state(state: Path) -> list[int]:
+    """Every process of a state directory: jobs by their environment, the launcher by where it works."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                in_job = f"EBB_RUN_DIR={state}/".encode() in (entry / "environ").read_bytes()
+                if (in_job or (entry / "cwd").readlink() == state) and int(entry.name) != os.getpid():
+                    found.append(int(entry.name))
+    return [pid for pid in found if alive(pid)]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "state"
+    yield path
+    until(lambda: not [os.kill(pid, signal.SIGKILL) for pid in of_state(path)])
+
+
+@pytest.fixture
+def scheduler() -> Iterator[FakeScheduler]:
+    fake = FakeScheduler()
+    yield fake
+    fake.close()
+
+
+@pytest.fixture
+def agent(state: Path, scheduler: FakeScheduler) -> Iterator[Callable[..., AgentProcess]]:
+    agents: list[AgentProcess] = []
+
+    def start(*flags: str, **options: str) -> AgentProcess:
+        agents.append(AgentProcess(state, options.pop("scheduler", scheduler.address), *flags, **options))
+        return agents[-1]
+
+    yield start
+    for one in agents:
+        if one.process.poll() is None:
+            one.kill()

@@ -1,0 +1,139 @@
+"""A scheduler's end of the agent link that does what a test tells it to, and remembers what it heard."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import grpc
+from ebb.v1 import agent_link_pb2 as pb
+from ebb.v1 import agent_link_pb2_grpc, job_pb2
+from google.protobuf.duration_pb2 import Duration
+
+T = TypeVar("T")
+LIMIT = 20.0
+
+
+class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
+    """Acknowledges every report unless `acknowledging` is off."""
+
+    def __init__(self, cluster_id: str = "c1", epoch: int = 1, port: int = 0) -> None:
+        self.cluster_id = cluster_id
+        self.epoch = epoch
+        self.acknowledging = True
+        self.heartbeat = 0.2
+        self.heard = threading.Condition()
+        self.hellos: list[pb.Hello] = []
+        self.reports: list[pb.Report] = []
+        """All that came, repeats included."""
+        self.arrivals: list[float] = []
+        self.heartbeats = 0
+        self.committed = 0
+        self.on_hello: Callable[[], object] = lambda: None
+        self.out: queue.Queue[pb.ConnectResponse | None] = queue.Queue()
+        self.server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+        agent_link_pb2_grpc.add_AgentLinkServicer_to_server(self, self.server)
+        self.port = self.server.add_insecure_port(f"127.0.0.1:{port}")
+        self.server.start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def Connect(  # noqa: N802
+        self,
+        request_iterator: Iterator[pb.ConnectRequest],
+        context: Any,  # noqa: ARG002
+    ) -> Iterator[pb.ConnectResponse]:
+        hello = next(request_iterator).hello
+        self.on_hello()
+        out: queue.Queue[pb.ConnectResponse | None] = queue.Queue()
+        out.put(
+            pb.ConnectResponse(
+                welcome=pb.Welcome(
+                    cluster_id=self.cluster_id,
+                    epoch=self.epoch,
+                    heartbeat_interval=_duration(self.heartbeat),
+                    acknowledged=self.committed if self.hellos and self.hellos[-1].boot_id == hello.boot_id else 0,
+                )
+            )
+        )
+        with self.heard:
+            self.hellos.append(hello)
+            self.out = out
+            self.heard.notify_all()
+        threading.Thread(target=self._listen, args=(request_iterator, out), daemon=True).start()
+        while (message := out.get()) is not None:
+            yield message
+
+    def _listen(self, requests: Iterator[pb.ConnectRequest], out: "queue.Queue[pb.ConnectResponse | None]") -> None:
+        try:
+            for request in requests:
+                with self.heard:
+                    if request.WhichOneof("message") == "heartbeat":
+                        self.heartbeats += 1
+                    else:
+                        self.reports.append(request.report)
+                        self.arrivals.append(time.monotonic())
+                        if self.acknowledging:
+                            self.committed = request.report.sequence
+                            ack = pb.Acknowledgement(sequence=self.committed)
+                            out.put(pb.ConnectResponse(acknowledgement=ack))
+                    self.heard.notify_all()
+        except Exception:  # the agent went
+            pass
+        finally:
+            out.put(None)
+
+    def wait(self, what: Callable[[], T], limit: float = LIMIT) -> T:
+        """The first true value of `what`, which is asked after everything that is heard."""
+        with self.heard:
+            assert self.heard.wait_for(what, limit), f"not in {limit} s; reports: {self.reports}"
+            return what()
+
+    def connected(self, times: int = 1) -> pb.Hello:
+        self.wait(lambda: len(self.hellos) >= times)
+        return self.hellos[-1]
+
+    def started(self, job: int, run: int = 1) -> pb.RunStarted:
+        return self.wait(lambda: self._event(job, run, "started")).started
+
+    def exited(self, job: int, run: int = 1, limit: float = LIMIT) -> pb.RunExited:
+        return self.wait(lambda: self._event(job, run, "exited"), limit).exited
+
+    def of(self, job: int, run: int = 1) -> list[pb.Report]:
+        return [r for r in self.reports if (r.job_id, r.run) == (job, run)]
+
+    def _event(self, job: int, run: int, kind: str) -> pb.Report | None:
+        return next((r for r in self.of(job, run) if r.WhichOneof("event") == kind), None)
+
+    def start(self, job: int, *command: str, run: int = 1, devices: tuple[int, ...] = (), **spec: Any) -> None:
+        body = job_pb2.JobSpec(command=command, **spec)
+        self.order(pb.RunOrder(job_id=job, run=run, start=pb.StartRun(spec=body, user="u", devices=devices)))
+
+    def stop(self, job: int, grace: float, run: int = 1, reason: pb.StopReason = pb.STOP_REASON_PREEMPTED) -> None:
+        stop = pb.StopRun(grace_period=_duration(grace), reason=reason)
+        self.order(pb.RunOrder(job_id=job, run=run, stop=stop))
+
+    def order(self, *orders: pb.RunOrder) -> None:
+        self.out.put(pb.ConnectResponse(orders=pb.Orders(commit_no=1, orders=orders)))
+
+    def begin_anew(self, cluster_id: str) -> None:
+        """As with a new database."""
+        self.cluster_id, self.epoch, self.committed = cluster_id, 1, 0
+        for heard in (self.hellos, self.reports, self.arrivals):
+            heard.clear()
+
+    def hang_up(self) -> None:
+        """Ends the stream from this side."""
+        self.out.put(None)
+
+    def close(self) -> None:
+        self.out.put(None)
+        self.server.stop(None).wait()
+
+
+def _duration(seconds: float) -> Duration:
+    return Duration(seconds=int(seconds), nanos=round((seconds % 1) * 1e9))

@@ -1,0 +1,387 @@
+"""The agent as a whole, against a scheduler that obeys the test."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node_agent.jobs.launcher import group_members, kill_group
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
+from node_agent.jobs.spool import open_spool
+from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
+from tests.agent.fake_scheduler import FakeScheduler
+
+Start = Callable[..., AgentProcess]
+
+# Says when it is ready, so that a signal that follows meets the trap.
+OBEYS = "trap 'touch $EBB_YIELD_FILE; exit 0' TERM; touch ready; while :; do sleep 0.02; done"
+DEFIES = "trap '' TERM; touch ready; while :; do sleep 0.02; done"
+
+
+def ready(state: Path, job: int, run: int = 1) -> None:
+    until((run_directory(state, job, run) / "ready").exists)
+
+
+def numbers(scheduler: FakeScheduler) -> list[int]:
+    return [report.sequence for report in scheduler.reports]
+
+
+def test_start_and_exit(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    hello = scheduler.connected()
+    assert (hello.node, hello.cluster_id, hello.epoch) == ("n1", "", 0)
+    assert (hello.capacity.cpu_milli, hello.capacity.memory_mib, hello.capacity.devices) == (128_000, 1 << 20, 8)
+    assert list(hello.levels) == ["socket", "switch"]
+    assert [tuple(d.path) for d in hello.devices] == [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0), (1, 1), (1, 1)]
+    scheduler.start(1, "/bin/sh", "-c", "env; pwd; exit 3", devices=(0, 1), name="my job", environment={"A": "b c"})
+    started = scheduler.started(1)
+    assert scheduler.exited(1).exit_code == 3
+    log = Path(started.log_path)
+    assert log == run_directory(state, 1) / "output.log"
+    assert log.parent.parent.name == hello.boot_id.rpartition("/")[2][:12]
+    text = log.read_text()
+    for line in (
+        "EBB_JOB_ID=1",
+        "EBB_RUN=1",
+        "EBB_NODE=n1",
+        "EBB_DEVICES=0,1",
+        f"EBB_DEVICE_UUIDS={hello.devices[0].uuid},{hello.devices[1].uuid}",
+        "EBB_JOB_NAME=my job",
+        f"EBB_RUN_DIR={log.parent}",
+        f"EBB_CHECKPOINT_DIR={state}/checkpoints/c1/job-1",
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES=",
+        "A=b c",
+        str(log.parent),
+    ):
+        assert line in text.splitlines()
+    assert (state / "checkpoints/c1/job-1").is_dir()
+    scheduler.wait(lambda: scheduler.heartbeats >= 2)
+    assert numbers(scheduler) == [1, 2]
+
+
+def test_a_start_that_is_repeated_runs_once(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    for _ in range(3):
+        scheduler.start(1, "/bin/sh", "-c", "echo once")
+    scheduler.exited(1)
+    scheduler.start(1, "/bin/sh", "-c", "echo once")
+    scheduler.start(2, "true")
+    scheduler.exited(2)
+    assert (run_directory(state, 1) / "output.log").read_text() == "once\n"
+    assert len(scheduler.of(1)) == 2
+
+
+def test_launch_errors(agent: Start, scheduler: FakeScheduler) -> None:
+    agent()
+    scheduler.connected()
+    at_fault: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+        ("no-such-program", {}, ("no-such-program", "No such file", "n1")),
+        ("/etc/passwd", {}, ("/etc/passwd", "Permission denied")),
+        ("true", {"working_directory": "/no/such/place"}, ("working directory", "/no/such/place")),
+        ("true", {"devices": (8,)}, ("no device 8",)),
+    ]
+    for job, (command, spec, words) in enumerate(at_fault, 1):
+        scheduler.start(job, command, **spec)
+        error = scheduler.exited(job).launch_error
+        for word in words:
+            assert word in error
+        assert len(scheduler.of(job)) == 1
+
+
+def test_stop_obeyed(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", OBEYS)
+    ready(state, 1)
+    scheduler.stop(1, 30)
+    exited = scheduler.exited(1)
+    assert (exited.exit_code, exited.exit_signal, exited.yielded) == (0, 0, True)
+
+
+def test_killed_at_the_deadline_that_a_resend_does_not_move(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", DEFIES)
+    ready(state, 1)
+    begin = time.monotonic()
+    for _ in range(8):
+        scheduler.stop(1, 1.0)
+        time.sleep(0.1)
+    exited = scheduler.exited(1)
+    assert (exited.exit_signal, exited.yielded) == (signal.SIGKILL, False)
+    assert 0.99 < time.monotonic() - begin < 1.6
+
+
+def test_grace_zero_kills_at_once(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", DEFIES)
+    ready(state, 1)
+    scheduler.stop(1, 0)
+    assert scheduler.exited(1, limit=2).exit_signal == signal.SIGKILL
+
+
+def test_stop_before_start_refuses_the_start(agent: Start, scheduler: FakeScheduler) -> None:
+    agent()
+    scheduler.connected()
+    scheduler.stop(1, 5)
+    exited = scheduler.exited(1)
+    assert (exited.exit_signal, exited.yielded) == (signal.SIGTERM, False)
+    scheduler.start(1, "true")
+    scheduler.start(2, "true")
+    scheduler.exited(2)
+    assert len(scheduler.of(1)) == 1
+
+
+def test_what_a_run_leaves_behind_is_killed(agent: Start, scheduler: FakeScheduler) -> None:
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", "sleep 1000 & (sleep 1000 & sleep 1000) & exit 4")
+    pid = scheduler.started(1).pid
+    assert scheduler.exited(1).exit_code == 4
+    assert not group_members(pid)
+
+
+def test_reports_are_sent_again_until_acknowledged(agent: Start, scheduler: FakeScheduler) -> None:
+    scheduler.acknowledging = False
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "true")
+    scheduler.exited(1)
+    scheduler.acknowledging = True
+    scheduler.hang_up()
+    scheduler.connected(2)
+    scheduler.wait(lambda: numbers(scheduler) == [1, 2, 1, 2])
+    scheduler.wait(lambda: scheduler.committed == 2)
+    scheduler.start(2, "true")
+    scheduler.exited(2)
+    scheduler.hang_up()
+    hello = scheduler.connected(3)
+    assert {(r.job_id, r.phase) for r in hello.runs} == {(1, 4), (2, 4)}
+    scheduler.start(3, "true")
+    scheduler.exited(3)
+    assert numbers(scheduler) == [1, 2, 1, 2, 3, 4, 5, 6]
+
+
+def test_jobs_outlive_a_killed_agent(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 5")
+    scheduler.start(2, "/bin/sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 6")
+    pids = [scheduler.started(job).pid for job in (1, 2)]
+    first.kill()
+    assert all(map(alive, pids))
+    (run_directory(state, 1) / "go").touch()  # this one ends while nobody is there
+    until((run_directory(state, 1) / "exit.json").exists)
+    agent()
+    hello = scheduler.connected(2)
+    assert hello.cluster_id == "c1"
+    assert hello.boot_id == scheduler.hellos[0].boot_id
+    assert scheduler.exited(1).exit_code == 5
+    assert alive(pids[1])
+    (run_directory(state, 2) / "go").touch()
+    assert scheduler.exited(2).exit_code == 6
+    assert numbers(scheduler) == [1, 2, 3, 4]
+
+
+def test_a_grace_period_outlives_a_killed_agent(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", DEFIES)
+    ready(state, 1)
+    scheduler.stop(1, 3.0)
+    begin = time.monotonic()
+    until(lambda: "terminating" in first.log.read_text())
+    first.kill()
+    agent()
+    hello = scheduler.connected(2)
+    assert [run.phase for run in hello.runs] == [3]
+    scheduler.stop(1, 3.0)
+    assert scheduler.exited(1).exit_signal == signal.SIGKILL
+    assert 2.9 < time.monotonic() - begin < 4.0
+
+
+def test_an_agent_that_died_before_it_acted_acts_now(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    state.mkdir()
+    spool = open_spool(state / "spool.db")
+    script = ("/bin/sh", "-c", "echo once")
+    launched, stopped = RunKey(1, 1), RunKey(2, 1)
+    spool.remember(
+        [
+            RunRecord(launched, RunPhase.STARTING, StartOrder(launched, script), log_path="l"),
+            RunRecord(stopped, RunPhase.STOPPING, StartOrder(stopped, script), stop_received=0.0, stop_deadline=1.0),
+        ]
+    )
+    spool.close()
+    agent()
+    assert scheduler.exited(1).exit_code == 0
+    assert scheduler.exited(2).exit_signal == signal.SIGTERM
+    assert (run_directory(state, 1) / "output.log").read_text() == "once\n"
+    assert not list(state.glob("runs/*/2.1"))
+    assert [r.WhichOneof("event") for r in scheduler.of(1)] == ["started", "exited"]
+
+
+def test_a_killed_launcher_costs_the_exit_status_only(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", "sleep 1000 & until [ -e go ]; do sleep 0.02; done")
+    pid = scheduler.started(1).pid
+    launcher = [p for p in of_state(state) if group_members(p) == [p] and p != pid]
+    assert len(launcher) == 1
+    os.kill(launcher[0], signal.SIGKILL)
+    scheduler.start(2, "true")
+    assert scheduler.exited(2).exit_code == 0
+    assert alive(pid)
+    (run_directory(state, 1) / "go").touch()
+    assert scheduler.exited(1).unknown
+    assert not group_members(pid)
+    assert len(scheduler.of(1)) == 2
+
+
+def test_an_older_scheduler_is_refused(agent: Start, scheduler: FakeScheduler) -> None:
+    scheduler.epoch = 7
+    one = agent()
+    scheduler.connected()
+    scheduler.start(1, "sleep", "1000")
+    scheduler.started(1)
+    scheduler.epoch = 6
+    scheduler.hang_up()
+    scheduler.connected(3)
+    assert scheduler.hellos[-1].epoch == 7
+    until(lambda: "has been replaced" in one.log.read_text())
+    scheduler.epoch = 8
+    seen = len(scheduler.hellos)
+    scheduler.connected(seen + 1)
+    scheduler.start(2, "true")
+    scheduler.exited(2)
+    scheduler.hang_up()
+    count = len(scheduler.hellos)
+    assert scheduler.connected(count + 1).epoch == 8
+
+
+def test_another_cluster_is_refused_until_told_to_forget(agent: Start, scheduler: FakeScheduler) -> None:
+    one = agent()
+    scheduler.connected()
+    until(lambda: "connected to" in one.log.read_text())
+    scheduler.cluster_id = "c2"
+    scheduler.hang_up()
+    until(lambda: "belongs to cluster c2" in one.log.read_text())
+    assert one.terminate() == 0
+    seen = len(scheduler.hellos)
+    agent("--forget-cluster")
+    assert scheduler.connected(seen + 1).cluster_id == ""
+    scheduler.start(1, "true")
+    scheduler.exited(1)
+
+
+def lose_spool(state: Path) -> None:
+    for file in state.glob("spool.db*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("launcher_too", [False, True])
+def test_runs_of_a_lost_spool_are_gone_before_the_scheduler_hears(
+    agent: Start, scheduler: FakeScheduler, state: Path, launcher_too: bool
+) -> None:
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "env", "-i", "/bin/sleep", "1000")  # has lost its environment: known by the file alone
+    scheduler.start(2, "/bin/sh", "-c", f"sleep 1000 & {DEFIES}")
+    pids = [scheduler.started(job).pid for job in (1, 2)]
+    ready(state, 2)
+    launcher = next(p for p in of_state(state) if group_members(p) == [p] and p not in pids)
+    first.kill()
+    if launcher_too:
+        os.kill(launcher, signal.SIGKILL)
+        (run_directory(state, 2) / "process.json").unlink()  # known by its environment alone
+    lose_spool(state)
+    scheduler.on_hello = lambda: found.extend(p for pid in pids for p in group_members(pid))
+    found: list[int] = []
+    try:
+        agent()
+        hello = scheduler.connected(2)
+        assert found == []
+        assert list(hello.runs) == []
+        assert hello.boot_id != scheduler.hellos[0].boot_id
+        assert hello.cluster_id == "c1"
+        scheduler.reports.clear()
+        scheduler.start(2, "/bin/sh", "-c", "echo $EBB_RUN", run=2)
+        assert scheduler.exited(2, run=2).exit_code == 0
+        assert numbers(scheduler) == [1, 2]
+    finally:
+        for pid in pids:
+            kill_group(pid)
+
+
+def test_nothing_old_is_met_by_the_jobs_of_a_new_cluster(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    one = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", "touch $EBB_CHECKPOINT_DIR/old; exit 3")
+    assert scheduler.exited(1).exit_code == 3
+    scheduler.wait(lambda: scheduler.committed == 2)
+    one.kill()
+    scheduler.begin_anew("c2")
+    agent("--forget-cluster")
+    hello = scheduler.connected()
+    assert (hello.cluster_id, list(hello.runs)) == ("", [])
+    scheduler.start(1, "/bin/sh", "-c", "ls $EBB_CHECKPOINT_DIR; exit 4")
+    log = Path(scheduler.started(1).log_path)
+    assert scheduler.exited(1).exit_code == 4
+    assert numbers(scheduler) == [1, 2]
+    assert log.read_text() == ""
+    assert sorted(p.name for p in (state / "checkpoints").iterdir()) == ["c1", "c2"]
+    assert len(list(state.glob("runs/*/1.1/exit.json"))) == 2
+
+
+def test_a_fault_of_the_node_is_not_the_jobs(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    state.mkdir()
+    (state / "runs").touch()  # no run directory can be made
+    one = agent()
+    scheduler.connected()
+    for job in (1, 2):
+        scheduler.start(job, "true")
+    until(lambda: one.log.read_text().count("NODE FAULT") >= 2)
+    scheduler.stop(2, 5)
+    assert scheduler.exited(2).exit_signal == signal.SIGTERM
+    scheduler.hang_up()
+    assert {(r.job_id, r.phase) for r in scheduler.connected(2).runs} == {(1, 1), (2, 4)}
+    (state / "runs").unlink()
+    assert scheduler.exited(1).exit_code == 0
+    assert len(scheduler.of(1)) == 2
+
+
+def test_one_agent_for_a_state_directory(agent: Start, scheduler: FakeScheduler) -> None:
+    one = agent()
+    scheduler.connected()
+    two = agent()
+    assert two.process.wait(20) == 1
+    assert f"in use by another agent (pid {one.process.pid})" in two.log.read_text()
+
+
+def test_stopping_leaves_jobs_or_nothing(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    one = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", "sleep 1000 & sleep 1000")
+    pid = scheduler.started(1).pid
+    assert one.terminate() == 0
+    assert alive(pid)
+    two = agent("--stop-jobs-on-exit")
+    scheduler.connected(2)
+    until(lambda: two.log.read_text().count("launcher connected") == 2)
+    assert two.terminate() == 0
+    assert not alive(pid)
+    assert not of_state(state)
+
+
+def test_the_launcher_leaves_when_it_is_idle(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    one = agent()
+    scheduler.connected()
+    until(lambda: "launcher connected" in one.log.read_text())
+    assert one.terminate() == 0
+    until(lambda: not of_state(state))

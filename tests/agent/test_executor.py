@@ -1,0 +1,164 @@
+"""The executor by itself: what one message, or one chunk of the launcher's events, brings about, or does not."""
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from node_agent.devices.simulated import simulated
+from node_agent.jobs import executor as module
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
+from node_agent.jobs.launcher import start_ticks
+from node_agent.jobs.launching import Connected, Ended, NotSpawned, Spawned, SpawnRequest, Unable
+from node_agent.jobs.model import Exited, Process, RunKey, RunPhase, StartOrder, StopOrder, clean
+from node_agent.jobs.spool import Spool, open_spool
+from node_agent.transport import convert
+
+ONE, TWO = RunKey(1, 1), RunKey(2, 1)
+
+
+class Recorder:
+    """In place of the launcher."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, RunKey]] = []
+
+    def spawn(self, request: SpawnRequest) -> None:
+        self.asked.append(("spawn", request.key))
+
+    def find(self, key: RunKey, _directory: Path) -> None:
+        self.asked.append(("find", key))
+
+
+class Stage:
+    def __init__(self, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.spool: Spool = open_spool(state / "spool.db")
+        self.launching = Recorder()
+        self.failures: list[Exception] = []
+        self.signals: list[tuple[int, int]] = []
+        monkeypatch.setattr(module, "start_ticks", lambda pid: pid * 10)
+        monkeypatch.setattr(module, "kill_group", lambda pid, signum=9: self.signals.append((pid, signum)))
+        paths = Paths(state, state / "checkpoints", self.spool.short_id)
+        self.executor = Executor(self.spool, simulated("dgx-a100", "n1"), paths, "n1", lambda: None, self.failures.append)
+        self.executor.connect(self.launching)  # type: ignore[arg-type]
+
+    def running(self, key: RunKey, pid: int) -> None:
+        self.executor.obey([StartOrder(key, ("true",))])
+        self.executor.hear([Spawned(key, pid, pid * 10, child=True)])
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    stage = Stage(tmp_path, monkeypatch)
+    yield stage
+    stage.executor.close()
+    stage.spool.close()
+
+
+async def test_two_stops_in_one_message_are_one_signal_and_the_earlier_deadline(stage: Stage) -> None:
+    stage.running(ONE, 77)
+    stage.executor.obey([StopOrder(ONE, 60), StopOrder(ONE, 30)])
+    assert stage.signals == [(77, signal.SIGTERM)]
+    record = stage.spool.runs[ONE]
+    assert record.signalled
+    assert record.stop_deadline == pytest.approx(time.monotonic() + 30, abs=5)
+    assert stage.executor._deadlines[ONE].when() == record.stop_deadline
+
+
+async def test_an_event_that_fails_leaves_memory_and_numbers_as_they_were(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.running(ONE, 77)
+    stage.executor.obey([StartOrder(TWO, ("true",))])
+    before = dict(stage.spool.runs), stage.spool.pending()
+
+    def full(*_: object) -> None:
+        raise OSError("the second event fails")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.executor, "_started", full)
+        with pytest.raises(OSError, match="the second event fails"):
+            stage.executor.hear([Ended(ONE, 3, 0), Spawned(TWO, 78, 780, child=True)])
+    assert (dict(stage.spool.runs), stage.spool.pending()) == before
+    stage.executor.hear([Ended(ONE, 3, 0), Spawned(TWO, 78, 780, child=True)])
+    assert [(r.sequence, r.key) for r in stage.spool.pending()] == [(1, ONE), (2, ONE), (3, TWO)]
+
+
+async def test_orders_that_cannot_be_kept_are_not_carried_out(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.spool, "report", full)
+        with pytest.raises(OSError, match="no space"):
+            stage.executor.obey([StartOrder(ONE, ("true",)), StopOrder(TWO, 5)])
+    assert dict(stage.spool.runs) == {}
+    assert stage.launching.asked == []
+    stage.executor.obey([StartOrder(TWO, ("true",))])
+    assert stage.launching.asked == [("spawn", TWO)]
+
+
+async def test_a_fault_of_the_node_is_not_reported_and_a_stop_then_ends_the_run(stage: Stage) -> None:
+    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.hear([Unable(ONE, "output.log: No space left on device")])
+    assert stage.spool.pending() == []
+    assert stage.spool.runs[ONE].phase is RunPhase.STARTING
+    stage.executor.obey([StopOrder(ONE, 30)])
+    assert stage.launching.asked == [("spawn", ONE), ("find", ONE)]
+
+
+async def test_tries_are_further_and_further_apart(stage: Stage) -> None:
+    stage.executor.obey([StartOrder(ONE, ("true",))])
+    waits = []
+    for _ in range(9):
+        stage.executor.hear([Unable(ONE, "why")])
+        waits.append(stage.executor._retries[ONE].when() - time.monotonic())
+    assert waits == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30, 30], abs=0.2)
+
+
+async def test_what_is_reported_can_be_sent_and_stored(stage: Stage) -> None:
+    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.hear([NotSpawned(ONE, "command a\0b\udcff: " + "ü" * 5000)])
+    (report,) = stage.spool.pending()
+    assert isinstance(report.event, Exited)
+    error = report.event.launch_error
+    assert error.startswith("command a\ufffdb?: üü")
+    assert error.endswith("…")
+    assert len(error.encode()) <= LAUNCH_ERROR_LIMIT
+    assert convert.encode(report)
+
+
+def test_clean() -> None:
+    assert clean("as it is: ü…") == "as it is: ü…"
+    assert clean("üüüü", 8) == "üüüü"
+    assert clean("üüüü", 7) == "üü…"
+
+
+async def test_what_fails_in_a_callback_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.running(ONE, 77)
+
+    def broken(*_: object) -> None:
+        raise OSError("in the timer")
+
+    stage.executor.obey([StopOrder(ONE, 60)])
+    timer = stage.executor._deadlines[ONE]
+    monkeypatch.setattr(module, "kill_group", broken)
+    timer._run()  # type: ignore[attr-defined]
+    assert [str(error) for error in stage.failures] == ["in the timer"]
+
+
+async def test_strangers_are_all_gone_before_it_is_said(stage: Stage) -> None:
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True) as run:
+        alive = Process(run.pid, start_ticks(run.pid))
+        gone = Process(run.pid, alive.start_ticks - 1)
+        stage.executor.hear([Connected({}, {"old/1.1": gone, "old/2.1": alive})])
+        too_early = stage.executor.cleared.is_set()
+        run.kill()
+        assert not too_early
+        await asyncio.wait_for(stage.executor.cleared.wait(), 20)
+    assert stage.failures == []

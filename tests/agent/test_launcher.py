@@ -1,0 +1,391 @@
+"""The launcher with real processes."""
+
+import asyncio
+import errno
+import json
+import os
+import resource
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from node_agent.jobs.launcher import EXIT_FILE, PROCESS_FILE, group_members, start_ticks
+from node_agent.jobs.launching import (
+    Absent,
+    Connected,
+    Ended,
+    Event,
+    Launching,
+    Lost,
+    NotSpawned,
+    Spawned,
+    SpawnRequest,
+    Unable,
+)
+from node_agent.jobs.model import Process, RunKey
+from node_agent.jobs.watch import GroupWatch
+from tests.agent.conftest import alive, until
+
+E = TypeVar("E")
+KEY = RunKey(1, 1)
+SPOOL = "s1"
+
+
+class Client:
+    """A connection to the launcher of `state`, whose events can be awaited."""
+
+    def __init__(self, state: Path, spool: str = SPOOL) -> None:
+        self.state = state
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.launching = Launching(state, spool, self.hear, idle_limit=1)
+
+    def hear(self, events: list[Event]) -> None:
+        for event in events:
+            self.events.put_nowait(event)
+
+    async def __aenter__(self) -> "Client":
+        self.task = asyncio.create_task(self.launching.run())
+        await self.next(Connected)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def next(self, kind: type[E]) -> E:
+        event = await asyncio.wait_for(self.events.get(), 20)
+        assert isinstance(event, kind), event
+        return event
+
+    def spawn(
+        self, *command: str, key: RunKey = KEY, cpus: frozenset[int] | None = None, cwd: Path | None = None, **env: str
+    ) -> Path:
+        run = self.state / str(key)
+        run.mkdir(exist_ok=True)
+        environment = {"PATH": os.defpath, "EBB_RUN_DIR": f"{self.state}/{key}"} | env
+        self.launching.spawn(SpawnRequest(key, command, environment, cwd or run, run, run / "log", cpus))
+        return run
+
+    async def run(self, *command: str, **options: object) -> tuple[Ended, str]:
+        run = self.spawn(*command, **options)  # type: ignore[arg-type]
+        await self.next(Spawned)
+        return await self.next(Ended), (run / "log").read_text()
+
+
+@pytest.fixture
+def play(state: Path) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
+    """Runs a scene with a client in an event loop."""
+    state.mkdir()
+
+    async def scene(what: Callable[[Client], Awaitable[None]]) -> None:
+        async with Client(state) as client:
+            await what(client)
+
+    return lambda what: asyncio.run(scene(what))
+
+
+Play = Callable[[Callable[[Client], Awaitable[None]]], None]
+
+
+def test_exit_codes_signals_and_the_log(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        ended, text = await client.run("sh", "-c", "echo out; echo err >&2; exit 7")
+        assert (ended.code, ended.signal, text) == (7, 0, "out\nerr\n")
+        assert json.loads((client.state / str(KEY) / EXIT_FILE).read_text()) == {"code": 7, "signal": 0}
+        other = RunKey(2, 1)
+        (client.state / str(other)).mkdir()
+        (client.state / str(other) / "log").write_text("before\n")
+        ended, text = await client.run("sh", "-c", "echo after; kill -ABRT $$", key=other)
+        assert (ended.code, ended.signal, text) == (0, signal.SIGABRT, "before\nafter\n")
+
+    play(scene)
+
+
+def test_a_job_gets_a_clean_process(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        # A job inherits no descriptor but the usual three, ignores no signal, and leads its own session and group.
+        script = "ls /proc/self/fd | wc -l; grep -E 'SigIgn|SigBlk' /proc/self/status; cut -d' ' -f5,6 /proc/self/stat; pwd"
+        _, text = await client.run("sh", "-c", f"echo $$; {script}; env", A="1")
+        lines = text.splitlines()
+        assert lines[1] == "4"  # 0, 1, 2, and the folder that ls reads
+        libc_own = 0b11 << 31  # 32 and 33: GNU make leaves them ignored in all that it starts, and libc lets nobody change them
+        assert [int(line.split()[1], 16) & ~libc_own for line in lines[2:4]] == [0, 0]
+        assert lines[4] == f"{lines[0]} {lines[0]}"
+        assert lines[5] == f"{client.state}/{KEY}"
+        assert "A=1" in lines
+        assert not any(line.startswith("HOME=") for line in lines)
+
+    play(scene)
+
+
+def test_cpu_sets(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        every = os.sched_getaffinity(0)
+        one = frozenset({max(every)})
+        show = ("sh", "-c", "exec grep Cpus_allowed_list /proc/self/status")
+        _, text = await client.run(*show, cpus=one)
+        assert text.split()[1] == str(max(every))
+        _, text = await client.run("nproc", key=RunKey(2, 1))
+        assert int(text) == len(every)
+
+    play(scene)
+
+
+def test_a_run_is_over_when_its_group_is(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        client.spawn("sh", "-c", "(trap '' TERM; sleep 1000 & sleep 1000) & sh -c 'sleep 1000 & sleep 1000' & exit 2")
+        pid = (await client.next(Spawned)).pid
+        assert (await client.next(Ended)).code == 2
+        assert group_members(pid) == []
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("command", "cwd", "error"),
+    [
+        ("/no/such/program", None, "command /no/such/program: No such file or directory"),
+        ("no-such-program", None, "command no-such-program: No such file or directory"),
+        ("/", None, "command /: Permission denied"),
+        ("true", "/no/such/place", "working directory /no/such/place: No such file or directory"),
+    ],
+)
+def test_launch_errors(play: Play, command: str, cwd: str | None, error: str) -> None:
+    async def scene(client: Client) -> None:
+        for _ in range(2):  # the second answer comes from the file
+            client.spawn(command, cwd=Path(cwd) if cwd else None)
+            assert await client.next(NotSpawned) == NotSpawned(KEY, error)
+
+    play(scene)
+
+
+def test_spawn_runs_once(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        script = ("sh", "-c", "echo once; until [ -e go ]; do sleep 0.02; done")
+        for _ in range(3):
+            run = client.spawn(*script)
+        first = await client.next(Spawned)
+        assert [await client.next(Spawned) for _ in range(2)] == [first] * 2
+        (run / "go").touch()
+        await client.next(Ended)
+        client.spawn(*script)
+        assert await client.next(Spawned) == Spawned(KEY, first.pid, first.start_ticks, child=False)
+        assert (run / "log").read_text() == "once\n"
+        client.launching.find(RunKey(9, 9), client.state / "9.9")
+        assert await client.next(Absent) == Absent(RunKey(9, 9))
+
+    play(scene)
+
+
+def test_the_next_client_finds_the_same_launcher(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 9")
+        await client.next(Spawned)
+        launcher = client.launching.pid
+        await client.__aexit__()
+        again = Client(client.state)
+        again.task = asyncio.create_task(again.launching.run())
+        assert list((await again.next(Connected)).runs) == [KEY]
+        assert again.launching.pid == launcher
+        (run / "go").touch()
+        assert (await again.next(Ended)).code == 9
+        await again.__aexit__()
+
+    play(scene)
+
+
+def test_after_the_launchers_death_jobs_go_on_and_are_known(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        script = ("sh", "-c", "echo once; until [ -e go ]; do sleep 0.02; done")
+        run = client.spawn(*script)
+        spawned = await client.next(Spawned)
+        os.kill(client.launching.pid, signal.SIGKILL)
+        assert (await client.next(Connected)).runs == {}
+        assert alive(spawned.pid)
+        client.spawn(*script)
+        assert await client.next(Spawned) == Spawned(KEY, spawned.pid, spawned.start_ticks, child=False)
+        (run / PROCESS_FILE).write_text("")  # as if it had died before it wrote this
+        client.spawn(*script)
+        assert await client.next(Spawned) == Spawned(KEY, spawned.pid, spawned.start_ticks, child=False)
+        ended = asyncio.Event()
+        GroupWatch(spawned.pid, spawned.start_ticks, ended.set).begin()
+        (run / "go").touch()
+        await asyncio.wait_for(ended.wait(), 20)
+        (run / PROCESS_FILE).write_text("")
+        client.spawn(*script)
+        assert await client.next(Lost) == Lost(KEY)
+        assert (run / "log").read_text() == "once\n"
+
+    play(scene)
+
+
+def test_a_watch_kills_what_the_leader_leaves(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        run = client.spawn("sh", "-c", "sleep 1000 & sleep 1000 & until [ -e go ]; do sleep 0.02; done")
+        spawned = await client.next(Spawned)
+        os.kill(client.launching.pid, signal.SIGKILL)
+        await client.next(Connected)
+        ended = asyncio.Event()
+        GroupWatch(spawned.pid, spawned.start_ticks, ended.set).begin()
+        (run / "go").touch()
+        await asyncio.wait_for(ended.wait(), 20)
+        assert group_members(spawned.pid) == []
+
+    play(scene)
+
+
+def test_a_watch_leaves_a_stranger_with_the_same_pid_alone(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        client.spawn("sleep", "1000")
+        spawned = await client.next(Spawned)
+        ended = asyncio.Event()
+        GroupWatch(spawned.pid, spawned.start_ticks - 1, ended.set).begin()
+        assert ended.is_set()
+        assert start_ticks(spawned.pid) == spawned.start_ticks
+
+    play(scene)
+
+
+def test_quit_leaves_nothing(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        client.spawn("sh", "-c", "trap '' TERM; sleep 1000 & sleep 1000")
+        pid = (await client.next(Spawned)).pid
+        launcher = client.launching.pid
+        await client.launching.quit()
+        assert (await client.next(Ended)).signal == signal.SIGKILL
+        assert not alive(launcher)
+        assert group_members(pid) == []
+
+    play(scene)
+
+
+def test_an_idle_launcher_leaves(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        pid = client.launching.pid
+        await client.__aexit__()
+        assert alive(pid)
+        until(lambda: not alive(pid))
+
+    play(scene)
+
+
+def limit(pid: int, what: int, most: int) -> None:
+    resource.prlimit(pid, what, (most, resource.prlimit(pid, what)[1]))
+
+
+def test_a_full_disk_costs_neither_the_launcher_nor_an_exit_status(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        launcher = client.launching.pid
+        unlimited = resource.prlimit(launcher, resource.RLIMIT_FSIZE)[0]
+        limit(launcher, resource.RLIMIT_FSIZE, 0)  # files can be made, and nothing written into them
+        run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 5")
+        spawned = await client.next(Spawned)
+        assert spawned.start_ticks == start_ticks(spawned.pid)
+        assert (run / PROCESS_FILE).read_text() == ""
+        client.spawn("/no/such/program", key=RunKey(2, 1))
+        assert "No such file" in (await client.next(NotSpawned)).error
+        (run / "go").touch()
+        assert (await client.next(Ended)).code == 5
+        assert not (run / EXIT_FILE).exists()
+        await client.__aexit__()
+        again = Client(client.state)
+        again.task = asyncio.create_task(again.launching.run())
+        assert list((await again.next(Connected)).runs) == [KEY]
+        assert again.launching.pid == launcher
+        assert await again.next(Ended) == Ended(KEY, 5, 0)
+        limit(launcher, resource.RLIMIT_FSIZE, unlimited)
+        while not (run / EXIT_FILE).exists():
+            await asyncio.sleep(0.02)
+        assert json.loads((run / EXIT_FILE).read_text()) == {"code": 5, "signal": 0}
+        await again.__aexit__()
+
+    play(scene)
+
+
+def test_without_descriptors_nothing_is_launched_and_nothing_forgotten(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        launcher = client.launching.pid
+        before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)[0]
+        run = client.spawn("sh", "-c", "(trap '' TERM; sleep 1000 & sleep 1000) & until [ -e go ]; do sleep 0.02; done; exit 6")
+        spawned = await client.next(Spawned)
+        limit(launcher, resource.RLIMIT_NOFILE, 3)
+        client.spawn("true", key=RunKey(2, 1))
+        assert "Too many open files" in (await client.next(Unable)).error
+        (run / "go").touch()
+        while alive(spawned.pid):
+            await asyncio.sleep(0.02)
+        client.launching.find(RunKey(3, 1), client.state / "3.1")
+        assert isinstance(await client.next(Unable), Unable)
+        assert client.launching.pid == launcher
+        limit(launcher, resource.RLIMIT_NOFILE, before)
+        assert (await client.next(Ended)).code == 6
+        assert group_members(spawned.pid) == []
+        client.spawn("true", key=RunKey(2, 1))
+        await client.next(Spawned)
+        assert (await client.next(Ended)).code == 0
+
+    play(scene)
+
+
+def test_a_log_that_cannot_be_opened_is_the_nodes_fault(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        log = client.state / str(KEY) / "log"
+        log.mkdir(parents=True)
+        client.spawn("true")
+        assert await client.next(Unable) == Unable(KEY, f"{log}: Is a directory")
+        log.rmdir()
+        client.spawn("true")
+        await client.next(Spawned)
+        assert (await client.next(Ended)).code == 0
+
+    play(scene)
+
+
+def test_runs_of_another_spool_are_told_apart(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 9")
+        spawned = await client.next(Spawned)
+        await client.__aexit__()
+        other = Client(client.state, "s2")
+        other.task = asyncio.create_task(other.launching.run())
+        assert await other.next(Connected) == Connected({}, {f"{SPOOL}/{KEY}": Process(spawned.pid, spawned.start_ticks)})
+        (run / "go").touch()
+        while alive(spawned.pid):
+            await asyncio.sleep(0.02)
+        other.launching.find(KEY, client.state / "elsewhere")
+        assert await other.next(Absent) == Absent(KEY)  # and not the end of the other's
+        await other.__aexit__()
+
+    play(scene)
+
+
+def test_what_the_listener_raises_is_not_taken_for_the_launchers_fault(state: Path) -> None:
+    def listen(_: list[Event]) -> None:
+        raise ValueError("the executor's")
+
+    state.mkdir()
+    with pytest.raises(ValueError, match="the executor's"):
+        asyncio.run(asyncio.wait_for(Launching(state, SPOOL, listen, idle_limit=1).run(), 20))
+
+
+def test_a_watch_without_descriptors_waits_for_one(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(client: Client) -> None:
+        run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done")
+        spawned = await client.next(Spawned)
+        ended = asyncio.Event()
+        with monkeypatch.context() as patched:
+
+            def none_left(_: int) -> int:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+            patched.setattr(os, "pidfd_open", none_left)
+            GroupWatch(spawned.pid, spawned.start_ticks, ended.set).begin()
+        assert not ended.is_set()
+        (run / "go").touch()
+        await asyncio.wait_for(ended.wait(), 20)
+        assert not alive(spawned.pid)
+
+    play(scene)

@@ -1,0 +1,178 @@
+"""The link by itself: what ends a conversation, and what does not."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import grpc.aio
+import pytest
+from ebb.v1 import agent_link_pb2 as pb
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from node_agent.devices.base import Inventory
+from node_agent.errors import Disconnected, Refused
+from node_agent.transport import link
+from node_agent.transport.messages import Acknowledgement, Hello, Welcome
+from tests.agent.fake_scheduler import FakeScheduler
+
+
+class EndedCall:
+    """A stream that the scheduler has closed, and whose sender takes a moment to let go of."""
+
+    def __init__(self) -> None:
+        self.writing = asyncio.Event()
+        self.letting_go = asyncio.Event()
+
+    async def read(self) -> object:
+        await self.writing.wait()
+        return grpc.aio.EOF
+
+    async def write(self, _message: object) -> None:
+        self.writing.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.letting_go.set()
+            await asyncio.sleep(0.05)
+
+
+class CancelledCall(EndedCall):
+    """A stream that the library has cancelled."""
+
+    async def read(self) -> object:
+        raise asyncio.CancelledError
+
+
+class QuietNode:
+    def __init__(self, fault: Exception | None = None) -> None:
+        self.reported = asyncio.Event()
+        self._fault = fault
+
+    def hello(self) -> Hello:
+        return Hello("n1", "b", "", 0, Inventory(1000, 1024), (), "1")
+
+    def welcomed(self, _welcome: Welcome) -> None:
+        pass
+
+    def acknowledge(self, _sequence: int) -> None:
+        pass
+
+    def pending(self, _after: int) -> list[object]:
+        if self._fault is not None:
+            raise self._fault
+        return []
+
+
+async def _converse(call: EndedCall, node: QuietNode) -> None:
+    await link._converse("here", call, node, interval=0.001, proof=link.Proof(5.0))  # type: ignore[arg-type]
+
+
+async def test_a_stream_that_ends_is_a_disconnection() -> None:
+    with pytest.raises(Disconnected, match="closed the connection"):
+        await _converse(EndedCall(), QuietNode())
+
+
+async def test_cancelling_while_the_stream_ends_is_not_lost() -> None:
+    """SIGTERM for the agent just when the scheduler goes away: the agent must end all the same."""
+    call = EndedCall()
+    talking = asyncio.create_task(_converse(call, QuietNode()))
+    await asyncio.wait_for(call.letting_go.wait(), 5)  # the stream has ended, and its sender is being let go of
+    talking.cancel()
+    await asyncio.wait([talking], timeout=5)
+    assert talking.cancelled()
+
+
+async def test_a_fault_of_our_own_is_not_taken_for_the_end_of_the_stream() -> None:
+    with pytest.raises(OSError, match="disk full"):
+        await _converse(EndedCall(), QuietNode(OSError("disk full")))
+
+
+async def test_a_stream_that_was_cancelled_is_a_disconnection() -> None:
+    with pytest.raises(Disconnected, match="closed the connection"):
+        await _converse(CancelledCall(), QuietNode())
+
+
+class Refusing(FakeScheduler):
+    """Ends every stream with a reason, at once or after the welcome."""
+
+    welcoming = False
+    connects = 0
+
+    def Connect(self, request_iterator: Iterator[pb.ConnectRequest], context: Any) -> Iterator[pb.ConnectResponse]:  # noqa: N802
+        next(request_iterator)
+        self.connects += 1
+        if self.welcoming:
+            yield pb.ConnectResponse(welcome=pb.Welcome(cluster_id="c1", epoch=1))
+        detail = any_pb2.Any()
+        detail.Pack(error_details_pb2.ErrorInfo(reason="NODE_CONNECTED", domain="ebb"))
+        status = status_pb2.Status(code=9, message="node n1 is connected from elsewhere", details=[detail])
+        context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, status.message)
+
+
+@pytest.fixture
+def refusing() -> Iterator[Refusing]:
+    fake = Refusing()
+    yield fake
+    fake.close()
+
+
+@pytest.mark.parametrize("welcoming", [False, True])
+async def test_a_refusal_is_told_once_and_tried_more_and_more_seldom(
+    refusing: Refusing, welcoming: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing.welcoming = welcoming
+    monkeypatch.setattr(link.random, "uniform", lambda _low, high: high)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(link.run(refusing.address, QuietNode(), link.Pace(first=0.05)), 0.7)  # type: ignore[arg-type]
+    assert 2 <= refusing.connects <= 4  # after 0, 0.05, 0.15 and 0.35 s
+    (told,) = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+    assert f"{refusing.address} refuses this node: node n1 is connected from elsewhere." in told
+
+
+@pytest.mark.parametrize(
+    ("reason", "longest"), [("NODE_CONNECTED", 5), ("INVENTORY_CHANGED", 5), ("OLD_EPOCH", 5), ("OTHER_CLUSTER", 30)]
+)
+async def test_how_long_is_waited_at_most(
+    reason: str, longest: float, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    tries = itertools.count()
+
+    async def refused(*_: object) -> None:
+        if next(tries) == 12:
+            raise KeyError("enough")
+        raise Refused(target="here", reason=reason, why=f"because {next(tries)}")
+
+    monkeypatch.setattr(link, "_session", refused)
+    monkeypatch.setattr(link.random, "uniform", lambda _low, high: waits.append(high) or 0)
+    with pytest.raises(KeyError, match="enough"):
+        await link.run("here", QuietNode(), link.Pace(first=4))  # type: ignore[arg-type]
+    assert waits == [min(longest, 4 * 2**n) for n in range(6)]
+    assert len(caplog.records) == 1
+
+
+async def test_what_shows_that_a_link_works() -> None:
+    class Acknowledging(EndedCall):
+        said = False
+
+        async def read(self) -> object:
+            if not self.said:
+                self.said = True
+                return Acknowledgement(1)
+            return await super().read()
+
+    proof = link.Proof(5.0)
+    proof.welcomed()
+    assert not proof
+    with pytest.raises(Disconnected):
+        await link._converse("here", Acknowledging(), QuietNode(), interval=0.001, proof=proof)  # type: ignore[arg-type]
+    assert proof
+    lived = link.Proof(0.01)
+    assert not lived
+    lived.welcomed()
+    await asyncio.sleep(0.02)
+    assert lived

@@ -1,0 +1,99 @@
+"""The command line, the settings, and the simulated devices."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from node_agent.cli import main
+from node_agent.config import BadSettings, load
+from node_agent.devices.simulated import PROFILES, simulated
+from node_agent.errors import UnknownDevice
+
+FLAGS = {"scheduler": "127.0.0.1:7070", "devices": "pcie-8", "state": "s", "node": "n"}
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text("node: from-file\ndevices: cpu-20c\nscheduler: localhost:1\nstate: /s\n")
+    settings = load({}, file)
+    assert (settings.node, settings.devices, settings.scheduler) == ("from-file", "cpu-20c", "localhost:1")
+    monkeypatch.setenv("EBB_AGENT_NODE", "from-env")
+    monkeypatch.setenv("EBB_AGENT_DEVICES", "pcie-8")
+    settings = load({"devices": "dgx-a100", "node": None}, file)
+    assert (settings.node, settings.devices) == ("from-env", "dgx-a100")
+    assert settings.state == Path("/s")
+    assert settings.checkpoint_root == Path("/s/checkpoints")
+    assert load(FLAGS | {"checkpoints": "/c"}).checkpoint_root == Path("/c")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scheduler": None}, "--scheduler is missing; give the flag, EBB_AGENT_SCHEDULER, or scheduler: in the file"),
+        ({"scheduler": "127.0.0.1"}, "'127.0.0.1' is not HOST:PORT"),
+        ({"scheduler": "127.0.0.1:0"}, "is not HOST:PORT"),
+        ({"scheduler": "10.0.0.1:7070"}, "10.0.0.1 is not this machine"),
+        ({"scheduler": "example.org:7070"}, "neither encrypted nor authenticated yet"),
+        ({"devices": "abacus"}, "there is no profile 'abacus'; known: dgx-a100, pcie-8, cpu-20c"),
+        ({"node": "a b"}, "is not a node name"),
+        ({"log_level": "loud"}, "--log-level: Input should be 'debug', 'info', 'warning' or 'error'"),
+        ({"launcher_idle": "soon"}, "--launcher-idle: Input should be a valid number"),
+    ],
+)
+def test_bad_values(change: dict[str, str | None], message: str) -> None:
+    with pytest.raises(BadSettings) as error:
+        load(FLAGS | change)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("scheduler", ["localhost:1", "127.9.9.9:1", "[::1]:65535"])
+def test_loopback_addresses(scheduler: str) -> None:
+    assert load(FLAGS | {"scheduler": scheduler}).scheduler == scheduler
+
+
+@pytest.mark.parametrize(("text", "message"), [("nodes: x\n", "nodes: there is no such setting"), ("{", "agent.yaml: ")])
+def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text(text)
+    with pytest.raises(BadSettings) as error:
+        load(FLAGS, file)
+    assert message in str(error.value)
+
+
+def test_the_command_line() -> None:
+    result = CliRunner().invoke(main, ["run", "--scheduler", "10.0.0.1:1", "--devices", "x", "--state", "s"])
+    assert result.exit_code == 2
+    assert "10.0.0.1 is not this machine" in result.output
+    assert "there is no profile 'x'" in result.output
+    result = CliRunner().invoke(main, ["run", "--help"])
+    assert result.exit_code == 0
+    assert "Examples:" in result.output
+
+
+def test_devices_are_the_same_at_every_start() -> None:
+    first, second = simulated("dgx-a100", "n1"), simulated("dgx-a100", "n1")
+    assert first.inventory == second.inventory
+    uuids = {device.uuid for device in first.inventory.devices}
+    assert len(uuids) == 8
+    assert uuids.isdisjoint(device.uuid for device in simulated("dgx-a100", "n2").inventory.devices)
+
+
+def test_profiles() -> None:
+    assert set(PROFILES) == {"dgx-a100", "pcie-8", "cpu-20c"}
+    pcie, cpu = simulated("pcie-8", "n").inventory, simulated("cpu-20c", "n").inventory
+    assert [device.path for device in pcie.devices] == [(0,)] * 4 + [(1,)] * 4
+    assert (cpu.cpu_milli, cpu.levels, cpu.devices) == (20_000, (), ())
+
+
+def test_cpu_sets_are_disjoint_while_there_are_enough_cpus() -> None:
+    many = simulated("pcie-8", "n", host_cpus=range(20))
+    sets = [many.cpus([index]) for index in range(8)]
+    assert sorted(cpu for one in sets for cpu in one or ()) == list(range(20))
+    assert many.cpus([0, 1]) == (sets[0] or frozenset()) | (sets[1] or frozenset())
+    few = simulated("pcie-8", "n", host_cpus=[4, 6])
+    assert [few.cpus([index]) for index in range(3)] == [{4}, {6}, {4}]
+    assert few.cpus([]) is None
+    for index in (-1, 8):
+        with pytest.raises(UnknownDevice, match=f"no device {index}; its devices are 0, 1, 2"):
+            few.cpus([index])

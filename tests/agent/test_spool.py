@@ -1,0 +1,197 @@
+"""The spool: nothing is lost with the process that wrote it."""
+
+import os
+import resource
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from node_agent.errors import SpoolDamaged, StateUnusable
+from node_agent.jobs.model import Exited, RunKey, RunPhase, RunRecord, Started, StartOrder
+from node_agent.jobs.spool import KEEP_ENDED, Spool, open_spool
+
+KEY = RunKey(1, 1)
+GARBAGE = b"this is no database, though it is long enough to be taken for one" * 10
+ORDER = StartOrder(KEY, ("a", "b c"), (("X", "1"), ("Y", "ü")), "/w", "name", "user", (0, 3))
+STARTING = RunRecord(KEY, RunPhase.STARTING, ORDER, log_path="/l")
+RUNNING = RunRecord(KEY, RunPhase.RUNNING, None, 12, 345, "/l")
+ENDED = replace(RUNNING, phase=RunPhase.ENDED, ended_at=1000.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "spool.db"
+
+
+def reopened(spool: Spool, path: Path) -> Spool:
+    spool.close()
+    return open_spool(path)
+
+
+def test_everything_is_there_again(path: Path) -> None:
+    spool = open_spool(path)
+    boot_id = spool.boot_id
+    spool.remember([STARTING])
+    spool.obey("c", 4)
+    spool = reopened(spool, path)
+    assert dict(spool.runs) == {KEY: STARTING}
+    stopping = replace(RUNNING, phase=RunPhase.STOPPING, stop_received=1.5, stop_deadline=2.5, signalled=True)
+    spool.report(stopping, Started(12, "/l"))
+    spool = reopened(spool, path)
+    assert spool.runs[KEY] == stopping
+    assert spool.live() == [stopping]
+    exited = Exited(0, 15, True, "why", True)
+    spool.report(replace(stopping, phase=RunPhase.ENDED, ended_at=time.time()), exited)
+    spool = reopened(spool, path)
+    assert [(r.sequence, r.key, r.event) for r in spool.pending()] == [(1, KEY, Started(12, "/l")), (2, KEY, exited)]
+    assert spool.live() == []
+    assert spool.cluster == ("c", 4)
+    assert spool.boot_id == boot_id
+    spool.close()
+
+
+def test_numbers_have_no_gaps_and_never_return(path: Path) -> None:
+    spool = open_spool(path)
+    for _ in range(3):
+        spool.report(RUNNING, Started(1, ""))
+    spool.acknowledge(2)
+    assert [r.sequence for r in spool.pending()] == [3]
+    spool.acknowledge(3)
+    spool.acknowledge(1)
+    spool = reopened(spool, path)
+    assert spool.pending() == []
+    spool.report(RUNNING, Started(1, ""), Exited(0))
+    assert [r.sequence for r in spool.pending()] == [4, 5]
+    assert [r.sequence for r in spool.pending(after=4)] == [5]
+    spool.close()
+
+
+def test_a_change_and_its_report_are_one(path: Path) -> None:
+    spool = open_spool(path)
+    spool.report(RUNNING, Started(1, ""))
+    with pytest.raises(TypeError):
+        spool.report(ENDED, Exited(0), None)  # type: ignore[arg-type]
+    assert spool.runs[KEY] == RUNNING
+    spool = reopened(spool, path)
+    assert spool.runs[KEY] == RUNNING
+    assert [r.sequence for r in spool.pending()] == [1]
+    spool.report(ENDED, Exited(0))
+    assert [r.sequence for r in spool.pending()] == [1, 2]
+    spool.close()
+
+
+def test_a_writer_that_dies_leaves_whole_writes(path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            spool = open_spool(path)
+            for run in range(1, 51):
+                spool.report(replace(RUNNING, key=RunKey(1, run)), Started(run, ""), Exited(run))
+            spool._db.execute("BEGIN")
+            spool._write([replace(RUNNING, key=RunKey(2, 1))])
+            os.kill(os.getpid(), 9)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 9
+    spool = open_spool(path)
+    assert len(spool.runs) == 50
+    assert [r.sequence for r in spool.pending()] == list(range(1, 101))
+    spool.close()
+
+
+def test_ended_runs_are_forgotten_after_a_day_once_acknowledged(path: Path) -> None:
+    spool = open_spool(path)
+    spool.report(ENDED, Exited(0))
+    late = 1000.0 + KEEP_ENDED + 1
+    assert spool.prune(late) == 0
+    spool.acknowledge(1)
+    assert spool.prune(late - 2) == 0
+    assert spool.prune(late) == 1
+    assert dict(spool.runs) == {}
+    spool.close()
+
+
+def test_a_reboot_ends_runs_and_numbers_but_not_obedience(path: Path) -> None:
+    spool = open_spool(path, kernel_boot="one")
+    spool.report(RUNNING, Started(1, ""))
+    spool.obey("c", 9)
+    spool.close()
+    again = open_spool(path, kernel_boot="two")
+    assert again.boot_id != spool.boot_id
+    assert (dict(again.runs), again.pending(), again.cluster) == ({}, [], ("c", 9))
+    again.report(RUNNING, Started(1, ""))
+    assert [r.sequence for r in again.pending()] == [1]
+    again.close()
+
+
+def test_a_spool_that_a_power_cut_has_damaged_is_not_looked_at(path: Path) -> None:
+    spool = open_spool(path, kernel_boot="one")
+    spool.report(RUNNING, Started(1, ""))
+    spool.obey("c", 9)
+    spool.close()
+    for suffix in ("", "-wal"):
+        path.with_name(path.name + suffix).write_bytes(GARBAGE)
+    again = open_spool(path, kernel_boot="two")
+    assert (dict(again.runs), again.pending(), again.cluster) == ({}, [], ("c", 9))
+    assert again.boot_id.startswith("two/")
+    assert again.short_id != spool.short_id
+    again.close()
+
+
+def test_a_spool_that_is_given_up_takes_everything_with_it(path: Path) -> None:
+    spool = open_spool(path)
+    spool.report(ENDED, Started(1, ""), Exited(0))
+    spool.obey("c", 9)
+    new = spool.forget()
+    assert (dict(new.runs), new.pending(), new.cluster) == ({}, [], ("", 0))
+    assert new.boot_id != spool.boot_id
+    new.report(RUNNING, Started(1, ""))
+    assert [r.sequence for r in new.pending()] == [1]
+    boot_id = new.boot_id
+    new = reopened(new, path)
+    assert (new.boot_id, new.cluster) == (boot_id, ("", 0))
+    new.close()
+
+
+def test_what_fails_together_leaves_memory_as_the_file(path: Path) -> None:
+    spool = open_spool(path)
+    spool.report(RUNNING, Started(1, ""))
+
+    def fail() -> None:
+        with spool.together():
+            spool.acknowledge(1)
+            spool.remember([replace(RUNNING, key=RunKey(2, 1))])
+            spool.report(ENDED, Exited(0))
+            raise OSError("no more descriptors")
+
+    with pytest.raises(OSError, match="no more descriptors"):
+        fail()
+    assert dict(spool.runs) == {KEY: RUNNING}
+    assert [r.sequence for r in spool.pending()] == [1]
+    spool.report(ENDED, Exited(0))
+    assert [r.sequence for r in spool.pending()] == [1, 2]
+    spool = reopened(spool, path)
+    assert dict(spool.runs) == {KEY: ENDED}
+    spool.close()
+
+
+def test_a_full_disk_is_no_damage(path: Path) -> None:
+    open_spool(path).close()
+    path.unlink()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # files can be made, and nothing written into them
+    try:
+        with pytest.raises(StateUnusable):
+            open_spool(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    open_spool(path).close()
+
+
+def test_a_damaged_file_is_said_to_be(path: Path) -> None:
+    open_spool(path).close()
+    path.write_bytes(GARBAGE)
+    with pytest.raises(SpoolDamaged, match="cannot be read: file is not a database"):
+        open_spool(path)

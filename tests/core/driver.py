@@ -1,0 +1,250 @@
+"""Drives `step` as the service does, and checks after every step what must always hold.
+
+Each step is first taken and undone, to see that undo leaves nothing behind and that the same step gives the same result
+again. Tests of the core and of the policies are written against this one class.
+"""
+
+from random import Random
+
+from scheduler_service.core.change import state_of
+from scheduler_service.core.engine import Policy, step
+from scheduler_service.core.errors import Refused
+from scheduler_service.core.invariants import check
+from scheduler_service.core.job import (
+    ENDED,
+    Cluster,
+    EventKind,
+    Job,
+    JobClass,
+    JobSpec,
+    JobState,
+    Node,
+    Operation,
+    Run,
+    RunKey,
+    RunPhase,
+)
+from scheduler_service.core.messages import (
+    Accepted,
+    CancelRequested,
+    Event,
+    KnownRun,
+    NodeSeen,
+    NodeSilent,
+    Reply,
+    RunExited,
+    RunStarted,
+    Start,
+    Step,
+    Stop,
+    Submitted,
+)
+from scheduler_service.core.state import DEFAULTS, Settings, State
+from scheduler_service.core.topology import Device, Inventory
+from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.policies.fifo import fifo
+
+EPOCH = 1_700_000_000 * SECOND
+NODE = Vector(32_000, 65_536, 8)
+
+
+def inventory(capacity: Vector = NODE, model: str = "A100") -> Inventory:
+    """A node of one level whose devices are alike."""
+    devices = (Device(i, f"GPU-{i}", model, 40_960, (i // 4,)) for i in range(capacity.devices))
+    return Inventory(capacity, ("socket",), tuple(devices))
+
+
+def spec(devices: int = 1, trial: bool = False, grace: int = 10, cpu: int = 1000, memory: int = 1024) -> JobSpec:
+    """`grace` in seconds."""
+    job_class = JobClass.TRIAL if trial else JobClass.BEST_EFFORT
+    return JobSpec(("true",), Vector(cpu, memory, devices), job_class, grace * SECOND)
+
+
+class Driver:
+    """A state, a policy and a clock."""
+
+    def __init__(self, policy: Policy = fifo, settings: Settings = DEFAULTS, cap: int | None = None, seed: int = 0) -> None:
+        self.state = State(Cluster("test", seed), settings)
+        self.policy = policy
+        self.cap = cap
+        """No job may have been preempted for trials more often than this."""
+        self.now = EPOCH
+        self.settles = True
+        """Whether the policy is one that has nothing to add to what it just did."""
+        self.taken = 0
+        self.ended: dict[int, Job] = {}
+        self.runs: dict[RunKey, Run] = {}
+        """Every run there ever was, as it was last."""
+        self.sent: dict[tuple[str, str], int] = {}
+        """(node, boot) -> its last report."""
+
+    # ---- steps ---------------------------------------------------------------------------------------------------------
+
+    def step(self, *events: Event, after: int = 0) -> Step:
+        """Takes one step `after` so many seconds and adopts it."""
+        self.now += after * SECOND
+        self.taken += 1
+        clock = self.state.cluster.clock_us
+        before = self.state.snapshot()
+        tried = self._take(events)
+        self.state.undo()
+        assert self.state.snapshot() == before, "step + undo left something behind"
+        taken = self._take(events)
+        assert _comparable(taken) == _comparable(tried), "the same step gave another result"
+        assert self.state.cluster.clock_us == max(clock, self.now), "the clock went back"
+        check(self.state)
+        assert self.state.snapshot() == self.state.rebuilt().snapshot(), "an index does not follow from the rows"
+        self._check_step(taken, len(events))
+        self.state.adopt()
+        if self.settles:
+            self._check_settled()
+        return taken
+
+    def _take(self, events: tuple[Event, ...]) -> Step:
+        return step(self.state, events, self.now, Random(self.taken), self.policy)
+
+    def reply(self, event: Event, after: int = 0) -> Reply | Exception:
+        """Takes a step of one event, and returns what was answered."""
+        return self.step(event, after=after).replies[0]
+
+    # ---- what must hold ------------------------------------------------------------------------------------------------
+
+    def _check_step(self, taken: Step, events: int) -> None:
+        assert len(taken.replies) == events
+        for reply in taken.replies:
+            if isinstance(reply, Exception) and not isinstance(reply, Refused):
+                raise reply
+        assert not taken.refused, f"the policy proposed what cannot be: {taken.refused}"
+        wanted: list[tuple[str, RunKey]] = []
+        for change in taken.changes:
+            if change.table == "job":
+                self._check_job(change.new)
+            elif change.table == "run":
+                self._check_run(change.old, change.new)
+                told_before = change.old is not None and change.old.stop_us is not None
+                if change.old is None:
+                    wanted.append(("start", change.key))
+                if change.new.stop_us is not None and not told_before and change.new.phase is not RunPhase.ENDED:
+                    wanted.append(("stop", change.key))
+        given = [("start", o.run.key) if isinstance(o, Start) else ("stop", o.key) for o in taken.orders]
+        assert sorted(given) == sorted(wanted), "orders do not go with the changes"
+        for order in taken.orders:
+            key = order.run.key if isinstance(order, Start) else order.key
+            assert order.node == self.state.runs.rows[key].node
+        ends = [event.job_id for event in taken.log if event.kind is EventKind.ENDED]
+        assert sorted(ends) == sorted(c.key for c in taken.changes if c.table == "job" and c.new.state in ENDED)
+        for job in self.state.jobs.rows.values():
+            key = self.state.active_run.get(job.id)
+            if key is not None:
+                run = self.state.runs.rows[key]
+                assert job.state is state_of(run, self.state.nodes.rows[run.node].state)
+
+    def _check_job(self, new: Job) -> None:
+        assert new.id not in self.ended, f"job {new.id} has ended and was changed"
+        assert self.cap is None or new.preempted_for_trial <= self.cap, f"job {new.id} was preempted too often"
+        if new.state in ENDED:
+            self.ended[new.id] = new
+
+    def _check_run(self, old: Run | None, new: Run) -> None:
+        known = self.runs.get(new.key)
+        assert known == old, f"run {new.key} was started before" if old is None else f"run {new.key} is not as it was left"
+        assert known is None or known.phase is not RunPhase.ENDED, f"run {new.key} has ended and was changed"
+        self.runs[new.key] = new
+
+    def _check_settled(self) -> None:
+        self.state.unsettled = True
+        again = step(self.state, (), self.now, Random(0), self.policy)
+        assert [c for c in again.changes if c.table != "cluster"] == [], "the policy stopped before it was done"
+        self.state.undo()
+        self.state.unsettled = False
+
+    # ---- events in one line --------------------------------------------------------------------------------------------
+
+    def join(self, name: str = "n1", capacity: Vector = NODE, boot: str = "a", known: tuple[RunKey, ...] | None = None) -> Step:
+        """A node joins or comes back; it knows the runs that the state has on it, unless they are given."""
+        return self.step(self.seen(name, capacity, boot, known))
+
+    def seen(self, name: str, capacity: Vector = NODE, boot: str = "a", known: tuple[RunKey, ...] | None = None) -> NodeSeen:
+        runs = self.state.runs_on.get(self.state.node_ids.get(name, 0), ()) if known is None else known
+        phases = {key: self.runs[key].phase if key in self.runs else RunPhase.RUNNING for key in runs}
+        return NodeSeen(name, boot, inventory(capacity), tuple(KnownRun(key, phases[key]) for key in sorted(runs)))
+
+    def silence(self, name: str = "n1") -> Step:
+        return self.step(NodeSilent(name))
+
+    def submit(self, what: JobSpec | None = None, request_id: str = "", **wants: int | bool) -> int:
+        """Returns the job's id; takes what `spec` takes."""
+        answer = self.reply(Submitted("ann", request_id, what or spec(**wants)))  # type: ignore[arg-type]
+        assert isinstance(answer, Accepted), answer
+        return answer.job_id
+
+    def trial(self, devices: int = 1, **wants: int) -> int:
+        return self.submit(devices=devices, trial=True, **wants)
+
+    def cancel(self, job_id: int) -> Step:
+        return self.step(CancelRequested(job_id))
+
+    def started(self, job_id: int) -> RunStarted:
+        """The next report of the job's node: its run began."""
+        node, key = self.where(job_id), self.state.active_run[job_id]
+        return RunStarted(node.name, node.boot_id, self._next(node), key, f"/logs/{key}")
+
+    def exited(self, job_id: int, **outcome: int | bool | str) -> RunExited:
+        """The next report of the job's node: its run is over."""
+        node, key = self.where(job_id), self.state.active_run[job_id]
+        return RunExited(node.name, node.boot_id, self._next(node), key, **outcome)  # type: ignore[arg-type]
+
+    def start(self, *job_ids: int) -> None:
+        for job_id in job_ids:
+            self.step(self.started(job_id))
+
+    def exit(self, job_id: int, **outcome: int | bool | str) -> Step:
+        return self.step(self.exited(job_id, **outcome))
+
+    def _next(self, node: Node) -> int:
+        at = (node.name, node.boot_id)
+        self.sent[at] = max(self.sent.get(at, 0), node.sequence) + 1
+        return self.sent[at]
+
+    # ---- what is ---------------------------------------------------------------------------------------------------------
+
+    def job(self, job_id: int) -> Job:
+        return self.state.jobs.rows.get(job_id) or self.ended[job_id]
+
+    def states(self, *job_ids: int) -> list[JobState]:
+        return [self.job(job_id).state for job_id in job_ids]
+
+    def run(self, job_id: int) -> Run:
+        """The job's active run."""
+        return self.state.runs.rows[self.state.active_run[job_id]]
+
+    def where(self, job_id: int) -> Node:
+        return self.state.nodes.rows[self.run(job_id).node]
+
+    def node(self, name: str = "n1") -> Node:
+        return self.state.nodes.rows[self.state.node_ids[name]]
+
+    def earmark(self, job_id: int) -> Operation | None:
+        operation_id = self.state.earmark_of.get(job_id)
+        return None if operation_id is None else self.state.operations.rows[operation_id]
+
+    def free(self, name: str = "n1") -> Vector:
+        return self.state.room.free(self.state.node_ids[name])
+
+
+def orders_to_stop(taken: Step) -> list[RunKey]:
+    return [order.key for order in taken.orders if isinstance(order, Stop)]
+
+
+def orders_to_start(taken: Step) -> list[RunKey]:
+    return [order.run.key for order in taken.orders if isinstance(order, Start)]
+
+
+def kinds(taken: Step, job_id: int) -> list[EventKind]:
+    """The job's story in this step."""
+    return [event.kind for event in taken.log if event.job_id == job_id]
+
+
+def _comparable(taken: Step) -> tuple[object, ...]:
+    replies = [(type(r), *r.args) if isinstance(r, Exception) else r for r in taken.replies]
+    return (taken.changes, replies, taken.orders, taken.log, taken.refused)

@@ -1,0 +1,54 @@
+"""The columns of preemptible runs."""
+
+from math import sqrt
+
+import pytest
+
+from scheduler_service.core.candidates import Candidates, size_of
+from scheduler_service.core.job import JobState, RunKey
+from scheduler_service.core.values import SECOND, ZERO, Vector
+from tests.core.driver import NODE, Driver
+
+
+def test_size_is_the_length_of_the_share() -> None:
+    assert size_of(Vector(8_000, 32_768, 8), NODE) == pytest.approx(sqrt(0.25**2 + 0.5**2 + 1), abs=1e-15)
+
+
+def test_a_resource_that_the_node_lacks_adds_nothing() -> None:
+    assert size_of(Vector(3, 4, 0), Vector(10, 10, 0)) == pytest.approx(0.5)
+    assert size_of(ZERO, ZERO) == 0.0
+
+
+def test_slots_are_used_again_and_columns_grow() -> None:
+    candidates = Candidates()
+    for i in range(1, 41):
+        candidates.put(RunKey(i, 1), i, Vector(i, i, i), NODE, i, 0)
+    for i in range(1, 31):
+        candidates.drop(RunKey(i, 1))
+    for i in range(41, 61):
+        candidates.put(RunKey(i, 1), i, Vector(i, i, i), NODE, i, 2)
+    assert candidates.used == 40
+    assert len(candidates) == 30
+    live = {int(j) for j in candidates.job[: candidates.used] if j}
+    assert live == set(range(31, 61))
+    assert candidates.snapshot()[RunKey(45, 1)] == ((45, 45, 45), size_of(Vector(45, 45, 45), NODE), 45, 45, 2)
+
+
+def test_dropping_what_is_none_changes_nothing() -> None:
+    candidates = Candidates()
+    candidates.drop(RunKey(1, 1))
+    assert candidates.used == 0
+
+
+def test_who_is_a_candidate() -> None:
+    """Best-effort runs, starting or running; not trials, nor those that leave or are queued."""
+    d = Driver()
+    d.join()
+    starting, running, trial, leaving = d.submit(), d.submit(), d.trial(), d.submit()
+    queued = d.submit(devices=8)
+    d.start(running, trial, leaving)
+    d.cancel(leaving)
+    assert d.job(queued).state is JobState.QUEUED
+    assert {key.job_id for key in d.state.candidates.snapshot()} == {starting, running}
+    grace, node, count = d.state.candidates.snapshot()[RunKey(running, 1)][2:]
+    assert (grace, node, count) == (10 * SECOND, 1, 0)

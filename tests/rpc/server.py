@@ -1,0 +1,224 @@
+"""The scheduler's gRPC server with its engine and PostgreSQL, in this process; and an agent that does as it is told."""
+
+import asyncio
+import getpass
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.v1 import (
+    agent_link_pb2_grpc,
+    cluster_pb2,
+    cluster_pb2_grpc,
+    job_pb2,
+    scheduler_pb2,
+    scheduler_pb2_grpc,
+)
+from google.rpc import error_details_pb2, status_pb2
+
+from scheduler_service import app
+from scheduler_service.config import Config
+from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.server import serving
+from tests.store.waiting import wait_for
+
+LIMIT = 30.0
+USER = getpass.getuser()
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Signals go to the main thread: here a call of `end` stands for them."""
+
+    end: Callable[[], None]
+
+    def add_signal_handler(self, _number: int, callback: Callable[[], Any]) -> None:  # type: ignore[override]
+        self.end = callback
+
+
+class Server:
+    """`app.serve` in a thread, from its start to its stop. Use as a context; `leads=False` does not wait until it leads."""
+
+    def __init__(self, url: str, leads: bool = True, **settings: Any) -> None:
+        self._config = Config(database=url, listen="127.0.0.1:0", **settings)
+        self._leads = leads
+        self._serving = threading.Event()
+        self._loop = _Loop()
+        self._thread = threading.Thread(target=self._run, name="server")
+
+    def __enter__(self) -> "Server":
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(app, "serving", self._listen)
+            self._thread.start()
+            assert self._serving.wait(LIMIT)
+        if self._leads:
+            wait_for(lambda: self.front._leading is not None, LIMIT)
+        self.channel = grpc.insecure_channel(self.address)
+        self.scheduler: Any = scheduler_pb2_grpc.SchedulerStub(self.channel)
+        self.cluster: Any = cluster_pb2_grpc.ClusterStub(self.channel)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Safe to repeat."""
+        self.channel.close()
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.end)
+            self._thread.join(LIMIT)
+            assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(app.serve(self._config))
+
+    @asynccontextmanager
+    async def _listen(self, listen: str, front: Front) -> AsyncIterator[tuple[str, Any]]:
+        async with serving(listen, front) as (self.address, health):
+            self.front = front
+            self._serving.set()
+            yield self.address, health
+
+    # ---- calls ---------------------------------------------------------------------------------------------------------
+
+    def submit(self, *, request_id: str = "", timeout: float = LIMIT, **spec: Any) -> Any:
+        return self.scheduler.Submit(submit_request(request_id, **spec), timeout=timeout).job
+
+    def get(self, job_id: int) -> Any:
+        return self.scheduler.Get(scheduler_pb2.GetRequest(job_id=job_id), timeout=LIMIT).job
+
+    def cancel(self, job_id: int) -> Any:
+        return self.scheduler.Cancel(scheduler_pb2.CancelRequest(job_id=job_id), timeout=LIMIT).job
+
+    def watch(self, job_id: int = 0, after_commit: int = 0) -> Any:
+        request = scheduler_pb2.SchedulerWatchRequest(job_id=job_id, after_commit=after_commit)
+        return self.scheduler.Watch(request, timeout=LIMIT)
+
+    def until(self, job_id: int, state: "job_pb2.JobState | str") -> Any:
+        wanted = job_pb2.JobState.Value(f"JOB_STATE_{state}")
+        with closing(self.watch(job_id)) as updates:
+            return next(job for update in updates for job in update.jobs if job.state == wanted)
+
+    def nodes(self) -> Any:
+        return self.cluster.ListNodes(cluster_pb2.ListNodesRequest(), timeout=LIMIT).nodes
+
+
+class closing:  # noqa: N801 - as contextlib's, for calls
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    def __enter__(self) -> Any:
+        return self.call
+
+    def __exit__(self, *_: object) -> None:
+        self.call.cancel()
+
+
+def submit_request(
+    request_id: str = "", command: Sequence[str] = ("true",), cpu_milli: int = 1000, devices: int = 0, **fields: Any
+) -> Any:
+    resources = job_pb2.Resources(cpu_milli=cpu_milli, memory_mib=1, devices=devices)
+    return scheduler_pb2.SubmitRequest(
+        spec=job_pb2.JobSpec(command=command, resources=resources, **fields), request_id=request_id
+    )
+
+
+class Failure:
+    """What a call failed with."""
+
+    def __init__(self, error: Any) -> None:
+        self.code: grpc.StatusCode = error.code()
+        self.text: str = error.details()
+        self.info = error_details_pb2.ErrorInfo()
+        self.retry: error_details_pb2.RetryInfo | None = None
+        details = dict(error.trailing_metadata()).get("grpc-status-details-bin", b"")
+        for detail in status_pb2.Status.FromString(details).details:
+            if not detail.Unpack(self.info):
+                self.retry = error_details_pb2.RetryInfo()
+                detail.Unpack(self.retry)
+        assert self.info.domain == "ebb"
+
+    @property
+    def reason(self) -> str:
+        return self.info.reason
+
+
+def failure(call: Callable[[], Any]) -> Failure:
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return Failure(caught.value)
+
+
+class Agent:
+    """An agent's end of the link. Use as a context."""
+
+    def __init__(self, server: Server, node: str = "n1", boot: str = "boot-1", devices: int = 2, **hello: Any) -> None:
+        self.node = node
+        self._out: queue.Queue[Any] = queue.Queue()
+        self._channel = grpc.insecure_channel(server.address)
+        stub: Any = agent_link_pb2_grpc.AgentLinkStub(self._channel)
+        self.call = stub.Connect(iter(self._out.get, None), timeout=LIMIT)
+        self.hello = link_pb.Hello(
+            node=node,
+            boot_id=boot,
+            **{
+                "capacity": job_pb2.Resources(cpu_milli=8000, memory_mib=8000, devices=devices),
+                "devices": [cluster_pb2.Device(index=i, uuid=f"{node}-{i}") for i in range(devices)],
+                **hello,
+            },
+        )
+
+    def __enter__(self) -> "Agent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.call.cancel()
+        self._out.put(None)
+        self._channel.close()
+
+    def connect(self) -> Any:
+        """Says hello; the welcome."""
+        self.send(hello=self.hello)
+        return self.receive("welcome")
+
+    def hang_up(self) -> None:
+        """Ends the stream from this side, and waits until the scheduler has ended it too."""
+        self._out.put(None)
+        assert self.ended() is None
+
+    def send(self, **message: Any) -> None:
+        self._out.put(link_pb.ConnectRequest(**message))
+
+    def started(self, sequence: int, job_id: int, run: int = 1) -> None:
+        started = link_pb.RunStarted(pid=1, log_path="/log")
+        self.send(report=link_pb.Report(sequence=sequence, job_id=job_id, run=run, started=started))
+
+    def exited(self, sequence: int, job_id: int, run: int = 1, **how: Any) -> None:
+        exited = link_pb.RunExited(**how)
+        self.send(report=link_pb.Report(sequence=sequence, job_id=job_id, run=run, exited=exited))
+
+    def receive(self, kind: str) -> Any:
+        """The next message, which is of this kind."""
+        message = next(self.call)
+        assert message.WhichOneof("message") == kind, message
+        return getattr(message, kind)
+
+    def orders(self) -> list[Any]:
+        return list(self.receive("orders").orders)
+
+    def acknowledged(self) -> int:
+        return int(self.receive("acknowledgement").sequence)
+
+    def ended(self) -> Failure | None:
+        """How the stream ends; None: in order. Nothing else comes before."""
+        try:
+            message = next(self.call, None)
+        except grpc.RpcError as error:
+            return Failure(error)
+        assert message is None, message
+        return None

@@ -1,0 +1,258 @@
+"""ebb.v1.AgentLink: who may connect, what is acknowledged and when, and what an agent is told that comes back."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import grpc
+import pytest
+from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.v1 import cluster_pb2, job_pb2
+from google.protobuf.duration_pb2 import Duration
+from sqlalchemy import Connection, text
+
+from tests.rpc.server import Agent, Server, failure
+from tests.store.waiting import wait_for
+
+Hold = Callable[[], AbstractContextManager[Callable[[], None]]]
+
+
+def known(job_id: int, phase: "link_pb.RunPhase", run: int = 1) -> Any:
+    return link_pb.RunStatus(job_id=job_id, run=run, phase=phase)
+
+
+# ---- hello -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason", "said"),
+    [
+        ({"node": "-n"}, "INVALID_FIELD", "node"),
+        ({"boot": ""}, "INVALID_FIELD", "boot_id"),
+        ({"capacity": None}, "INVALID_FIELD", "capacity"),
+        ({"epoch": -1}, "INVALID_FIELD", "epoch"),
+        ({"devices": [cluster_pb2.Device(index=1), cluster_pb2.Device(index=0)]}, "DEVICES", "numbered 0, 1"),
+        ({"capacity": job_pb2.Resources(devices=3)}, "DEVICES", "agree with its capacity"),
+        ({"cluster_id": "another"}, "OTHER_CLUSTER", "belongs to cluster another"),
+        ({"epoch": 99}, "OLD_EPOCH", "has obeyed epoch 99, this scheduler leads in 1"),
+    ],
+)
+def test_who_is_turned_away(server: Server, hello: dict[str, Any], reason: str, said: str) -> None:
+    devices = hello.pop("devices", None)
+    with Agent(server, **hello) as agent:
+        if devices is not None:
+            del agent.hello.devices[:]
+            agent.hello.devices.extend(devices)
+        why = failure(agent.connect)
+        assert why.reason == reason
+        assert said in why.text
+        fence = reason in ("OTHER_CLUSTER", "OLD_EPOCH")
+        assert why.code is (grpc.StatusCode.FAILED_PRECONDITION if fence else grpc.StatusCode.INVALID_ARGUMENT)
+    assert list(server.nodes()) == []
+
+
+def test_hello_comes_first(server: Server) -> None:
+    with Agent(server) as agent:
+        agent.send(heartbeat=link_pb.Heartbeat())
+        assert failure(lambda: agent.receive("welcome")).reason == "HELLO_FIRST"
+
+
+def test_welcome_and_what_becomes_of_the_node(server: Server) -> None:
+    with Agent(server, agent_version="1.2") as agent:
+        welcome = agent.connect()
+        (node,) = server.nodes()
+    assert (welcome.cluster_id, welcome.epoch) == (server.front.leading.cluster_id, 1)
+    assert welcome.heartbeat_interval == Duration(seconds=2)
+    assert welcome.acknowledged == 0
+    assert (node.name, node.state, node.agent_version) == ("n1", cluster_pb2.NODE_STATE_UP, "1.2")
+    assert [device.uuid for device in node.devices] == ["n1-0", "n1-1"]
+
+
+def test_other_devices_while_runs_hold_them(server: Server, agent: Agent) -> None:
+    server.submit(devices=1)
+    with Agent(server, devices=4) as changed:
+        assert failure(changed.connect).reason == "INVENTORY_CHANGED"
+    with Agent(server) as same:
+        assert same.connect().acknowledged == 0
+
+
+# ---- reports -----------------------------------------------------------------------------------------------------------
+
+
+def test_orders_go_down_and_reports_up(server: Server, agent: Agent) -> None:
+    job = server.submit(command=["a", "b"], devices=2, name="x", environment={"K": "v"})
+    (order,) = agent.orders()
+    assert (order.job_id, order.run, list(order.start.devices)) == (job.id, 1, [0, 1])
+    assert (list(order.start.spec.command), dict(order.start.spec.environment)) == (["a", "b"], {"K": "v"})
+    agent.started(1, job.id)
+    assert agent.acknowledged() == 1
+    running = server.get(job.id)
+    assert (running.state, running.node, running.log_path) == (job_pb2.JOB_STATE_RUNNING, "n1", "/log")
+    agent.exited(2, job.id, exit_code=3)
+    assert agent.acknowledged() == 2
+    ended = server.get(job.id)
+    assert (ended.state, ended.exit_code) == (job_pb2.JOB_STATE_FAILED, 3)
+
+
+def test_a_report_is_acknowledged_when_it_is_committed(
+    server: Server, agent: Agent, conn: Connection, commits_kept_out: Hold
+) -> None:
+    job = server.submit()
+    agent.orders()
+    started = text("SELECT started_us FROM run WHERE job_id = :job")
+    told: list[Any] = []
+    agent.call.add_done_callback(told.append)
+    with commits_kept_out() as until_one_waits:
+        agent.started(1, job.id)
+        until_one_waits()
+        assert server.get(job.id).state == job_pb2.JOB_STATE_STARTING  # nor do readers see it
+        agent.send(heartbeat=link_pb.Heartbeat())
+        assert conn.execute(started, {"job": job.id}).scalar() is None
+        conn.rollback()
+    assert agent.acknowledged() == 1
+    assert conn.execute(started, {"job": job.id}).scalar() is not None
+    assert told == []
+
+
+def test_repeats_count_once_and_a_gap_ends_the_stream(server: Server, agent: Agent) -> None:
+    job = server.submit()
+    agent.orders()
+    for _ in range(2):
+        agent.started(1, job.id)
+        assert agent.acknowledged() == 1
+    agent.exited(3, job.id)
+    ended = agent.ended()
+    assert ended is not None
+    assert (ended.code, ended.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "REPORT_GAP")
+    assert server.get(job.id).state == job_pb2.JOB_STATE_RUNNING
+    with Agent(server, runs=[known(job.id, link_pb.RUN_PHASE_ENDED)]) as again:
+        assert again.connect().acknowledged == 1
+        again.exited(2, job.id)
+        assert again.acknowledged() == 2
+    assert server.get(job.id).state == job_pb2.JOB_STATE_SUCCEEDED
+
+
+def test_reports_about_what_is_over_or_elsewhere_change_nothing(server: Server, agent: Agent) -> None:
+    job = server.submit()
+    agent.orders()
+    with Agent(server, node="n2") as other:
+        other.connect()
+        other.exited(1, job.id)  # it runs on n1
+        assert other.acknowledged() == 1
+        other.exited(2, 999)
+        assert other.acknowledged() == 2
+    agent.started(1, job.id, run=2)  # there is no second run
+    assert agent.acknowledged() == 1
+    assert server.get(job.id).state == job_pb2.JOB_STATE_STARTING
+
+
+def test_a_faulty_report_ends_the_stream(server: Server, agent: Agent) -> None:
+    agent.send(report=link_pb.Report(sequence=0, job_id=1, run=1, started=link_pb.RunStarted()))
+    ended = agent.ended()
+    assert ended is not None
+    assert (ended.code, ended.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "sequence")
+
+
+# ---- coming back -------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_boot_again(server: Server, agent: Agent) -> None:
+    """The old stream ends; what is to hold is told again: starts that are not known, stops, and runs that nobody claims."""
+    unknown, running, stopping = (server.submit(cpu_milli=100) for _ in range(3))
+    for _ in range(3):
+        agent.orders()
+    agent.started(1, running.id)
+    assert agent.acknowledged() == 1
+    agent.started(2, stopping.id)
+    assert agent.acknowledged() == 2
+    server.cancel(stopping.id)
+    (stop,) = agent.orders()
+    assert (stop.stop.reason, stop.stop.grace_period) == (link_pb.STOP_REASON_CANCELLED, Duration(seconds=30))
+    runs = [known(running.id, link_pb.RUN_PHASE_RUNNING), known(stopping.id, link_pb.RUN_PHASE_RUNNING)]
+    stray = known(77, link_pb.RUN_PHASE_RUNNING)
+    with Agent(server, runs=[*runs, stray]) as again:
+        assert again.connect().acknowledged == 2
+        told = {(o.job_id, o.WhichOneof("order"), o.stop.reason) for o in again.orders()}
+        assert told == {
+            (unknown.id, "start", link_pb.STOP_REASON_UNSPECIFIED),
+            (stopping.id, "stop", link_pb.STOP_REASON_CANCELLED),
+            (77, "stop", link_pb.STOP_REASON_UNCLAIMED),
+        }
+        replaced = agent.ended()
+        assert replaced is not None
+        assert replaced.reason == "LINK_ENDED"
+        again.exited(3, stopping.id, exit_signal=15)
+        assert again.acknowledged() == 3
+    assert server.get(running.id).state == job_pb2.JOB_STATE_RUNNING
+
+
+def test_another_boot(server: Server, agent: Agent) -> None:
+    """The runs of the boot before are gone, and their jobs go back to the queue; that boot is not heard any more."""
+    job = server.submit(devices=1)
+    agent.orders()
+    agent.started(1, job.id)
+    assert agent.acknowledged() == 1
+    agent.hang_up()
+    with Agent(server, boot="boot-2") as rebooted:
+        assert rebooted.connect().acknowledged == 0
+        (order,) = rebooted.orders()
+        assert (order.job_id, order.run, order.WhichOneof("order")) == (job.id, 2, "start")
+        rebooted.started(1, job.id, run=2)
+        assert rebooted.acknowledged() == 1
+    assert server.get(job.id).run == 2
+
+
+def test_two_agents_by_one_name(server: Server, agent: Agent) -> None:
+    """The second, of another boot, would take the first one's runs for lost: it is refused while the first is alive."""
+    job = server.submit(devices=1)
+    agent.orders()
+    with Agent(server, boot="boot-2") as twin:
+        twin.send(hello=twin.hello)
+        refused = twin.ended()
+        assert refused is not None
+        assert (refused.code, refused.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NODE_CONNECTED")
+    agent.started(1, job.id)
+    assert agent.acknowledged() == 1
+    assert server.get(job.id).run == 1
+
+
+def test_a_run_that_the_agent_lost(server: Server, agent: Agent) -> None:
+    job = server.submit()
+    agent.orders()
+    agent.started(1, job.id)
+    assert agent.acknowledged() == 1
+    with Agent(server) as again:  # the same boot, and it does not know the run
+        assert again.connect().acknowledged == 1
+        assert [(order.job_id, order.run) for order in again.orders()] == [(job.id, 2)]
+
+
+def test_the_fence_over_restarts(server: Server, database_url: str) -> None:
+    with Agent(server) as agent:
+        welcome = agent.connect()
+    server.stop()
+    with Server(database_url) as second:
+        epoch = second.front.leading.epoch
+        assert epoch > welcome.epoch
+        with Agent(second, cluster_id=welcome.cluster_id, epoch=welcome.epoch) as back:
+            assert back.connect().epoch == epoch
+        with Agent(second, cluster_id=welcome.cluster_id, epoch=epoch + 1) as ahead:
+            assert failure(ahead.connect).reason == "OLD_EPOCH"
+
+
+def test_a_silent_node_and_its_return(database_url: str) -> None:
+    with Server(database_url, heartbeat=0.1, silent_after=0.3) as server:
+        with Agent(server) as agent:
+            agent.connect()
+            job = server.submit(devices=1)
+            agent.orders()
+            agent.started(1, job.id)
+            assert agent.acknowledged() == 1
+            server.until(job.id, "UNREACHABLE")
+            (node,) = server.nodes()
+            assert (node.state, node.free.devices) == (cluster_pb2.NODE_STATE_SILENT, 1)
+            waiting = server.submit(devices=1)
+            assert server.get(waiting.id).state == job_pb2.JOB_STATE_QUEUED, "nothing new is placed on it"
+        with Agent(server, runs=[known(job.id, link_pb.RUN_PHASE_RUNNING)]) as back:
+            assert back.connect().acknowledged == 1
+            wait_for(lambda: server.get(waiting.id).run == 1)
+            assert server.get(job.id).run == 1

@@ -1,0 +1,67 @@
+"""Settings: which source wins, and that each mistake is named."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scheduler_service.cli import main
+from scheduler_service.config import ConfigError, load
+
+DATABASE = {"database": "postgresql://ebb:secret@localhost/ebb"}
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text("heartbeat: 1\nsilent_after: 31\nlease: 11\n")
+    monkeypatch.setenv("EBB_SCHEDULER_SILENT_AFTER", "32")
+    monkeypatch.setenv("EBB_SCHEDULER_LEASE", "12")
+    config = load(file, {**DATABASE, "lease": 13})
+    assert (config.heartbeat, config.silent_after, config.lease, config.default_grace) == (1, 32, 13, 30)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, "either database"),
+        ({**DATABASE, "embedded": "/x"}, "either database"),
+        ({"database": "mysql://x"}, "postgresql://"),
+        ({**DATABASE, "listen": "0.0.0.0:7737"}, "no TLS"),
+        ({**DATABASE, "listen": "nowhere"}, "HOST:PORT"),
+        ({**DATABASE, "listen": "127.0.0.1:99999"}, "HOST:PORT"),
+        ({**DATABASE, "heartbeat": 9, "silent_after": 10}, "twice heartbeat"),
+        ({**DATABASE, "policy": "random"}, "policy"),
+        ({**DATABASE, "lease": 0}, "lease"),
+        ({**DATABASE, "lease": float("inf")}, "lease"),
+    ],
+)
+def test_a_wrong_setting_is_named(flags: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load(None, flags)
+
+
+def test_a_file_that_is_not_there_or_not_yaml_or_has_an_unknown_setting(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no configuration file"):
+        load(tmp_path / "none.yaml", DATABASE)
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [")
+    with pytest.raises(ConfigError, match=r"broken\.yaml"):
+        load(broken, DATABASE)
+    broken.write_text("polisy: fifo")
+    with pytest.raises(ConfigError, match="polisy"):
+        load(broken, DATABASE)
+
+
+def test_check_config_prints_what_would_hold_and_starts_nothing() -> None:
+    result = CliRunner().invoke(main, ["serve", "--database", DATABASE["database"], "--policy", "fifo", "--check-config"])
+    assert result.exit_code == 0
+    assert "policy: fifo" in result.stdout
+    assert "postgresql://ebb:***@localhost/ebb" in result.stdout
+    assert "secret" not in result.stdout
+    assert "listen: 127.0.0.1:7737" in result.stdout
+
+
+def test_a_wrong_setting_ends_the_command_with_status_2() -> None:
+    result = CliRunner().invoke(main, ["serve", "--listen", "10.0.0.1:1", "--database", "postgresql://x/y"])
+    assert result.exit_code == 2
+    assert "loopback" in result.stderr

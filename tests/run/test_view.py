@@ -1,0 +1,149 @@
+"""Watching: a snapshot, then every change once, and a fresh snapshot for whoever fell behind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Node, NodeState, Reason, Run, RunPhase
+from scheduler_service.core.journal import Change
+from scheduler_service.core.values import Vector
+from scheduler_service.run import view as view_module
+from scheduler_service.run.view import Update, View
+
+LIMIT = 5
+SPEC = JobSpec(("true",), Vector(1000, 100, 1))
+NODE = Node(1, "n1", "boot", NodeState.UP, Vector(8000, 8000, 8), (), 0)
+
+
+def job(number: int, **fields: object) -> Job:
+    return replace(Job(number, SPEC, "u", "", 0), **fields)  # type: ignore[arg-type]
+
+
+def change(row: Job | Run | Node) -> Change:
+    match row:
+        case Job():
+            return Change("job", row.id, None, row)
+        case Run():
+            return Change("run", row.key, None, row)
+        case _:
+            return Change("node", row.id, None, row)
+
+
+async def following(updates: AsyncIterator[Update]) -> Update:
+    return await asyncio.wait_for(anext(updates), LIMIT)
+
+
+def ids(update: Update) -> list[int]:
+    return [shown.job.id for shown in update.jobs]
+
+
+async def test_begins_with_a_snapshot_and_goes_on_with_changes() -> None:
+    view = View([("job", 1, job(1)), ("job", 2, job(2))], commit_no=10)
+    updates = view.watch_jobs()
+    first = await following(updates)
+    assert (first.snapshot, ids(first), first.commit_no) == (True, [1, 2], 10)
+    view.apply(11, [change(job(3))], {})
+    second = await following(updates)
+    assert (second.snapshot, ids(second), second.commit_no) == (False, [3], 11)
+
+
+async def test_changes_that_come_while_an_update_is_sent_are_not_missed_and_not_repeated() -> None:
+    view = View([], commit_no=1)
+    updates = view.watch_jobs()
+    await following(updates)
+    view.apply(2, [change(job(1))], {})
+    view.apply(3, [change(job(2))], {})
+    assert ids(await following(updates)) == [1, 2]
+    waiting = asyncio.create_task(anext(updates))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    view.apply(4, [change(job(5))], {})
+    assert ids(await asyncio.wait_for(waiting, LIMIT)) == [5]
+
+
+async def test_resumes_after_a_commit_that_is_still_held() -> None:
+    view = View([], commit_no=1)
+    for number in range(2, 6):
+        view.apply(number, [change(job(number))], {})
+    update = await following(view.watch_jobs(after_commit=3))
+    assert (update.snapshot, ids(update)) == (False, [4, 5])
+
+
+@pytest.mark.parametrize("token", [1, 99])
+async def test_a_token_whose_changes_are_not_held_gets_a_snapshot(monkeypatch: pytest.MonkeyPatch, token: int) -> None:
+    monkeypatch.setattr(view_module, "KEPT_COMMITS", 2)
+    view = View([], commit_no=1)
+    for number in range(2, 6):
+        view.apply(number, [change(job(number))], {})
+    update = await following(view.watch_jobs(after_commit=token))
+    assert (update.snapshot, ids(update)) == (True, [2, 3, 4, 5])
+
+
+async def test_a_watcher_of_one_job_sees_its_end_however_much_happened_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "KEPT_COMMITS", 2)
+    view = View([("job", 1, job(1))], commit_no=1)
+    updates = view.watch_jobs(job_id=1)
+    await following(updates)
+    waiting = asyncio.create_task(anext(updates))
+    await asyncio.sleep(0)
+    for number in range(2, 10):
+        view.apply(number, [change(job(number))], {})
+    view.apply(10, [change(job(1, state=JobState.SUCCEEDED, ended_us=5))], {})
+    update = await asyncio.wait_for(waiting, LIMIT)
+    assert (update.snapshot, ids(update), update.jobs[0].job.state) == (False, [1], JobState.SUCCEEDED)
+    assert view.job(1) is None
+
+
+async def test_nodes_show_what_is_free_and_what_changed() -> None:
+    view = View([("node", 1, NODE), ("node", 2, replace(NODE, id=2, name="n2"))], commit_no=1)
+    updates = view.watch_nodes()
+    assert [n.node.name for n in (await following(updates)).nodes] == ["n1", "n2"]
+    run = Run(7, 1, 2, (0,), SPEC.demand, RunPhase.RUNNING, 0)
+    view.apply(2, [change(job(7, state=JobState.RUNNING, run=1)), change(run)], {})
+    update = await following(updates)
+    assert [(n.node.name, n.free) for n in update.nodes] == [("n2", Vector(7000, 7900, 7))]
+    view.apply(3, [change(replace(run, phase=RunPhase.ENDED)), change(job(7, state=JobState.SUCCEEDED, ended_us=1))], {})
+    assert [(n.node.name, n.free) for n in (await following(updates)).nodes] == [("n2", NODE.capacity)]
+
+
+async def test_closing_ends_every_watch() -> None:
+    view = View([], commit_no=1)
+    updates = [view.watch_jobs(), view.watch_nodes()]
+    for watcher in updates:
+        await following(watcher)
+    ends = [asyncio.create_task(anext(watcher, None)) for watcher in updates]
+    await asyncio.sleep(0)
+    view.close()
+    assert await asyncio.wait_for(asyncio.gather(*ends), LIMIT) == [None, None]
+
+
+async def test_a_watcher_that_leaves_is_forgotten() -> None:
+    view = View([], commit_no=1)
+    updates = view.watch_jobs()
+    await following(updates)
+    waiting = asyncio.create_task(anext(updates))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert not any(view._wakers.values())
+
+
+def test_those_behind_the_first_are_said_to_be_behind_it() -> None:
+    rows = [("job", n, job(n, reason=Reason.NO_ROOM if n == 1 else Reason.NONE)) for n in (1, 2)]
+    preempted = job(3, reason=Reason.PREEMPTED, cause_job=9, requeued=True)
+    view = View([*rows, ("job", 3, preempted)], commit_no=1)
+    view.apply(2, [], {JobClass.BEST_EFFORT: 1})
+    shown = {n: (s.job.reason, s.job.cause_job) for n in (1, 2, 3) if (s := view.job(n)) is not None}
+    assert shown == {1: (Reason.NO_ROOM, 0), 2: (Reason.BEHIND, 1), 3: (Reason.PREEMPTED, 9)}
+
+
+async def test_a_step_without_a_commit_takes_no_place_among_those_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view_module, "KEPT_COMMITS", 2)
+    view = View([], commit_no=10)
+    view.apply(11, [change(job(1))], {})
+    for _ in range(5):
+        view.apply(11, [], {})
+    update = await following(view.watch_jobs(after_commit=10))
+    assert (update.snapshot, ids(update)) == (False, [1])

@@ -1,0 +1,306 @@
+"""The command line: what it prints, and with which status it leaves."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from ebb.v1 import cluster_pb2, job_pb2
+from google.protobuf import json_format
+
+from client_sdk.cli import ebb, output
+from tests.sdk.fake import Fake, until
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    monkeypatch.setattr(
+        output, "ran_for", lambda job, _now, real=output.ran_for: real(job, datetime(2026, 1, 2, 4, tzinfo=UTC))
+    )
+    yield lambda *arguments: CliRunner().invoke(ebb, arguments, prog_name="ebb")
+    monkeypatch.delenv("TZ")
+    time.tzset()
+
+
+def job(job_id: int, **fields: Any) -> job_pb2.Job:
+    spec = {
+        "name": f"job-{job_id}",
+        "command": ["python", "train.py", "a b"],
+        "resources": {"cpuMilli": "1500", "memoryMib": "4096"},
+    }
+    spec |= fields.pop("spec", {})
+    base = {"id": str(job_id), "user": "ada", "submitTime": "2026-01-02T03:04:05Z", "spec": spec}
+    return json_format.ParseDict(base | fields, job_pb2.Job())
+
+
+@pytest.fixture
+def jobs(fake: Fake) -> Fake:
+    placed = {"run": 1, "node": "n1", "startTime": "2026-01-02T03:05:00Z"}
+    fake.put(job(1, state=6, reason=10, endTime="2026-01-02T03:06:07Z", **placed))
+    fake.put(
+        job(2, state=3, devices=[0, 1], spec={"resources": {"cpuMilli": "1000", "memoryMib": "512", "devices": "2"}}, **placed)
+    )
+    fake.put(
+        job(3, state=1, reason=6, causeJobId="4", **(placed | {"run": 2}), preemptedForTrial=1, reasonDetail="it had to go")
+    )
+    fake.put(job(4, state=1, reason=4, spec={"jobClass": 1, "name": ""}))
+    fake.put(job(5, state=7, reason=11, exitSignal=9, endTime="2026-01-02T03:05:01Z", **placed))
+    return fake
+
+
+def test_list(run: Run, jobs: Fake) -> None:
+    assert run("list").output == (
+        "ID  NAME   USER  CLASS        STATE    REASON               RUN  NODE  DEV  TIME\n"
+        "4   -      ada   trial        QUEUED   waiting for victims  0    -     0    -\n"
+        "3   job-3  ada   best-effort  QUEUED   preempted for 4      2    n1    0    55:00\n"
+        "2   job-2  ada   best-effort  RUNNING  -                    1    n1    2    55:00\n"
+    )
+    assert run("list", "--no-header", "-s", "CD,failed").output == (
+        "5  job-5  ada  best-effort  FAILED     signal 9 (SIGKILL)  1  n1  0  0:01\n"
+        "1  job-1  ada  best-effort  SUCCEEDED  exit 0              1  n1  0  1:07\n"
+    )
+    assert run("list", "-q", "--all", "--limit", "3").output == "5\n4\n3\n"
+    wide = run("list", "-o", "wide", "-s", "R").output.splitlines()[1]
+    assert wide.endswith("1     512MiB  0,1      2026-01-02 03:04:05  python train.py 'a b'")
+    assert [j["state"] for j in json.loads(run("list", "-a", "-o", "json").output)] == [
+        "FAILED",
+        "QUEUED",
+        "QUEUED",
+        "RUNNING",
+        "SUCCEEDED",
+    ]
+    assert json.loads(run("list", "-s", "CA", "-o", "json").output) == []
+    refused = run("list", "-s", "XX")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "'XX' is no state; states are QUEUED, STARTING" in refused.stderr
+
+
+def test_show(run: Run, jobs: Fake) -> None:
+    assert run("show", "3").output.splitlines()[:8] == [
+        "id           3",
+        "name         job-3",
+        "user         ada",
+        "class        best-effort",
+        "state        QUEUED",
+        "reason       preempted for 4: it had to go",
+        "command      python train.py 'a b'",
+        "needs        1.5 cpus, 4GiB",
+    ]
+    shown = json.loads(run("show", "3", "-o", "json").output)
+    assert (shown["reason"], shown["cause_job_id"], shown["submit_time"]) == ("PREEMPTED", 4, "2026-01-02T03:04:05Z")
+    assert shown["spec"]["resources"] == {"cpus": 1.5, "memory_mib": 4096, "devices": 0}
+    assert yaml.safe_load(run("show", "3", "-o", "yaml").output) == shown
+
+
+def test_story(run: Run, jobs: Fake) -> None:
+    victim = {
+        "jobId": "3",
+        "run": 1,
+        "node": "n1",
+        "demand": {"cpuMilli": "1000", "memoryMib": "1024", "devices": "1"},
+        "nodeFree": {"cpuMilli": "500", "memoryMib": "512"},
+        "size": 0.25,
+        "gracePeriod": "30s",
+        "score": 1.125,
+        "sufficient": True,
+        "chosen": True,
+    }
+    decision = {
+        "trialJobId": "4",
+        "node": "n1",
+        "demand": {"cpuMilli": "1000", "memoryMib": "1024", "devices": "1"},
+        "rule": "fitgpp",
+        "s": 4.0,
+        "cap": 1,
+        "considered": 2,
+        "candidates": [victim, victim | {"jobId": "2", "score": 2.5, "chosen": False, "sufficient": False}],
+    }
+    rows: list[dict[str, Any]] = [
+        {"kind": 1},
+        {"kind": 2, "run": 1, "node": "n1"},
+        {"kind": 3, "run": 1, "node": "n1"},
+        {"kind": 5, "run": 1, "node": "n1", "causeJobId": "4", "decision": decision},
+        {"kind": 6, "run": 1, "node": "n1", "exitCode": 143},
+        {"kind": 7, "reason": 6, "causeJobId": "4"},
+        {"kind": 11, "run": 2, "node": "n1", "exitSignal": 9, "reason": 11, "text": "it is over"},
+    ]
+    base = {"jobId": "3", "time": "2026-01-02T03:04:05Z"}
+    jobs.events = [json_format.ParseDict(base | row, job_pb2.JobEvent()) for row in rows]
+    assert run("story", "3").output == (
+        "2026-01-02 03:04:05  submitted\n"
+        "2026-01-02 03:04:05  placed on n1 (run 1)\n"
+        "2026-01-02 03:04:05  started on n1 (run 1)\n"
+        "2026-01-02 03:04:05  preempted for trial 4 on n1 (run 1)\n"
+        "    trial 4 asks for 1 cpu, 1GiB, 1 device; rule fitgpp, s 4, cap 1, 2 considered\n"
+        "    JOB  RUN  NODE  DEMAND                 FREE              SIZE    GRACE  SCORE   PREEMPTED  FITS  CHOSEN\n"
+        "    3    1    n1    1 cpu, 1GiB, 1 device  0.5 cpus, 512MiB  0.2500  30s    1.1250  0          yes   chosen\n"
+        "    2    1    n1    1 cpu, 1GiB, 1 device  0.5 cpus, 512MiB  0.2500  30s    2.5000  0          no\n"
+        "2026-01-02 03:04:05  left on n1 (run 1), exit 143\n"
+        "2026-01-02 03:04:05  back in the queue: preempted for 4\n"
+        "2026-01-02 03:04:05  ended, signal 9 (SIGKILL) on n1 (run 2) - it is over\n"
+    )
+    told = json.loads(run("story", "3", "-o", "json").output)
+    assert told[3]["decision"]["candidates"][0]["grace_period"] == 30.0
+
+
+def test_node_list(run: Run, fake: Fake) -> None:
+    row = {
+        "name": "n1",
+        "state": 1,
+        "capacity": {"cpuMilli": "8000", "memoryMib": "16384", "devices": "2"},
+        "free": {"cpuMilli": "7500", "memoryMib": "8192", "devices": "1"},
+        "devices": [{"index": 0, "model": "sim"}, {"index": 1, "model": "sim"}],
+        "shareGroups": [{"device": 1, "jobIds": ["7"]}],
+    }
+    fake.nodes = [json_format.ParseDict(row, cluster_pb2.Node())]
+    assert run("node", "list").output == (
+        "NAME  STATE  CPUS   MEMORY      DEVICES  EARMARKED  JOBS\nn1    UP     7.5/8  8GiB/16GiB  1/2      -          7\n"
+    )
+    assert json.loads(run("node", "list", "-o", "json").output)[0]["devices"][1]["job_ids"] == [7]
+    assert run("node", "list", "-q").output == "n1\n"
+
+
+def test_submit(run: Run, fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FROM_HERE", "x=y")
+    options = ["--trial", "--name", "n", "--cpus", "0.5", "--memory", "2GiB", "--gpus", "1", "--grace", "30s", "--cwd", "sub"]
+    submitted = run(
+        "submit", *options, "--env", "A=b=c", "-e", "FROM_HERE", "--request-id", "r", "--", "python", "-c", "--help"
+    )
+    assert (submitted.exit_code, submitted.output) == (0, "submitted job 1\n")
+    assert json_format.MessageToDict(fake.submits[0]) == {
+        "requestId": "r",
+        "spec": {
+            "name": "n",
+            "jobClass": "JOB_CLASS_TRIAL",
+            "command": ["python", "-c", "--help"],
+            "environment": {"A": "b=c", "FROM_HERE": "x=y"},
+            "workingDirectory": str(tmp_path / "sub"),
+            "resources": {"cpuMilli": "500", "memoryMib": "2048", "devices": "1"},
+            "gracePeriod": "30s",
+        },
+    }
+    assert run("submit", "-q", "sleep", "-x").output == "2\n"
+    assert json.loads(run("submit", "-o", "json", "true").output)["spec"]["job_class"] == "BEST_EFFORT"
+    assert run("submit").exit_code == 2
+    refused = run("submit", "--memory", "lots", "true")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert refused.stderr == "ebb: 'lots' is not an amount of memory; write it like 4GiB, 512MiB or 1.5G\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"state": 6, "reason": 10}, 0),
+        ({"state": 7, "reason": 10, "exitCode": 3}, 3),
+        ({"state": 7, "reason": 11, "exitSignal": 9}, 137),
+        ({"state": 7, "reason": 12}, 1),
+        ({"state": 8, "reason": 9}, 143),
+        ({"state": 8, "reason": 9, "exitCode": 7}, 7),
+    ],
+)
+def test_wait_leaves_as_the_job_did(run: Run, fake: Fake, fields: dict[str, Any], status: int) -> None:
+    fake.put(job(1, **fields))
+    fake.put(job(2, state=6, reason=10))
+    assert run("wait", "1").exit_code == status
+    both = run("wait", "2", "1", "-o", "json")
+    assert both.exit_code == status
+    assert [j["id"] for j in json.loads(both.output)] == [2, 1]
+
+
+def test_wait_times_out(run: Run, jobs: Fake) -> None:
+    late = run("wait", "2", "--timeout", "200ms")
+    assert (late.exit_code, late.stdout) == (124, "")
+    assert late.stderr == "ebb: job 2 has not ended within 200ms; it goes on\n"
+
+
+def test_cancel(run: Run, jobs: Fake) -> None:
+    some = run("cancel", "2", "99", "3")
+    assert (some.exit_code, some.stdout) == (1, "job 2 is cancelled\njob 3 is cancelled\n")
+    assert some.stderr == "ebb: job 99: job 99 does not exist\n"
+    assert run("cancel", "-q", "4").output == "4\n"
+
+
+def test_errors_are_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = run("show", "9")
+    assert (missing.exit_code, missing.stdout, missing.stderr) == (1, "", "ebb: job 9 does not exist\n")
+    away = run("--address", "127.0.0.1:1", "--timeout", "0.3", "list", "-o", "json")
+    assert (away.exit_code, away.stdout) == (1, "")
+    assert away.stderr.startswith(
+        "ebb: the scheduler at 127.0.0.1:1 cannot be reached (Connection refused); check that it runs"
+    )
+    assert run("show", "0").exit_code == 2
+    assert run("nonsense").exit_code == 2
+    monkeypatch.setenv("EBB_DEBUG", "1")
+    assert type(run("show", "9").exception).__name__ == "NotFound"
+
+
+def test_logs(run: Run, jobs: Fake, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("hello\n")
+    jobs.change(1, log_path=str(tmp_path / "log"))
+    assert run("logs", "1").output == "hello\n"
+    assert run("logs", "-f", "1").output == "hello\n"
+    assert run("logs", "4").stderr.startswith("ebb: job 4 is QUEUED and has written nothing yet")
+
+
+@pytest.mark.parametrize("verb", ["submit", "list", "show", "story", "logs", "cancel", "wait", "node", "version"])
+def test_help_has_examples(run: Run, verb: str) -> None:
+    shown = run(verb, "--help")
+    assert shown.exit_code == 0
+    assert f"ebb {verb}" in shown.output.split("Example", 1)[1]
+
+
+def start(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-W", "error", "-c", "from client_sdk.cli import main; main()", *arguments]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / p) for p in (".", "proto", "third_party"))}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **(pipes | options))
+
+
+def test_a_real_process(address: str, jobs: Fake) -> None:
+    process = start("list", "-q")
+    assert process.communicate(timeout=30) == ("4\n3\n2\n", "")
+    assert process.returncode == 0
+
+
+def test_a_reader_that_leaves_is_no_error(address: str, fake: Fake) -> None:
+    for i in range(1, 3000):
+        fake.jobs[i] = job(i, state=1)
+    fake.page = 1000
+    process = start("list")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("ID ")
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(30) == 141
+
+
+def test_control_c_is_quiet(address: str, jobs: Fake) -> None:
+    process = start("wait", "2")
+    until(lambda: jobs.watches)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == 130
+
+
+def test_help_needs_no_grpc() -> None:
+    code = "import sys, client_sdk.training\nfrom client_sdk.cli import ebb\nebb(['--help'], standalone_mode=False)\n"
+    slow = "print([m for m in ('grpc', 'google.protobuf', 'rich', 'stamina', 'yaml', 'numpy', 'asyncio') if m in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", code + slow], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.splitlines()[-1] == "[]"

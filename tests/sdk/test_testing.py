@@ -1,0 +1,160 @@
+"""The fake cluster's own side: what a test can make happen. What it does as a cluster is in the contract."""
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import protovalidate
+import pytest
+from ebb.v1 import job_pb2, scheduler_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+import client_sdk as sdk
+from client_sdk import Client, Job, JobEventKind, JobReason, JobState, Resources, testing
+from client_sdk.testing import FakeCluster, Outcome, _rules
+from client_sdk.testing.fixtures import ebb_cluster
+
+__all__ = ["ebb_cluster"]
+
+
+def test_jobs_succeed_at_once(ebb_cluster: FakeCluster) -> None:
+    assert ebb_cluster.address == os.environ["EBB_ADDRESS"]
+    with Client() as client:
+        job = client.submit(["python", "train.py"], devices=2)
+        assert job.state is JobState.QUEUED
+        assert client.get(job.id).state is JobState.SUCCEEDED
+    assert ebb_cluster.jobs[0].devices == (0, 1)
+    assert ebb_cluster.jobs[0].user == "tester"
+
+
+def test_a_script_ends_jobs() -> None:
+    def script(job: Job) -> Outcome | None:
+        return None if job.spec.name == "long" else Outcome(exit_code=len(job.spec.command), output=f"run {job.run}\n")
+
+    with testing.cluster(script=script, user="ada") as fake, fake.client() as client:
+        assert client.wait(client.submit(["a", "b"])).exit_code == 2
+        assert list(client.logs(1)) == ["run 1\n"]
+        long = client.submit(["a"], name="long", devices=8)
+        behind = client.submit(["a"], devices=1)
+        assert (long.user, behind.reason, behind.cause_job_id) == ("ada", JobReason.NO_ROOM, None)
+        assert client.get(long.id).state is JobState.RUNNING
+        assert fake.finish(long, exit_signal=11).reason is JobReason.SIGNALLED
+        assert client.get(behind.id).ended
+
+
+def test_by_hand_nothing_happens_by_itself() -> None:
+    with testing.cluster({"n": Resources(cpus=2, memory_mib=4096)}, by_hand=True) as fake, fake.client() as client:
+        first, second = client.submit(["true"], cpus=2), client.submit(["true"])
+        assert fake.start(first).state is JobState.RUNNING
+        with pytest.raises(sdk.FailedPrecondition, match="job 2 fits on no node now"):
+            fake.start(second)
+        with pytest.raises(sdk.FailedPrecondition, match="job 1 is RUNNING; for this it must be QUEUED"):
+            fake.start(first)
+        assert client.cancel(1).state is JobState.STOPPING
+        assert client.get(1).state is JobState.STOPPING
+        assert fake.finish(1).state is JobState.CANCELLED
+        assert fake.finish(second).state is JobState.SUCCEEDED
+        with pytest.raises(sdk.FailedPrecondition, match="job 2 is SUCCEEDED"):
+            fake.finish(second)
+        with pytest.raises(sdk.NotFound, match="no job 7"):
+            fake.finish(7)
+
+
+def test_a_preempted_job_goes_on_or_ends_in_its_grace_period() -> None:
+    with testing.cluster(by_hand=True) as fake, fake.client() as client:
+        job, trial = client.submit(["true"]), client.submit(["true"], job_class="trial")
+        fake.start(job)
+        left = fake.preempt(job, for_=trial)
+        assert (left.state, left.reason, left.cause_job_id, left.exit_code) == (JobState.QUEUED, JobReason.PREEMPTED, 2, 143)
+        assert fake.start(job).run == 2
+        assert fake.preempt(job, for_=trial, leaves=False).state is JobState.STOPPING
+        done = fake.finish(job)
+        assert (done.state, done.preempted_for_trial) == (JobState.SUCCEEDED, 2)
+        kinds = [event.kind for event in client.story(job.id)]
+        assert kinds.count(JobEventKind.PREEMPTED) == 2
+        assert kinds.count(JobEventKind.VACATED) == 1
+        fake.start(trial)
+        with pytest.raises(sdk.FailedPrecondition, match="only best-effort jobs are preempted, and only for trials"):
+            fake.preempt(trial, for_=trial)
+
+
+def test_calls_fail_as_often_as_told() -> None:
+    with testing.cluster() as fake, fake.client() as client:
+        fake.fail_next(2, call="Get")
+        job = client.submit(["true"])
+        assert client.get(job.id).ended
+        assert fake.calls == {"Submit": 1, "Get": 3}
+        fake.fail_next(error=sdk.PermissionDenied)
+        with pytest.raises(sdk.PermissionDenied, match="the test wants it so"):
+            client.nodes()
+        with fake.unavailable(), fake.client(timeout=0.1) as hasty, pytest.raises(sdk.Unavailable):
+            hasty.get(1)
+        assert client.get(1).ended
+
+
+def test_a_script_that_raises_is_told_to_the_caller() -> None:
+    def script(_: Job) -> Outcome:
+        raise ZeroDivisionError("oops")
+
+    with (
+        testing.cluster(script=script) as fake,
+        pytest.raises(sdk.Internal, match=r"script, raised ZeroDivisionError\('oops'\)"),
+    ):
+        fake.client().submit(["true"])
+
+
+def test_nothing_is_left_behind() -> None:
+    with testing.cluster() as fake:
+        client = fake.client(timeout=0.2)
+        path = client.wait(client.submit(["true"])).log_path
+        assert path is not None
+        assert Path(path).exists()
+        watch = client.watch()
+        next(watch)
+    assert not Path(path).parent.exists()
+    with pytest.raises(sdk.EbbError):
+        next(watch)
+    with Client(fake.address, timeout=0.2) as late, pytest.raises(sdk.Unavailable):
+        late.get(1)
+    fake.close()
+
+
+SPEC: dict[str, Any] = {"command": ["true"], "resources": job_pb2.Resources()}
+
+
+def submit(**spec: Any) -> Message:
+    return scheduler_pb2.SubmitRequest(spec=job_pb2.JobSpec(**{**SPEC, **spec}))
+
+
+REQUESTS = [
+    submit(),
+    scheduler_pb2.SubmitRequest(),
+    scheduler_pb2.SubmitRequest(spec=job_pb2.JobSpec(name="x" * 129)),
+    submit(resources=job_pb2.Resources(cpu_milli=-1, memory_mib=10**10, devices=1024)),
+    *(submit(name=name) for name in ("a b.c:/=+-", "é", "x\n", " ", "ü" * 128, "x" * 128)),
+    *(submit(job_class=number) for number in (0, 2, 3, -1)),
+    *(submit(command=command) for command in ([], [""], ["x"] * 1025, ["x" * 131073, "y", "\0"], ["ü" * 65537])),
+    submit(environment={"EBB_": "", "1a": "b\0", "ok": "\n", "": "x", "EBB_1!": "x" * 131073}),
+    submit(environment={f"a{i}": "" for i in range(1025)}),
+    *(submit(working_directory=path) for path in ("", "/", "a", "/\0", "/a\n", "/" + "x" * 4096)),
+    *(
+        submit(grace_period=d)
+        for d in (Duration(), Duration(seconds=-1), Duration(seconds=86400), Duration(seconds=86400, nanos=1))
+    ),
+    *(
+        scheduler_pb2.SubmitRequest(spec=job_pb2.JobSpec(**SPEC), request_id=i)
+        for i in ("", "a.b_c:d-e", "a b", "a\n", "x" * 129)
+    ),
+    *(scheduler_pb2.GetRequest(job_id=i) for i in (-1, 0, 1)),
+    *(scheduler_pb2.SchedulerWatchRequest(job_id=i, after_commit=i) for i in (-1, 0)),
+    *(scheduler_pb2.ListRequest(page_size=n, page_token=t) for n, t in ((0, ""), (1000, "12"), (1001, "-1"), (-1, "1" * 65))),
+    *(scheduler_pb2.ListRequest(states=cast(Any, states)) for states in ([0, 8], [9] * 17)),
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: f"{r.DESCRIPTOR.name}-{str(r)[:40]!r}")
+def test_its_rules_are_those_of_the_service(request_: Message) -> None:
+    broken = [cast(Any, violation.proto) for violation in protovalidate.collect_violations(request_)]
+    expected = [(".".join(element.field_name for element in b.field.elements), b.rule_id) for b in broken]
+    assert sorted((field, rule) for field, rule, _ in _rules.violations(request_)) == sorted(expected)

@@ -1,0 +1,1 @@
+from tests.store.fixtures import *  # noqa: F403

@@ -1,0 +1,113 @@
+"""A PostgreSQL server for the tests of a process, and a fresh migrated database for each test.
+
+A test folder that needs them says in its conftest: `from tests.store.fixtures import *  # noqa: F403`.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, Engine, text
+
+from scheduler_service import store
+from scheduler_service.store.embedded import Embedded
+
+__all__ = ["conn", "database_url", "engine", "epoch", "migrated_template", "new_database", "postgres_url", "writer"]
+
+_numbers = count(1)
+
+
+@contextmanager
+def short_dir() -> Iterator[Path]:
+    """A folder that every user can reach and whose path is short enough for a socket; gone afterwards."""
+    path = Path(tempfile.mkdtemp(prefix="ebb-test-", dir="/tmp"))
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path)
+
+
+def execute(url: str, statement: str) -> None:
+    """One statement outside of any transaction, such as CREATE DATABASE."""
+    admin = store.open_engine(url)
+    try:
+        with admin.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.execute(text(statement))
+    finally:
+        admin.dispose()
+
+
+def database(url: str, name: str) -> str:
+    """The URL of another database on the same server."""
+    return url.replace("@/postgres?", f"@/{name}?")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The server of this test process."""
+    with short_dir() as folder, Embedded(folder / "data", state_dir=folder / "state", durable=False) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated_template(postgres_url: str) -> str:
+    """The name of a migrated database that has nothing in it; to be copied."""
+    execute(postgres_url, "CREATE DATABASE migrated_template")
+    engine = store.open_engine(database(postgres_url, "migrated_template"))
+    store.migrate(engine)
+    engine.dispose()
+    return "migrated_template"
+
+
+@contextmanager
+def new_database(postgres_url: str, template: str = "template0") -> Iterator[str]:
+    """The URL of a copy of the template; dropped afterwards, whoever still uses it."""
+    name = f"test_{next(_numbers)}"
+    execute(postgres_url, f"CREATE DATABASE {name} TEMPLATE {template}")
+    try:
+        yield database(postgres_url, name)
+    finally:
+        execute(postgres_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def database_url(postgres_url: str, migrated_template: str) -> Iterator[str]:
+    """A fresh migrated database."""
+    with new_database(postgres_url, migrated_template) as url:
+        yield url
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """For reads, leases, and looking on."""
+    made = store.open_engine(database_url)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def conn(engine: Engine) -> Iterator[Connection]:
+    with engine.connect() as made:
+        yield made
+
+
+@pytest.fixture
+def epoch(conn: Connection) -> int:
+    """The lease is taken, by "tester"."""
+    taken = store.take(conn, "tester", ttl=3600)
+    assert taken is not None
+    return taken
+
+
+@pytest.fixture
+def writer(database_url: str) -> Iterator[Connection]:
+    """The connection for commits."""
+    made = store.open_engine(database_url, writer=True, connections=1)
+    with made.connect() as conn:
+        yield conn
+    made.dispose()

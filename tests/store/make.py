@@ -1,0 +1,221 @@
+"""Rows for tests: plain ones, and any ones (hypothesis)."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from scheduler_service.core.job import (
+    ENDED,
+    CandidateScore,
+    Cluster,
+    Decision,
+    EventKind,
+    Job,
+    JobClass,
+    JobEvent,
+    JobSpec,
+    JobState,
+    Node,
+    NodeDevice,
+    NodeState,
+    Operation,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.journal import Change
+from scheduler_service.core.values import Vector
+from scheduler_service.store import Loaded
+
+T = 1_700_000_000_000_001
+SPEC = JobSpec(("python", "train.py"), Vector(4000, 16384, 1), JobClass.BEST_EFFORT, 30_000_000, "train", (("A", "b"),), "/tmp")
+CLUSTER = Cluster("lab", 7)
+NODE = Node(1, "n1", "boot", NodeState.UP, Vector(64000, 256000, 4), ("socket",), T)
+DEVICE = NodeDevice(1, 0, "GPU-0", "sim", 81920, (0,))
+TABLES = {Cluster: "cluster", Job: "job", Run: "run", Node: "node", NodeDevice: "device", Operation: "operation"}
+
+
+def job(job_id: int, **fields: Any) -> Job:
+    return Job(**{"id": job_id, "spec": SPEC, "user": "ada", "request_id": "", "submitted_us": T, **fields})
+
+
+def run(job_id: int, number: int = 1, **fields: Any) -> Run:
+    given = {"node": 1, "devices": (0,), "demand": SPEC.demand, "phase": RunPhase.STARTING, "placed_us": T}
+    return Run(job_id, number, **{**given, **fields})
+
+
+def operation(op_id: int, job_id: int, **fields: Any) -> Operation:
+    given = {"kind": OperationKind.EARMARK, "phase": OperationPhase.VACATING, "node": 1, "want": Vector(2, 2, 2)}
+    return Operation(op_id, job_id=job_id, **{**given, **fields})
+
+
+def submitted(job_id: int) -> JobEvent:
+    return JobEvent(job_id, T, EventKind.SUBMITTED)
+
+
+def new(*rows: Any) -> list[Change]:
+    """The changes that add these rows."""
+    return [Change(TABLES[type(row)], None, None, row) for row in rows]
+
+
+def changed(old: Any, **fields: Any) -> Change:
+    return Change(TABLES[type(old)], None, old, replace(old, **fields))
+
+
+def deleted(row: Any) -> Change:
+    return Change(TABLES[type(row)], None, row, None)
+
+
+def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
+    """What `load` should give after these rows were committed."""
+    kinds: dict[type, list[Any]] = {kind: [] for kind in TABLES}
+    for row in rows:
+        kinds[type(row)].append(row)
+    last = {(r.id, r.run) for r in kinds[Job] if r.state not in ENDED}
+    return Loaded(
+        cluster=next(iter(kinds[Cluster]), None),
+        jobs=tuple(sorted((r for r in kinds[Job] if r.state not in ENDED), key=lambda r: r.id)),
+        runs=tuple(sorted((r for r in kinds[Run] if r.phase is not RunPhase.ENDED), key=lambda r: r.key)),
+        nodes=tuple(sorted(kinds[Node], key=lambda r: r.id)),
+        devices=tuple(sorted(kinds[NodeDevice], key=lambda r: (r.node, r.index))),
+        operations=tuple(sorted(kinds[Operation], key=lambda r: r.id)),
+        last_runs=tuple(sorted((r for r in kinds[Run] if r.phase is RunPhase.ENDED and r.key in last), key=lambda r: r.key)),
+        commit_no=commit_no,
+    )
+
+
+# -- any rows ------------------------------------------------------------------------------------------------------------
+
+words = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
+big = st.integers(0, 2**63 - 1)
+small = st.integers(-(2**31), 2**31 - 1)
+natural = st.integers(0, 2**31 - 1)
+times = st.integers(0, 2**62)
+vectors = st.builds(Vector, big, big, natural)
+reals = st.floats(allow_nan=False)
+
+
+def maybe(values: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
+    return st.none() | values
+
+
+specs = st.builds(
+    JobSpec,
+    command=st.lists(words, min_size=1, max_size=3).map(tuple),
+    demand=vectors,
+    job_class=st.sampled_from(JobClass),
+    grace_us=big,
+    name=words,
+    environment=st.lists(st.tuples(words, words), max_size=3).map(tuple),
+    working_directory=words,
+)
+
+
+@st.composite
+def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
+    state = draw(st.sampled_from(JobState))
+    return Job(
+        job_id,
+        spec or draw(specs),
+        f"user {job_id % 2}",
+        f"request {job_id}" if job_id % 3 else "",
+        T + job_id,
+        state,
+        draw(st.sampled_from(Reason)),
+        draw(words),
+        draw(big),
+        draw(natural),
+        draw(st.booleans()),
+        draw(natural),
+        draw(st.booleans()),
+        draw(maybe(times)),
+        draw(times) if state in ENDED else None,
+        draw(small),
+        draw(small),
+    )
+
+
+@st.composite
+def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool) -> Run:
+    phase = draw(st.sampled_from([p for p in RunPhase if p is not RunPhase.ENDED])) if alive else RunPhase.ENDED
+    return Run(
+        job_id,
+        number,
+        node,
+        draw(st.lists(natural, max_size=3).map(tuple)),
+        draw(vectors),
+        phase,
+        draw(times),
+        draw(maybe(times)),
+        None if alive else draw(times),
+        draw(words),
+        draw(st.none() | st.sampled_from(StopReason)),
+        draw(big),
+        draw(maybe(times)),
+        draw(big),
+        draw(small),
+        draw(small),
+        draw(st.booleans()),
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Any]:
+    """The rows of a whole cluster, which refer to each other as they should."""
+    count = st.integers(1, 2**40)
+    rows: list[Any] = [
+        Cluster("lab", draw(st.integers(-(2**63), 2**63 - 1)), draw(count), draw(count), draw(count), draw(times))
+    ]
+    nodes = draw(st.integers(1, 3))
+    for n in range(1, nodes + 1):
+        levels = draw(st.lists(words, max_size=2).map(tuple))
+        state = draw(st.sampled_from(NodeState))
+        rows.append(
+            Node(n, f"n{n}", draw(words), state, draw(vectors), levels, draw(times), draw(big), draw(words), draw(words))
+        )
+    for j in range(1, draw(st.integers(0, 3)) + 1):
+        rows.append(draw(jobs(j)))
+        launches = draw(st.integers(0, 3))
+        on = [draw(st.integers(1, nodes)) for _ in range(launches)]
+        for number, node in enumerate(on, 1):
+            alive = number == launches and draw(st.booleans())
+            rows.append(draw(runs(j, number, node, alive)))
+            group = draw(st.sampled_from([(), (RunKey(j, number),)]))
+            path = draw(st.lists(natural, max_size=2).map(tuple))
+            rows.append(NodeDevice(node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path, group))
+        if draw(st.booleans()):
+            want = draw(vectors)
+            kept = Vector(*(draw(st.integers(0, part)) for part in want))
+            victims = draw(st.lists(st.builds(RunKey, big, natural), max_size=2).map(tuple))
+            kind, phase = OperationKind.EARMARK, draw(st.sampled_from(OperationPhase))
+            node = draw(st.integers(1, nodes))
+            rows.append(Operation(j, kind, phase, j, node, want, kept, victims, draw(times), draw(maybe(times))))
+    return rows
+
+
+keys = st.builds(RunKey, big, natural)
+candidates = st.builds(CandidateScore, keys, big, vectors, vectors, reals, big, reals, natural, st.booleans(), st.booleans())
+decisions = st.builds(
+    Decision, big, big, vectors, words, reals, natural, reals, big, natural, st.lists(candidates, max_size=2).map(tuple)
+)
+events = st.builds(
+    JobEvent,
+    st.just(1),
+    times,
+    st.sampled_from(EventKind),
+    natural,
+    big,
+    st.sampled_from(Reason),
+    big,
+    small,
+    small,
+    words,
+    st.none() | decisions,
+)

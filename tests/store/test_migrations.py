@@ -1,0 +1,85 @@
+"""The migrations make exactly the tables of `tables.metadata`, and go down and up again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, text
+
+from scheduler_service import store
+from scheduler_service.store import tables
+from scheduler_service.store.migrate import configuration
+from tests.store.fixtures import new_database
+
+# What compare_metadata does not look at: check constraints, deferrability, conditions of indices, comments, generated columns.
+_CATALOG = {
+    "constraints": "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
+    "WHERE connamespace = 'public'::regnamespace",
+    "indices": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    "columns": "SELECT table_name, column_name, data_type, is_nullable, column_default, generation_expression, "
+    "col_description(format('%I', table_name)::regclass, ordinal_position) "
+    "FROM information_schema.columns WHERE table_schema = 'public'",
+    "tables": "SELECT relname, obj_description(oid) FROM pg_class "
+    "WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
+}
+
+
+def catalog(engine: Engine) -> dict[str, set[tuple[Any, ...]]]:
+    """What the database says of its tables, without Alembic's own."""
+    with engine.begin() as conn:
+        found = {name: {tuple(row) for row in conn.execute(text(query))} for name, query in _CATALOG.items()}
+    return {name: {row for row in rows if "alembic_version" not in row[0]} for name, rows in found.items()}
+
+
+@pytest.fixture
+def empty(postgres_url: str) -> Iterator[Engine]:
+    with new_database(postgres_url) as url:
+        engine = store.open_engine(url)
+        yield engine
+        engine.dispose()
+
+
+def test_the_migrations_make_the_tables_that_the_code_describes(engine: Engine, empty: Engine) -> None:
+    with engine.connect() as conn:
+        context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, tables.metadata) == [], "migrations/ lacks a revision for a change of store/tables.py"
+    tables.metadata.create_all(empty)
+    migrated, described = catalog(engine), catalog(empty)
+    for part in _CATALOG:
+        assert migrated[part] == described[part], f"{part}: add a revision to migrations/ for the change of store/tables.py"
+
+
+def test_down_and_up_again(empty: Engine) -> None:
+    store.migrate(empty)
+    before = catalog(empty)
+    with empty.begin() as conn:
+        command.downgrade(configuration(conn), "base")
+    assert not any(catalog(empty).values())
+    store.migrate(empty)
+    assert catalog(empty) == before
+
+
+def test_migrating_again_changes_nothing_and_keeps_the_leader(engine: Engine, conn: Any, epoch: int) -> None:
+    store.migrate(engine)
+    assert store.holder(conn).epoch == epoch
+
+
+def test_a_database_of_a_later_version_is_refused(engine: Engine) -> None:
+    with engine.begin() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(store.SchemaTooNew, match="revision 9999"):
+        store.migrate(engine)
+
+
+def test_every_value_of_an_enum_is_explained_in_the_database(engine: Engine) -> None:
+    comments = {row[:2]: row[-1] for row in catalog(engine)["columns"]}
+    assert "4 STOPPING" in comments[("job", "state")]
+    assert "11 ENDED" in comments[("job_event", "kind")]
+
+
+def test_leader_has_exactly_one_row(engine: Engine) -> None:
+    with engine.begin() as conn:
+        assert conn.execute(text("SELECT count(*) FROM leader")).scalar_one() == 1
