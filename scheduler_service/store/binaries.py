@@ -10,10 +10,11 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from scheduler_service.store.errors import EmbeddedError
 
@@ -21,12 +22,14 @@ _OLDEST = 15
 _TREE = "pginstall18"
 
 
-class Become(TypedDict, total=False):
-    """Arguments of subprocess that make a child run as somebody else."""
-
-    user: int
-    group: int
-    extra_groups: list[int]
+_BECOME = """
+import os, sys
+gid, uid, *command = sys.argv[1:]
+os.setgroups([])
+os.setgid(int(gid))
+os.setuid(int(uid))
+os.execv(command[0], command)
+"""
 
 
 class Identity(NamedTuple):
@@ -37,8 +40,16 @@ class Identity(NamedTuple):
     gid: int
     other: bool
 
-    def become(self) -> Become:
-        return Become(user=self.uid, group=self.gid, extra_groups=[]) if self.other else Become()
+    def command(self, program: Path, *arguments: str | Path) -> list[str]:
+        """What runs the program as this user.
+
+        The user is changed by a small program of its own and not by subprocess, which would have to fork for it (else it
+        spawns): in a process with gRPC's threads a fork can hang for ever, and everything with it.
+        """
+        command = [str(program), *map(str, arguments)]
+        if not self.other:
+            return command
+        return [sys.executable, "-I", "-S", "-c", _BECOME, str(self.gid), str(self.uid), *command]
 
 
 def who_runs_it(place: Path) -> Identity:

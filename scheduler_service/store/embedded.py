@@ -175,10 +175,11 @@ def _initialise(bin_dir: Path, home: Path, identity: Identity, durable: bool) ->
     fresh = home / "data.new"
     if fresh.exists():
         shutil.rmtree(fresh)
-    command = [str(bin_dir / "initdb"), "-D", str(fresh), "-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C"]
-    command += ["--no-instructions"] if durable else ["--no-instructions", "--no-sync"]
+    options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"]
+    if not durable:
+        options.append("--no-sync")
     done = subprocess.run(
-        command,
+        identity.command(bin_dir / "initdb", "-D", fresh, *options),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -188,7 +189,6 @@ def _initialise(bin_dir: Path, home: Path, identity: Identity, durable: bool) ->
         env=_environment(),
         start_new_session=True,
         check=False,
-        **identity.become(),
     )
     if done.returncode:
         raise EmbeddedError(home, f"initdb failed with status {done.returncode}:\n{done.stdout[-2000:]}")
@@ -225,14 +225,13 @@ def _launch(bin_dir: Path, home: Path, socket_dir: Path, identity: Identity, dur
         if identity.other:
             os.chown(path, identity.uid, identity.gid)
         return subprocess.Popen(
-            [str(bin_dir / "postgres"), "-D", str(home / "data"), *arguments],
+            identity.command(bin_dir / "postgres", "-D", home / "data", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             cwd=home,
             env=_environment(),
             start_new_session=True,  # Ctrl-C in a terminal must reach us, not the server
-            **identity.become(),
         )
 
 
