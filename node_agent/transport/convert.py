@@ -28,6 +28,7 @@ from node_agent.transport.messages import (
     Heartbeat,
     Hello,
     Orders,
+    Reports,
     Unknown,
     Upward,
     Welcome,
@@ -42,8 +43,8 @@ def encode(message: Upward) -> bytes:
     match message:
         case Hello():
             request = pb.ConnectRequest(hello=_hello(message))
-        case Report():
-            request = pb.ConnectRequest(report=_report(message))
+        case Reports(reports):
+            request = pb.ConnectRequest(reports=pb.Reports(reports=map(_report, reports)))
         case Heartbeat():
             request = pb.ConnectRequest(heartbeat=pb.Heartbeat())
     return request.SerializeToString()

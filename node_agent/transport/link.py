@@ -16,7 +16,7 @@ import grpc.aio
 from node_agent.errors import AgentError, Disconnected, ForeignCluster, Refused, StaleEpoch
 from node_agent.jobs.model import Order, Report
 from node_agent.transport import convert
-from node_agent.transport.messages import Acknowledgement, Downward, Heartbeat, Hello, Orders, Unknown, Upward, Welcome
+from node_agent.transport.messages import Acknowledgement, Downward, Heartbeat, Hello, Orders, Reports, Unknown, Upward, Welcome
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,9 @@ class Pace:
     heartbeat: float = 5.0
     """Where the scheduler names no interval."""
 
+
+_AT_ONCE = 1000
+"""Reports of one message: far from the largest that the scheduler takes."""
 
 # What the library raises when the stream ends under us.
 _BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
@@ -191,9 +194,11 @@ async def _send(call: Call, node: Node, interval: float) -> None:
     sent = 0
     while True:
         node.reported.clear()
-        for report in node.pending(sent):
-            await call.write(report)
-            sent = report.sequence
+        waiting = node.pending(sent)
+        for first in range(0, len(waiting), _AT_ONCE):
+            await call.write(Reports(tuple(waiting[first : first + _AT_ONCE])))
+        if waiting:
+            sent = waiting[-1].sequence
         if not node.reported.is_set():
             try:
                 # Early by up to a tenth: agents that connected together do not beat together.

@@ -20,6 +20,13 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
+class Reports:
+    """In the order of their numbers, and without gaps."""
+
+    reports: tuple[Report, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     pass
 
@@ -50,5 +57,5 @@ class Unknown:
     """Something that a newer scheduler sends, and this agent does not understand."""
 
 
-Upward = Hello | Report | Heartbeat
+Upward = Hello | Reports | Heartbeat
 Downward = Welcome | Orders | Acknowledgement | Unknown

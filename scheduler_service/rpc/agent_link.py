@@ -141,9 +141,10 @@ async def _read(
     try:
         async for request in requests:
             link.heard = time.monotonic()
-            if request.WhichOneof("message") == "report":
-                check(request.report)
-                committed.put_nowait(leading.service.handle(report_in(request.report, hello.node, hello.boot_id)))
+            if request.WhichOneof("message") == "reports":
+                check(request.reports)
+                for report in request.reports.reports:
+                    committed.put_nowait(leading.service.handle(report_in(report, hello.node, hello.boot_id)))
         committed.put_nowait(None)
     except BaseException:
         link.outbox.put_nowait(None)

@@ -75,10 +75,10 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
                     if request.WhichOneof("message") == "heartbeat":
                         self.heartbeats += 1
                     else:
-                        self.reports.append(request.report)
+                        self.reports += request.reports.reports
                         self.arrivals.append(time.monotonic())
                         if self.acknowledging:
-                            self.committed = request.report.sequence
+                            self.committed = self.reports[-1].sequence
                             ack = pb.Acknowledgement(sequence=self.committed)
                             out.put(pb.ConnectResponse(acknowledgement=ack))
                     self.heard.notify_all()

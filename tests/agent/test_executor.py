@@ -18,6 +18,7 @@ from node_agent.jobs.launching import Connected, Ended, NotSpawned, Spawned, Spa
 from node_agent.jobs.model import Exited, Process, RunKey, RunPhase, StartOrder, StopOrder, clean
 from node_agent.jobs.spool import Spool, open_spool
 from node_agent.transport import convert
+from node_agent.transport.messages import Reports
 
 ONE, TWO = RunKey(1, 1), RunKey(2, 1)
 
@@ -130,7 +131,7 @@ async def test_what_is_reported_can_be_sent_and_stored(stage: Stage) -> None:
     assert error.startswith("command a\ufffdb?: üü")
     assert error.endswith("…")
     assert len(error.encode()) <= LAUNCH_ERROR_LIMIT
-    assert convert.encode(report)
+    assert convert.encode(Reports((report,)))
 
 
 def test_clean() -> None:

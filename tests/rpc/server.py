@@ -194,13 +194,16 @@ class Agent:
     def send(self, **message: Any) -> None:
         self._out.put(link_pb.ConnectRequest(**message))
 
+    def send_report(self, report: link_pb.Report) -> None:
+        self.send(reports=link_pb.Reports(reports=[report]))
+
     def started(self, sequence: int, job_id: int, run: int = 1) -> None:
         started = link_pb.RunStarted(pid=1, log_path="/log")
-        self.send(report=link_pb.Report(sequence=sequence, job_id=job_id, run=run, started=started))
+        self.send_report(link_pb.Report(sequence=sequence, job_id=job_id, run=run, started=started))
 
     def exited(self, sequence: int, job_id: int, run: int = 1, **how: Any) -> None:
         exited = link_pb.RunExited(**how)
-        self.send(report=link_pb.Report(sequence=sequence, job_id=job_id, run=run, exited=exited))
+        self.send_report(link_pb.Report(sequence=sequence, job_id=job_id, run=run, exited=exited))
 
     def receive(self, kind: str) -> Any:
         """The next message, which is of this kind."""

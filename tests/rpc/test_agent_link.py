@@ -147,10 +147,10 @@ def test_reports_about_what_is_over_or_elsewhere_change_nothing(server: Server, 
 
 
 def test_a_faulty_report_ends_the_stream(server: Server, agent: Agent) -> None:
-    agent.send(report=link_pb.Report(sequence=0, job_id=1, run=1, started=link_pb.RunStarted()))
+    agent.send_report(link_pb.Report(sequence=0, job_id=1, run=1, started=link_pb.RunStarted()))
     ended = agent.ended()
     assert ended is not None
-    assert (ended.code, ended.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "sequence")
+    assert (ended.code, ended.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "reports.sequence")
 
 
 # ---- coming back -------------------------------------------------------------------------------------------------------

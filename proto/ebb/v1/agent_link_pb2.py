@@ -28,7 +28,7 @@ from ebb.v1 import job_pb2 as ebb_dot_v1_dot_job__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65\x62\x62/v1/agent_link.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14\x65\x62\x62/v1/cluster.proto\x1a\x10\x65\x62\x62/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\"\x85\x01\n\x0e\x43onnectRequest\x12\x1e\n\x05hello\x18\x01 \x01(\x0b\x32\r.ebb.v1.HelloH\x00\x12 \n\x06report\x18\x02 \x01(\x0b\x32\x0e.ebb.v1.ReportH\x00\x12&\n\theartbeat\x18\x03 \x01(\x0b\x32\x11.ebb.v1.HeartbeatH\x00\x42\t\n\x07message\"\x96\x01\n\x0f\x43onnectResponse\x12\"\n\x07welcome\x18\x01 \x01(\x0b\x32\x0f.ebb.v1.WelcomeH\x00\x12 \n\x06orders\x18\x02 \x01(\x0b\x32\x0e.ebb.v1.OrdersH\x00\x12\x32\n\x0f\x61\x63knowledgement\x18\x03 \x01(\x0b\x32\x17.ebb.v1.AcknowledgementH\x00\x42\t\n\x07message\"\x86\x01\n\tRunStatus\x12\x17\n\x06job_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x14\n\x03run\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x01\x12+\n\x05phase\x18\x03 \x01(\x0e\x32\x10.ebb.v1.RunPhaseB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x0b\n\x03pid\x18\x04 \x01(\x03\x12\x10\n\x08log_path\x18\x05 \x01(\t\"\xe9\x02\n\x05Hello\x12\x44\n\x04node\x18\x01 \x01(\tB6\xbaH3r1\x10\x01\x18\xfd\x01\x32*^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$\x12\'\n\x07\x62oot_id\x18\x02 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\x80\x01\x32\n^[^\\x00]*$\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x16\n\x05\x65poch\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12+\n\x08\x63\x61pacity\x18\x05 \x01(\x0b\x32\x11.ebb.v1.ResourcesB\x06\xbaH\x03\xc8\x01\x01\x12*\n\x06levels\x18\x06 \x03(\tB\x1a\xbaH\x17\x92\x01\x14\x10\x10\"\x10r\x0e\x18@2\n^[^\\x00]*$\x12\x1f\n\x07\x64\x65vices\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Device\x12\x1f\n\x04runs\x18\x08 \x03(\x0b\x32\x11.ebb.v1.RunStatus\x12*\n\ragent_version\x18\t \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"\xae\x01\n\x06Report\x12\x19\n\x08sequence\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x17\n\x06job_id\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x14\n\x03run\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x01\x12%\n\x07started\x18\x04 \x01(\x0b\x32\x12.ebb.v1.RunStartedH\x00\x12#\n\x06\x65xited\x18\x05 \x01(\x0b\x32\x11.ebb.v1.RunExitedH\x00\x42\x0e\n\x05\x65vent\x12\x05\xbaH\x02\x08\x01\"+\n\nRunStarted\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\x10\n\x08log_path\x18\x02 \x01(\t\"k\n\tRunExited\x12\x11\n\texit_code\x18\x01 \x01(\x05\x12\x13\n\x0b\x65xit_signal\x18\x02 \x01(\x05\x12\x0f\n\x07yielded\x18\x03 \x01(\x08\x12\x14\n\x0claunch_error\x18\x04 \x01(\t\x12\x0f\n\x07unknown\x18\x05 \x01(\x08\"\x0b\n\tHeartbeat\"y\n\x07Welcome\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x35\n\x12heartbeat_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61\x63knowledged\x18\x04 \x01(\x03\"#\n\x0f\x41\x63knowledgement\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"=\n\x06Orders\x12\x11\n\tcommit_no\x18\x01 \x01(\x03\x12 \n\x06orders\x18\x02 \x03(\x0b\x32\x10.ebb.v1.RunOrder\"t\n\x08RunOrder\x12\x0e\n\x06job_id\x18\x01 \x01(\x03\x12\x0b\n\x03run\x18\x02 \x01(\x05\x12!\n\x05start\x18\x03 \x01(\x0b\x32\x10.ebb.v1.StartRunH\x00\x12\x1f\n\x04stop\x18\x04 \x01(\x0b\x32\x0f.ebb.v1.StopRunH\x00\x42\x07\n\x05order\"H\n\x08StartRun\x12\x1d\n\x04spec\x18\x01 \x01(\x0b\x32\x0f.ebb.v1.JobSpec\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x03 \x03(\x05\"t\n\x07StopRun\x12/\n\x0cgrace_period\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\"\n\x06reason\x18\x02 \x01(\x0e\x32\x12.ebb.v1.StopReason\x12\x14\n\x0c\x63\x61use_job_id\x18\x03 \x01(\x03*\x81\x01\n\x08RunPhase\x12\x19\n\x15RUN_PHASE_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_PHASE_STARTING\x10\x01\x12\x15\n\x11RUN_PHASE_RUNNING\x10\x02\x12\x16\n\x12RUN_PHASE_STOPPING\x10\x03\x12\x13\n\x0fRUN_PHASE_ENDED\x10\x04*z\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15STOP_REASON_PREEMPTED\x10\x01\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x02\x12\x19\n\x15STOP_REASON_UNCLAIMED\x10\x03\x32K\n\tAgentLink\x12>\n\x07\x43onnect\x12\x16.ebb.v1.ConnectRequest\x1a\x17.ebb.v1.ConnectResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65\x62\x62/v1/agent_link.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x14\x65\x62\x62/v1/cluster.proto\x1a\x10\x65\x62\x62/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\"\x87\x01\n\x0e\x43onnectRequest\x12\x1e\n\x05hello\x18\x01 \x01(\x0b\x32\r.ebb.v1.HelloH\x00\x12\"\n\x07reports\x18\x02 \x01(\x0b\x32\x0f.ebb.v1.ReportsH\x00\x12&\n\theartbeat\x18\x03 \x01(\x0b\x32\x11.ebb.v1.HeartbeatH\x00\x42\t\n\x07message\"\xc1\x01\n\x0f\x43onnectResponse\x12\"\n\x07welcome\x18\x01 \x01(\x0b\x32\x0f.ebb.v1.WelcomeH\x00\x12 \n\x06orders\x18\x02 \x01(\x0b\x32\x0e.ebb.v1.OrdersH\x00\x12\x32\n\x0f\x61\x63knowledgement\x18\x03 \x01(\x0b\x32\x17.ebb.v1.AcknowledgementH\x00\x12)\n\x0blog_request\x18\x04 \x01(\x0b\x32\x12.ebb.v1.LogRequestH\x00\x42\t\n\x07message\"\x9d\x01\n\tRunStatus\x12\x17\n\x06job_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x14\n\x03run\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x01\x12+\n\x05phase\x18\x03 \x01(\x0e\x32\x10.ebb.v1.RunPhaseB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12\x0b\n\x03pid\x18\x04 \x01(\x03\x12\x10\n\x08log_path\x18\x05 \x01(\t\x12\x15\n\x04task\x18\x06 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\"\xe9\x02\n\x05Hello\x12\x44\n\x04node\x18\x01 \x01(\tB6\xbaH3r1\x10\x01\x18\xfd\x01\x32*^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$\x12\'\n\x07\x62oot_id\x18\x02 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\x80\x01\x32\n^[^\\x00]*$\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x16\n\x05\x65poch\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12+\n\x08\x63\x61pacity\x18\x05 \x01(\x0b\x32\x11.ebb.v1.ResourcesB\x06\xbaH\x03\xc8\x01\x01\x12*\n\x06levels\x18\x06 \x03(\tB\x1a\xbaH\x17\x92\x01\x14\x10\x10\"\x10r\x0e\x18@2\n^[^\\x00]*$\x12\x1f\n\x07\x64\x65vices\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Device\x12\x1f\n\x04runs\x18\x08 \x03(\x0b\x32\x11.ebb.v1.RunStatus\x12*\n\ragent_version\x18\t \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"*\n\x07Reports\x12\x1f\n\x07reports\x18\x01 \x03(\x0b\x32\x0e.ebb.v1.Report\"\xe8\x01\n\x06Report\x12\x19\n\x08sequence\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x17\n\x06job_id\x18\x02 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x14\n\x03run\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x01\x12%\n\x07started\x18\x04 \x01(\x0b\x32\x12.ebb.v1.RunStartedH\x00\x12#\n\x06\x65xited\x18\x05 \x01(\x0b\x32\x11.ebb.v1.RunExitedH\x00\x12!\n\x05ready\x18\x06 \x01(\x0b\x32\x10.ebb.v1.RunReadyH\x00\x12\x15\n\x04task\x18\x07 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x42\x0e\n\x05\x65vent\x12\x05\xbaH\x02\x08\x01\"@\n\x08RunReady\x12\x19\n\x07\x61\x64\x64ress\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\xfd\x01\x12\x19\n\x04port\x18\x02 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xff\xff\x03(\x00\"+\n\nRunStarted\x12\x0b\n\x03pid\x18\x01 \x01(\x03\x12\x10\n\x08log_path\x18\x02 \x01(\t\"\x82\x01\n\tRunExited\x12\x11\n\texit_code\x18\x01 \x01(\x05\x12\x13\n\x0b\x65xit_signal\x18\x02 \x01(\x05\x12\x0f\n\x07yielded\x18\x03 \x01(\x08\x12\x14\n\x0claunch_error\x18\x04 \x01(\t\x12\x0f\n\x07unknown\x18\x05 \x01(\x08\x12\x15\n\rout_of_memory\x18\x06 \x01(\x08\"\x0b\n\tHeartbeat\"y\n\x07Welcome\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x35\n\x12heartbeat_interval\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61\x63knowledged\x18\x04 \x01(\x03\"#\n\x0f\x41\x63knowledgement\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"=\n\x06Orders\x12\x11\n\tcommit_no\x18\x01 \x01(\x03\x12 \n\x06orders\x18\x02 \x03(\x0b\x32\x10.ebb.v1.RunOrder\"\x82\x01\n\x08RunOrder\x12\x0e\n\x06job_id\x18\x01 \x01(\x03\x12\x0b\n\x03run\x18\x02 \x01(\x05\x12!\n\x05start\x18\x03 \x01(\x0b\x32\x10.ebb.v1.StartRunH\x00\x12\x1f\n\x04stop\x18\x04 \x01(\x0b\x32\x0f.ebb.v1.StopRunH\x00\x12\x0c\n\x04task\x18\x05 \x01(\x05\x42\x07\n\x05order\"\x8e\x01\n\x08StartRun\x12\x1d\n\x04spec\x18\x01 \x01(\x0b\x32\x0f.ebb.v1.JobSpec\x12\x0c\n\x04user\x18\x02 \x01(\t\x12\x0f\n\x07\x64\x65vices\x18\x03 \x03(\x05\x12\x1a\n\x04gang\x18\x04 \x01(\x0b\x32\x0c.ebb.v1.Gang\x12\x18\n\x0b\x61rray_index\x18\x05 \x01(\x05H\x00\x88\x01\x01\x42\x0e\n\x0c_array_index\"\xb1\x01\n\x04Gang\x12\x0c\n\x04rank\x18\x01 \x01(\x05\x12\x12\n\nworld_size\x18\x02 \x01(\x05\x12\x12\n\nlocal_rank\x18\x03 \x01(\x05\x12\x18\n\x10local_world_size\x18\x04 \x01(\x05\x12\x11\n\tnode_rank\x18\x05 \x01(\x05\x12\r\n\x05nodes\x18\x06 \x03(\t\x12\n\n\x02go\x18\x07 \x01(\x08\x12\x16\n\x0emaster_address\x18\x08 \x01(\t\x12\x13\n\x0bmaster_port\x18\t \x01(\x05\"t\n\x07StopRun\x12/\n\x0cgrace_period\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\"\n\x06reason\x18\x02 \x01(\x0e\x32\x12.ebb.v1.StopReason\x12\x14\n\x0c\x63\x61use_job_id\x18\x03 \x01(\x03\"c\n\nLogRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06job_id\x18\x02 \x01(\x03\x12\x0b\n\x03run\x18\x03 \x01(\x05\x12\x0c\n\x04task\x18\x04 \x01(\x05\x12\x0e\n\x06offset\x18\x05 \x01(\x03\x12\x0e\n\x06\x66ollow\x18\x06 \x01(\x08\"9\n\x0eSendLogRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05\x65rror\x18\x03 \x01(\t\"\x11\n\x0fSendLogResponse*\x96\x01\n\x08RunPhase\x12\x19\n\x15RUN_PHASE_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_PHASE_STARTING\x10\x01\x12\x15\n\x11RUN_PHASE_RUNNING\x10\x02\x12\x16\n\x12RUN_PHASE_STOPPING\x10\x03\x12\x13\n\x0fRUN_PHASE_ENDED\x10\x04\x12\x13\n\x0fRUN_PHASE_READY\x10\x05*\xfa\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15STOP_REASON_PREEMPTED\x10\x01\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x02\x12\x19\n\x15STOP_REASON_UNCLAIMED\x10\x03\x12\x19\n\x15STOP_REASON_SUSPENDED\x10\x04\x12\x18\n\x14STOP_REASON_REQUEUED\x10\x05\x12\x1a\n\x16STOP_REASON_TIME_LIMIT\x10\x06\x12\x14\n\x10STOP_REASON_GANG\x10\x07\x12\x17\n\x13STOP_REASON_DRAINED\x10\x08\x32\x89\x01\n\tAgentLink\x12>\n\x07\x43onnect\x12\x16.ebb.v1.ConnectRequest\x1a\x17.ebb.v1.ConnectResponse(\x01\x30\x01\x12<\n\x07SendLog\x12\x16.ebb.v1.SendLogRequest\x1a\x17.ebb.v1.SendLogResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,6 +41,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNSTATUS'].fields_by_name['run']._serialized_options = b'\272H\004\032\002(\001'
   _globals['_RUNSTATUS'].fields_by_name['phase']._loaded_options = None
   _globals['_RUNSTATUS'].fields_by_name['phase']._serialized_options = b'\272H\007\202\001\004\020\001 \000'
+  _globals['_RUNSTATUS'].fields_by_name['task']._loaded_options = None
+  _globals['_RUNSTATUS'].fields_by_name['task']._serialized_options = b'\272H\004\032\002(\000'
   _globals['_HELLO'].fields_by_name['node']._loaded_options = None
   _globals['_HELLO'].fields_by_name['node']._serialized_options = b'\272H3r1\020\001\030\375\0012*^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'
   _globals['_HELLO'].fields_by_name['boot_id']._loaded_options = None
@@ -61,38 +63,56 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPORT'].fields_by_name['job_id']._serialized_options = b'\272H\004\"\002(\001'
   _globals['_REPORT'].fields_by_name['run']._loaded_options = None
   _globals['_REPORT'].fields_by_name['run']._serialized_options = b'\272H\004\032\002(\001'
-  _globals['_RUNPHASE']._serialized_start=1804
-  _globals['_RUNPHASE']._serialized_end=1933
-  _globals['_STOPREASON']._serialized_start=1935
-  _globals['_STOPREASON']._serialized_end=2057
+  _globals['_REPORT'].fields_by_name['task']._loaded_options = None
+  _globals['_REPORT'].fields_by_name['task']._serialized_options = b'\272H\004\032\002(\000'
+  _globals['_RUNREADY'].fields_by_name['address']._loaded_options = None
+  _globals['_RUNREADY'].fields_by_name['address']._serialized_options = b'\272H\005r\003\030\375\001'
+  _globals['_RUNREADY'].fields_by_name['port']._loaded_options = None
+  _globals['_RUNREADY'].fields_by_name['port']._serialized_options = b'\272H\010\032\006\030\377\377\003(\000'
+  _globals['_RUNPHASE']._serialized_start=2509
+  _globals['_RUNPHASE']._serialized_end=2659
+  _globals['_STOPREASON']._serialized_start=2662
+  _globals['_STOPREASON']._serialized_end=2912
   _globals['_CONNECTREQUEST']._serialized_start=137
-  _globals['_CONNECTREQUEST']._serialized_end=270
-  _globals['_CONNECTRESPONSE']._serialized_start=273
-  _globals['_CONNECTRESPONSE']._serialized_end=423
-  _globals['_RUNSTATUS']._serialized_start=426
-  _globals['_RUNSTATUS']._serialized_end=560
-  _globals['_HELLO']._serialized_start=563
-  _globals['_HELLO']._serialized_end=924
-  _globals['_REPORT']._serialized_start=927
-  _globals['_REPORT']._serialized_end=1101
-  _globals['_RUNSTARTED']._serialized_start=1103
-  _globals['_RUNSTARTED']._serialized_end=1146
-  _globals['_RUNEXITED']._serialized_start=1148
-  _globals['_RUNEXITED']._serialized_end=1255
-  _globals['_HEARTBEAT']._serialized_start=1257
-  _globals['_HEARTBEAT']._serialized_end=1268
-  _globals['_WELCOME']._serialized_start=1270
-  _globals['_WELCOME']._serialized_end=1391
-  _globals['_ACKNOWLEDGEMENT']._serialized_start=1393
-  _globals['_ACKNOWLEDGEMENT']._serialized_end=1428
-  _globals['_ORDERS']._serialized_start=1430
-  _globals['_ORDERS']._serialized_end=1491
-  _globals['_RUNORDER']._serialized_start=1493
-  _globals['_RUNORDER']._serialized_end=1609
-  _globals['_STARTRUN']._serialized_start=1611
-  _globals['_STARTRUN']._serialized_end=1683
-  _globals['_STOPRUN']._serialized_start=1685
-  _globals['_STOPRUN']._serialized_end=1801
-  _globals['_AGENTLINK']._serialized_start=2059
-  _globals['_AGENTLINK']._serialized_end=2134
+  _globals['_CONNECTREQUEST']._serialized_end=272
+  _globals['_CONNECTRESPONSE']._serialized_start=275
+  _globals['_CONNECTRESPONSE']._serialized_end=468
+  _globals['_RUNSTATUS']._serialized_start=471
+  _globals['_RUNSTATUS']._serialized_end=628
+  _globals['_HELLO']._serialized_start=631
+  _globals['_HELLO']._serialized_end=992
+  _globals['_REPORTS']._serialized_start=994
+  _globals['_REPORTS']._serialized_end=1036
+  _globals['_REPORT']._serialized_start=1039
+  _globals['_REPORT']._serialized_end=1271
+  _globals['_RUNREADY']._serialized_start=1273
+  _globals['_RUNREADY']._serialized_end=1337
+  _globals['_RUNSTARTED']._serialized_start=1339
+  _globals['_RUNSTARTED']._serialized_end=1382
+  _globals['_RUNEXITED']._serialized_start=1385
+  _globals['_RUNEXITED']._serialized_end=1515
+  _globals['_HEARTBEAT']._serialized_start=1517
+  _globals['_HEARTBEAT']._serialized_end=1528
+  _globals['_WELCOME']._serialized_start=1530
+  _globals['_WELCOME']._serialized_end=1651
+  _globals['_ACKNOWLEDGEMENT']._serialized_start=1653
+  _globals['_ACKNOWLEDGEMENT']._serialized_end=1688
+  _globals['_ORDERS']._serialized_start=1690
+  _globals['_ORDERS']._serialized_end=1751
+  _globals['_RUNORDER']._serialized_start=1754
+  _globals['_RUNORDER']._serialized_end=1884
+  _globals['_STARTRUN']._serialized_start=1887
+  _globals['_STARTRUN']._serialized_end=2029
+  _globals['_GANG']._serialized_start=2032
+  _globals['_GANG']._serialized_end=2209
+  _globals['_STOPRUN']._serialized_start=2211
+  _globals['_STOPRUN']._serialized_end=2327
+  _globals['_LOGREQUEST']._serialized_start=2329
+  _globals['_LOGREQUEST']._serialized_end=2428
+  _globals['_SENDLOGREQUEST']._serialized_start=2430
+  _globals['_SENDLOGREQUEST']._serialized_end=2487
+  _globals['_SENDLOGRESPONSE']._serialized_start=2489
+  _globals['_SENDLOGRESPONSE']._serialized_end=2506
+  _globals['_AGENTLINK']._serialized_start=2915
+  _globals['_AGENTLINK']._serialized_end=3052
 # @@protoc_insertion_point(module_scope)

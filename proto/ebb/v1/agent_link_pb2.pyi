@@ -20,6 +20,7 @@ class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUN_PHASE_RUNNING: _ClassVar[RunPhase]
     RUN_PHASE_STOPPING: _ClassVar[RunPhase]
     RUN_PHASE_ENDED: _ClassVar[RunPhase]
+    RUN_PHASE_READY: _ClassVar[RunPhase]
 
 class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -27,49 +28,64 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_PREEMPTED: _ClassVar[StopReason]
     STOP_REASON_CANCELLED: _ClassVar[StopReason]
     STOP_REASON_UNCLAIMED: _ClassVar[StopReason]
+    STOP_REASON_SUSPENDED: _ClassVar[StopReason]
+    STOP_REASON_REQUEUED: _ClassVar[StopReason]
+    STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
+    STOP_REASON_GANG: _ClassVar[StopReason]
+    STOP_REASON_DRAINED: _ClassVar[StopReason]
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
 RUN_PHASE_RUNNING: RunPhase
 RUN_PHASE_STOPPING: RunPhase
 RUN_PHASE_ENDED: RunPhase
+RUN_PHASE_READY: RunPhase
 STOP_REASON_UNSPECIFIED: StopReason
 STOP_REASON_PREEMPTED: StopReason
 STOP_REASON_CANCELLED: StopReason
 STOP_REASON_UNCLAIMED: StopReason
+STOP_REASON_SUSPENDED: StopReason
+STOP_REASON_REQUEUED: StopReason
+STOP_REASON_TIME_LIMIT: StopReason
+STOP_REASON_GANG: StopReason
+STOP_REASON_DRAINED: StopReason
 
 class ConnectRequest(_message.Message):
-    __slots__ = ("hello", "report", "heartbeat")
+    __slots__ = ("hello", "reports", "heartbeat")
     HELLO_FIELD_NUMBER: _ClassVar[int]
-    REPORT_FIELD_NUMBER: _ClassVar[int]
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
-    report: Report
+    reports: Reports
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class ConnectResponse(_message.Message):
-    __slots__ = ("welcome", "orders", "acknowledgement")
+    __slots__ = ("welcome", "orders", "acknowledgement", "log_request")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ORDERS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGEMENT_FIELD_NUMBER: _ClassVar[int]
+    LOG_REQUEST_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     orders: Orders
     acknowledgement: Acknowledgement
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ...) -> None: ...
+    log_request: LogRequest
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ...) -> None: ...
 
 class RunStatus(_message.Message):
-    __slots__ = ("job_id", "run", "phase", "pid", "log_path")
+    __slots__ = ("job_id", "run", "phase", "pid", "log_path", "task")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
     phase: RunPhase
     pid: int
     log_path: str
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ...) -> None: ...
+    task: int
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ..., task: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version")
@@ -93,19 +109,37 @@ class Hello(_message.Message):
     agent_version: str
     def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ...) -> None: ...
 
+class Reports(_message.Message):
+    __slots__ = ("reports",)
+    REPORTS_FIELD_NUMBER: _ClassVar[int]
+    reports: _containers.RepeatedCompositeFieldContainer[Report]
+    def __init__(self, reports: _Optional[_Iterable[_Union[Report, _Mapping]]] = ...) -> None: ...
+
 class Report(_message.Message):
-    __slots__ = ("sequence", "job_id", "run", "started", "exited")
+    __slots__ = ("sequence", "job_id", "run", "started", "exited", "ready", "task")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     STARTED_FIELD_NUMBER: _ClassVar[int]
     EXITED_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     job_id: int
     run: int
     started: RunStarted
     exited: RunExited
-    def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ...) -> None: ...
+    ready: RunReady
+    task: int
+    def __init__(self, sequence: _Optional[int] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., started: _Optional[_Union[RunStarted, _Mapping]] = ..., exited: _Optional[_Union[RunExited, _Mapping]] = ..., ready: _Optional[_Union[RunReady, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
+
+class RunReady(_message.Message):
+    __slots__ = ("address", "port")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    port: int
+    def __init__(self, address: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class RunStarted(_message.Message):
     __slots__ = ("pid", "log_path")
@@ -116,18 +150,20 @@ class RunStarted(_message.Message):
     def __init__(self, pid: _Optional[int] = ..., log_path: _Optional[str] = ...) -> None: ...
 
 class RunExited(_message.Message):
-    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown")
+    __slots__ = ("exit_code", "exit_signal", "yielded", "launch_error", "unknown", "out_of_memory")
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     EXIT_SIGNAL_FIELD_NUMBER: _ClassVar[int]
     YIELDED_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_ERROR_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_MEMORY_FIELD_NUMBER: _ClassVar[int]
     exit_code: int
     exit_signal: int
     yielded: bool
     launch_error: str
     unknown: bool
-    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ...) -> None: ...
+    out_of_memory: bool
+    def __init__(self, exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., yielded: bool = ..., launch_error: _Optional[str] = ..., unknown: bool = ..., out_of_memory: bool = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -160,26 +196,54 @@ class Orders(_message.Message):
     def __init__(self, commit_no: _Optional[int] = ..., orders: _Optional[_Iterable[_Union[RunOrder, _Mapping]]] = ...) -> None: ...
 
 class RunOrder(_message.Message):
-    __slots__ = ("job_id", "run", "start", "stop")
+    __slots__ = ("job_id", "run", "start", "stop", "task")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     STOP_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
     start: StartRun
     stop: StopRun
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ...) -> None: ...
+    task: int
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
 
 class StartRun(_message.Message):
-    __slots__ = ("spec", "user", "devices")
+    __slots__ = ("spec", "user", "devices", "gang", "array_index")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     spec: _job_pb2.JobSpec
     user: str
     devices: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ...) -> None: ...
+    gang: Gang
+    array_index: int
+    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ...) -> None: ...
+
+class Gang(_message.Message):
+    __slots__ = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "nodes", "go", "master_address", "master_port")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    NODE_RANK_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    GO_FIELD_NUMBER: _ClassVar[int]
+    MASTER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    MASTER_PORT_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: _containers.RepeatedScalarFieldContainer[str]
+    go: bool
+    master_address: str
+    master_port: int
+    def __init__(self, rank: _Optional[int] = ..., world_size: _Optional[int] = ..., local_rank: _Optional[int] = ..., local_world_size: _Optional[int] = ..., node_rank: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., go: bool = ..., master_address: _Optional[str] = ..., master_port: _Optional[int] = ...) -> None: ...
 
 class StopRun(_message.Message):
     __slots__ = ("grace_period", "reason", "cause_job_id")
@@ -190,3 +254,33 @@ class StopRun(_message.Message):
     reason: StopReason
     cause_job_id: int
     def __init__(self, grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reason: _Optional[_Union[StopReason, str]] = ..., cause_job_id: _Optional[int] = ...) -> None: ...
+
+class LogRequest(_message.Message):
+    __slots__ = ("id", "job_id", "run", "task", "offset", "follow")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    job_id: int
+    run: int
+    task: int
+    offset: int
+    follow: bool
+    def __init__(self, id: _Optional[str] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., offset: _Optional[int] = ..., follow: bool = ...) -> None: ...
+
+class SendLogRequest(_message.Message):
+    __slots__ = ("id", "data", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    data: bytes
+    error: str
+    def __init__(self, id: _Optional[str] = ..., data: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
+
+class SendLogResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

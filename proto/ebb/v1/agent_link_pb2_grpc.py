@@ -40,6 +40,11 @@ class AgentLinkStub(object):
                 request_serializer=ebb_dot_v1_dot_agent__link__pb2.ConnectRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_agent__link__pb2.ConnectResponse.FromString,
                 _registered_method=True)
+        self.SendLog = channel.stream_unary(
+                '/ebb.v1.AgentLink/SendLog',
+                request_serializer=ebb_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
+                _registered_method=True)
 
 
 class AgentLinkServicer(object):
@@ -54,6 +59,13 @@ class AgentLinkServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SendLog(self, request_iterator, context):
+        """What an agent answers a LogRequest with: the run's log, piece by piece, as fast as the reader takes it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentLinkServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -61,6 +73,11 @@ def add_AgentLinkServicer_to_server(servicer, server):
                     servicer.Connect,
                     request_deserializer=ebb_dot_v1_dot_agent__link__pb2.ConnectRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_agent__link__pb2.ConnectResponse.SerializeToString,
+            ),
+            'SendLog': grpc.stream_unary_rpc_method_handler(
+                    servicer.SendLog,
+                    request_deserializer=ebb_dot_v1_dot_agent__link__pb2.SendLogRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_agent__link__pb2.SendLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -91,6 +108,33 @@ class AgentLink(object):
             '/ebb.v1.AgentLink/Connect',
             ebb_dot_v1_dot_agent__link__pb2.ConnectRequest.SerializeToString,
             ebb_dot_v1_dot_agent__link__pb2.ConnectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendLog(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/ebb.v1.AgentLink/SendLog',
+            ebb_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
+            ebb_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

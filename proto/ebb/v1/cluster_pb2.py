@@ -27,7 +27,7 @@ from ebb.v1 import job_pb2 as ebb_dot_v1_dot_job__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x65\x62\x62/v1/cluster.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x10\x65\x62\x62/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n\x06\x44\x65vice\x12\x16\n\x05index\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\"\n\x04uuid\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12#\n\x05model\x18\x03 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12\x1b\n\nmemory_mib\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x0c\n\x04path\x18\x05 \x03(\x05\"-\n\nShareGroup\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\x05\x12\x0f\n\x07job_ids\x18\x02 \x03(\x03\"\xd5\x02\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05state\x18\x02 \x01(\x0e\x32\x11.ebb.v1.NodeState\x12#\n\x08\x63\x61pacity\x18\x03 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x1f\n\x04\x66ree\x18\x04 \x01(\x0b\x32\x11.ebb.v1.Resources\x12$\n\tearmarked\x18\x05 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x0e\n\x06levels\x18\x06 \x03(\t\x12\x1f\n\x07\x64\x65vices\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Device\x12(\n\x0cshare_groups\x18\x08 \x03(\x0b\x32\x12.ebb.v1.ShareGroup\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\x15\n\ragent_version\x18\n \x01(\t\x12.\n\nstate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x12\n\x10ListNodesRequest\"0\n\x11ListNodesResponse\x12\x1b\n\x05nodes\x18\x01 \x03(\x0b\x32\x0c.ebb.v1.Node\"\x15\n\x13\x43lusterWatchRequest\"X\n\x14\x43lusterWatchResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x08\x12\x1b\n\x05nodes\x18\x02 \x03(\x0b\x32\x0c.ebb.v1.Node\x12\x11\n\tcommit_no\x18\x03 \x01(\x03*Q\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rNODE_STATE_UP\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x32\x91\x01\n\x07\x43luster\x12@\n\tListNodes\x12\x18.ebb.v1.ListNodesRequest\x1a\x19.ebb.v1.ListNodesResponse\x12\x44\n\x05Watch\x12\x1b.ebb.v1.ClusterWatchRequest\x1a\x1c.ebb.v1.ClusterWatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x65\x62\x62/v1/cluster.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x10\x65\x62\x62/v1/job.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x01\n\x06\x44\x65vice\x12\x16\n\x05index\x18\x01 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\"\n\x04uuid\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12#\n\x05model\x18\x03 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12\x1b\n\nmemory_mib\x18\x04 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x00\x12\x0c\n\x04path\x18\x05 \x03(\x05\"-\n\nShareGroup\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\x05\x12\x0f\n\x07job_ids\x18\x02 \x03(\x03\"\x88\x03\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05state\x18\x02 \x01(\x0e\x32\x11.ebb.v1.NodeState\x12#\n\x08\x63\x61pacity\x18\x03 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x1f\n\x04\x66ree\x18\x04 \x01(\x0b\x32\x11.ebb.v1.Resources\x12$\n\tearmarked\x18\x05 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x0e\n\x06levels\x18\x06 \x03(\t\x12\x1f\n\x07\x64\x65vices\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Device\x12(\n\x0cshare_groups\x18\x08 \x03(\x0b\x32\x12.ebb.v1.ShareGroup\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\x15\n\ragent_version\x18\n \x01(\t\x12.\n\nstate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12 \n\x05\x64rain\x18\x0c \x01(\x0b\x32\x11.ebb.v1.NodeDrain\x12\x0f\n\x07strikes\x18\r \x01(\x05\"S\n\tNodeDrain\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x12\n\x10ListNodesRequest\"0\n\x11ListNodesResponse\x12\x1b\n\x05nodes\x18\x01 \x03(\x0b\x32\x0c.ebb.v1.Node\"*\n\x0eGetNodeRequest\x12\x18\n\x04node\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"-\n\x0fGetNodeResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"]\n\x0c\x44rainRequest\x12\x18\n\x04node\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\x12$\n\x06reason\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x02\x32\n^[^\\x00]*$\x12\r\n\x05\x65vict\x18\x03 \x01(\x08\"+\n\rDrainResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"*\n\x0eUndrainRequest\x12\x18\n\x04node\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"-\n\x0fUndrainResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"(\n\x0c\x46\x65nceRequest\x12\x18\n\x04node\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\xfd\x01\"+\n\rFenceResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"\x15\n\x13\x43lusterWatchRequest\"X\n\x14\x43lusterWatchResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x08\x12\x1b\n\x05nodes\x18\x02 \x03(\x0b\x32\x0c.ebb.v1.Node\x12\x11\n\tcommit_no\x18\x03 \x01(\x03*Q\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rNODE_STATE_UP\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x32\xf5\x02\n\x07\x43luster\x12@\n\tListNodes\x12\x18.ebb.v1.ListNodesRequest\x1a\x19.ebb.v1.ListNodesResponse\x12:\n\x07GetNode\x12\x16.ebb.v1.GetNodeRequest\x1a\x17.ebb.v1.GetNodeResponse\x12\x34\n\x05\x44rain\x12\x14.ebb.v1.DrainRequest\x1a\x15.ebb.v1.DrainResponse\x12:\n\x07Undrain\x12\x16.ebb.v1.UndrainRequest\x1a\x17.ebb.v1.UndrainResponse\x12\x34\n\x05\x46\x65nce\x12\x14.ebb.v1.FenceRequest\x1a\x15.ebb.v1.FenceResponse\x12\x44\n\x05Watch\x12\x1b.ebb.v1.ClusterWatchRequest\x1a\x1c.ebb.v1.ClusterWatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,22 +42,50 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DEVICE'].fields_by_name['model']._serialized_options = b'\272H\021r\017\030\200\0012\n^[^\\x00]*$'
   _globals['_DEVICE'].fields_by_name['memory_mib']._loaded_options = None
   _globals['_DEVICE'].fields_by_name['memory_mib']._serialized_options = b'\272H\004\"\002(\000'
-  _globals['_NODESTATE']._serialized_start=837
-  _globals['_NODESTATE']._serialized_end=918
+  _globals['_GETNODEREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_GETNODEREQUEST'].fields_by_name['node']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_DRAINREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_DRAINREQUEST'].fields_by_name['node']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_DRAINREQUEST'].fields_by_name['reason']._loaded_options = None
+  _globals['_DRAINREQUEST'].fields_by_name['reason']._serialized_options = b'\272H\021r\017\030\200\0022\n^[^\\x00]*$'
+  _globals['_UNDRAINREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_UNDRAINREQUEST'].fields_by_name['node']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_FENCEREQUEST'].fields_by_name['node']._loaded_options = None
+  _globals['_FENCEREQUEST'].fields_by_name['node']._serialized_options = b'\272H\007r\005\020\001\030\375\001'
+  _globals['_NODESTATE']._serialized_start=1382
+  _globals['_NODESTATE']._serialized_end=1463
   _globals['_DEVICE']._serialized_start=113
   _globals['_DEVICE']._serialized_end=261
   _globals['_SHAREGROUP']._serialized_start=263
   _globals['_SHAREGROUP']._serialized_end=308
   _globals['_NODE']._serialized_start=311
-  _globals['_NODE']._serialized_end=652
-  _globals['_LISTNODESREQUEST']._serialized_start=654
-  _globals['_LISTNODESREQUEST']._serialized_end=672
-  _globals['_LISTNODESRESPONSE']._serialized_start=674
-  _globals['_LISTNODESRESPONSE']._serialized_end=722
-  _globals['_CLUSTERWATCHREQUEST']._serialized_start=724
-  _globals['_CLUSTERWATCHREQUEST']._serialized_end=745
-  _globals['_CLUSTERWATCHRESPONSE']._serialized_start=747
-  _globals['_CLUSTERWATCHRESPONSE']._serialized_end=835
-  _globals['_CLUSTER']._serialized_start=921
-  _globals['_CLUSTER']._serialized_end=1066
+  _globals['_NODE']._serialized_end=703
+  _globals['_NODEDRAIN']._serialized_start=705
+  _globals['_NODEDRAIN']._serialized_end=788
+  _globals['_LISTNODESREQUEST']._serialized_start=790
+  _globals['_LISTNODESREQUEST']._serialized_end=808
+  _globals['_LISTNODESRESPONSE']._serialized_start=810
+  _globals['_LISTNODESRESPONSE']._serialized_end=858
+  _globals['_GETNODEREQUEST']._serialized_start=860
+  _globals['_GETNODEREQUEST']._serialized_end=902
+  _globals['_GETNODERESPONSE']._serialized_start=904
+  _globals['_GETNODERESPONSE']._serialized_end=949
+  _globals['_DRAINREQUEST']._serialized_start=951
+  _globals['_DRAINREQUEST']._serialized_end=1044
+  _globals['_DRAINRESPONSE']._serialized_start=1046
+  _globals['_DRAINRESPONSE']._serialized_end=1089
+  _globals['_UNDRAINREQUEST']._serialized_start=1091
+  _globals['_UNDRAINREQUEST']._serialized_end=1133
+  _globals['_UNDRAINRESPONSE']._serialized_start=1135
+  _globals['_UNDRAINRESPONSE']._serialized_end=1180
+  _globals['_FENCEREQUEST']._serialized_start=1182
+  _globals['_FENCEREQUEST']._serialized_end=1222
+  _globals['_FENCERESPONSE']._serialized_start=1224
+  _globals['_FENCERESPONSE']._serialized_end=1267
+  _globals['_CLUSTERWATCHREQUEST']._serialized_start=1269
+  _globals['_CLUSTERWATCHREQUEST']._serialized_end=1290
+  _globals['_CLUSTERWATCHRESPONSE']._serialized_start=1292
+  _globals['_CLUSTERWATCHRESPONSE']._serialized_end=1380
+  _globals['_CLUSTER']._serialized_start=1466
+  _globals['_CLUSTER']._serialized_end=1839
 # @@protoc_insertion_point(module_scope)

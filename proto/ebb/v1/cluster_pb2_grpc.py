@@ -40,6 +40,26 @@ class ClusterStub(object):
                 request_serializer=ebb_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
                 _registered_method=True)
+        self.GetNode = channel.unary_unary(
+                '/ebb.v1.Cluster/GetNode',
+                request_serializer=ebb_dot_v1_dot_cluster__pb2.GetNodeRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_cluster__pb2.GetNodeResponse.FromString,
+                _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/ebb.v1.Cluster/Drain',
+                request_serializer=ebb_dot_v1_dot_cluster__pb2.DrainRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_cluster__pb2.DrainResponse.FromString,
+                _registered_method=True)
+        self.Undrain = channel.unary_unary(
+                '/ebb.v1.Cluster/Undrain',
+                request_serializer=ebb_dot_v1_dot_cluster__pb2.UndrainRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_cluster__pb2.UndrainResponse.FromString,
+                _registered_method=True)
+        self.Fence = channel.unary_unary(
+                '/ebb.v1.Cluster/Fence',
+                request_serializer=ebb_dot_v1_dot_cluster__pb2.FenceRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_cluster__pb2.FenceResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/ebb.v1.Cluster/Watch',
                 request_serializer=ebb_dot_v1_dot_cluster__pb2.ClusterWatchRequest.SerializeToString,
@@ -53,6 +73,33 @@ class ClusterServicer(object):
 
     def ListNodes(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetNode(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drain(self, request, context):
+        """Nothing new is placed on the node, until it is undrained. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Undrain(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Fence(self, request, context):
+        """Declares a silent node dead: its runs are over, and their jobs queue again. Only when it is certain that nothing runs
+        there any more, as when its power is off: a run that lives on would run beside its successor.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -71,6 +118,26 @@ def add_ClusterServicer_to_server(servicer, server):
                     servicer.ListNodes,
                     request_deserializer=ebb_dot_v1_dot_cluster__pb2.ListNodesRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_cluster__pb2.ListNodesResponse.SerializeToString,
+            ),
+            'GetNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetNode,
+                    request_deserializer=ebb_dot_v1_dot_cluster__pb2.GetNodeRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_cluster__pb2.GetNodeResponse.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=ebb_dot_v1_dot_cluster__pb2.DrainRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_cluster__pb2.DrainResponse.SerializeToString,
+            ),
+            'Undrain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Undrain,
+                    request_deserializer=ebb_dot_v1_dot_cluster__pb2.UndrainRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_cluster__pb2.UndrainResponse.SerializeToString,
+            ),
+            'Fence': grpc.unary_unary_rpc_method_handler(
+                    servicer.Fence,
+                    request_deserializer=ebb_dot_v1_dot_cluster__pb2.FenceRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_cluster__pb2.FenceResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -106,6 +173,114 @@ class Cluster(object):
             '/ebb.v1.Cluster/ListNodes',
             ebb_dot_v1_dot_cluster__pb2.ListNodesRequest.SerializeToString,
             ebb_dot_v1_dot_cluster__pb2.ListNodesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Cluster/GetNode',
+            ebb_dot_v1_dot_cluster__pb2.GetNodeRequest.SerializeToString,
+            ebb_dot_v1_dot_cluster__pb2.GetNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Cluster/Drain',
+            ebb_dot_v1_dot_cluster__pb2.DrainRequest.SerializeToString,
+            ebb_dot_v1_dot_cluster__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Undrain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Cluster/Undrain',
+            ebb_dot_v1_dot_cluster__pb2.UndrainRequest.SerializeToString,
+            ebb_dot_v1_dot_cluster__pb2.UndrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Fence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Cluster/Fence',
+            ebb_dot_v1_dot_cluster__pb2.FenceRequest.SerializeToString,
+            ebb_dot_v1_dot_cluster__pb2.FenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,6 +29,8 @@ class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_STATE_SUCCEEDED: _ClassVar[JobState]
     JOB_STATE_FAILED: _ClassVar[JobState]
     JOB_STATE_CANCELLED: _ClassVar[JobState]
+    JOB_STATE_SUSPENDED: _ClassVar[JobState]
+    JOB_STATE_TIMED_OUT: _ClassVar[JobState]
 
 class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -47,6 +49,28 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_LAUNCH_FAILED: _ClassVar[JobReason]
     JOB_REASON_EXIT_UNKNOWN: _ClassVar[JobReason]
     JOB_REASON_YIELDED: _ClassVar[JobReason]
+    JOB_REASON_HELD: _ClassVar[JobReason]
+    JOB_REASON_SUSPENDED: _ClassVar[JobReason]
+    JOB_REASON_RESUMED: _ClassVar[JobReason]
+    JOB_REASON_REQUEUED: _ClassVar[JobReason]
+    JOB_REASON_TIME_LIMIT: _ClassVar[JobReason]
+    JOB_REASON_OUT_OF_MEMORY: _ClassVar[JobReason]
+    JOB_REASON_RETRYING: _ClassVar[JobReason]
+    JOB_REASON_FAILED_ON_SEVERAL_NODES: _ClassVar[JobReason]
+    JOB_REASON_DEPENDENCY: _ClassVar[JobReason]
+    JOB_REASON_DEPENDENCY_NEVER: _ClassVar[JobReason]
+    JOB_REASON_TASK_FAILED: _ClassVar[JobReason]
+    JOB_REASON_GANG_NOT_READY: _ClassVar[JobReason]
+    JOB_REASON_NODE_DRAINED: _ClassVar[JobReason]
+    JOB_REASON_ELEMENTS_FAILED: _ClassVar[JobReason]
+    JOB_REASON_ARRAY_LIMIT: _ClassVar[JobReason]
+
+class DependencyKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DEPENDENCY_KIND_UNSPECIFIED: _ClassVar[DependencyKind]
+    DEPENDENCY_KIND_AFTER_OK: _ClassVar[DependencyKind]
+    DEPENDENCY_KIND_AFTER_ANY: _ClassVar[DependencyKind]
+    DEPENDENCY_KIND_AFTER_FAILED: _ClassVar[DependencyKind]
 
 class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -63,6 +87,16 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_NODE_RETURNED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_ENDED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_EARMARK_DROPPED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_HELD: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_RELEASED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_SUSPEND_REQUESTED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_SUSPENDED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_RESUMED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_REQUEUE_REQUESTED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_UPDATED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_TIME_LIMIT: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_TASK_ENDED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_GANG_READY: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -75,6 +109,8 @@ JOB_STATE_UNREACHABLE: JobState
 JOB_STATE_SUCCEEDED: JobState
 JOB_STATE_FAILED: JobState
 JOB_STATE_CANCELLED: JobState
+JOB_STATE_SUSPENDED: JobState
+JOB_STATE_TIMED_OUT: JobState
 JOB_REASON_UNSPECIFIED: JobReason
 JOB_REASON_BEHIND: JobReason
 JOB_REASON_NO_ROOM: JobReason
@@ -90,6 +126,25 @@ JOB_REASON_SIGNALLED: JobReason
 JOB_REASON_LAUNCH_FAILED: JobReason
 JOB_REASON_EXIT_UNKNOWN: JobReason
 JOB_REASON_YIELDED: JobReason
+JOB_REASON_HELD: JobReason
+JOB_REASON_SUSPENDED: JobReason
+JOB_REASON_RESUMED: JobReason
+JOB_REASON_REQUEUED: JobReason
+JOB_REASON_TIME_LIMIT: JobReason
+JOB_REASON_OUT_OF_MEMORY: JobReason
+JOB_REASON_RETRYING: JobReason
+JOB_REASON_FAILED_ON_SEVERAL_NODES: JobReason
+JOB_REASON_DEPENDENCY: JobReason
+JOB_REASON_DEPENDENCY_NEVER: JobReason
+JOB_REASON_TASK_FAILED: JobReason
+JOB_REASON_GANG_NOT_READY: JobReason
+JOB_REASON_NODE_DRAINED: JobReason
+JOB_REASON_ELEMENTS_FAILED: JobReason
+JOB_REASON_ARRAY_LIMIT: JobReason
+DEPENDENCY_KIND_UNSPECIFIED: DependencyKind
+DEPENDENCY_KIND_AFTER_OK: DependencyKind
+DEPENDENCY_KIND_AFTER_ANY: DependencyKind
+DEPENDENCY_KIND_AFTER_FAILED: DependencyKind
 JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
 JOB_EVENT_KIND_SUBMITTED: JobEventKind
 JOB_EVENT_KIND_PLACED: JobEventKind
@@ -103,6 +158,16 @@ JOB_EVENT_KIND_NODE_SILENT: JobEventKind
 JOB_EVENT_KIND_NODE_RETURNED: JobEventKind
 JOB_EVENT_KIND_ENDED: JobEventKind
 JOB_EVENT_KIND_EARMARK_DROPPED: JobEventKind
+JOB_EVENT_KIND_HELD: JobEventKind
+JOB_EVENT_KIND_RELEASED: JobEventKind
+JOB_EVENT_KIND_SUSPEND_REQUESTED: JobEventKind
+JOB_EVENT_KIND_SUSPENDED: JobEventKind
+JOB_EVENT_KIND_RESUMED: JobEventKind
+JOB_EVENT_KIND_REQUEUE_REQUESTED: JobEventKind
+JOB_EVENT_KIND_UPDATED: JobEventKind
+JOB_EVENT_KIND_TIME_LIMIT: JobEventKind
+JOB_EVENT_KIND_TASK_ENDED: JobEventKind
+JOB_EVENT_KIND_GANG_READY: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")
@@ -114,8 +179,44 @@ class Resources(_message.Message):
     devices: int
     def __init__(self, cpu_milli: _Optional[int] = ..., memory_mib: _Optional[int] = ..., devices: _Optional[int] = ...) -> None: ...
 
+class TaskGroup(_message.Message):
+    __slots__ = ("count", "resources", "command")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    resources: Resources
+    command: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, count: _Optional[int] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Dependency(_message.Message):
+    __slots__ = ("job_id", "kind")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    kind: DependencyKind
+    def __init__(self, job_id: _Optional[int] = ..., kind: _Optional[_Union[DependencyKind, str]] = ...) -> None: ...
+
+class Retry(_message.Message):
+    __slots__ = ("limit", "exit_codes", "exit_signals")
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODES_FIELD_NUMBER: _ClassVar[int]
+    EXIT_SIGNALS_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    exit_codes: _containers.RepeatedScalarFieldContainer[int]
+    exit_signals: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, limit: _Optional[int] = ..., exit_codes: _Optional[_Iterable[int]] = ..., exit_signals: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Array(_message.Message):
+    __slots__ = ("size", "at_once")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    at_once: int
+    def __init__(self, size: _Optional[int] = ..., at_once: _Optional[int] = ...) -> None: ...
+
 class JobSpec(_message.Message):
-    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period")
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +231,13 @@ class JobSpec(_message.Message):
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_FIELD_NUMBER: _ClassVar[int]
+    TASK_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_class: JobClass
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -137,10 +245,45 @@ class JobSpec(_message.Message):
     working_directory: str
     resources: Resources
     grace_period: _duration_pb2.Duration
-    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    priority: int
+    time_limit: _duration_pb2.Duration
+    estimate: _duration_pb2.Duration
+    retry: Retry
+    task_groups: _containers.RepeatedCompositeFieldContainer[TaskGroup]
+    dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
+    array: Array
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+
+class Task(_message.Message):
+    __slots__ = ("rank", "node", "devices", "resources", "log_path")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    node: str
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    resources: Resources
+    log_path: str
+    def __init__(self, rank: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_path: _Optional[str] = ...) -> None: ...
+
+class ArrayStatus(_message.Message):
+    __slots__ = ("size", "pending", "live", "succeeded", "failed")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    LIVE_FIELD_NUMBER: _ClassVar[int]
+    SUCCEEDED_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    pending: int
+    live: int
+    succeeded: int
+    failed: int
+    def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +302,17 @@ class Job(_message.Message):
     PREEMPTED_FOR_TRIAL_FIELD_NUMBER: _ClassVar[int]
     CANCEL_REQUESTED_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    RUN_TIME_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    SUSPEND_REQUESTED_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    ELIGIBLE_TIME_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
     id: int
     spec: JobSpec
     user: str
@@ -177,7 +331,18 @@ class Job(_message.Message):
     preempted_for_trial: int
     cancel_requested: bool
     log_path: str
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ...) -> None: ...
+    priority: int
+    time_limit: _duration_pb2.Duration
+    run_time: _duration_pb2.Duration
+    held: bool
+    suspend_requested: bool
+    retries: int
+    eligible_time: _timestamp_pb2.Timestamp
+    tasks: _containers.RepeatedCompositeFieldContainer[Task]
+    array_job_id: int
+    array_index: int
+    array: ArrayStatus
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ...) -> None: ...
 
 class Candidate(_message.Message):
     __slots__ = ("job_id", "run", "node", "demand", "node_free", "size", "grace_period", "score", "preempted_for_trial", "sufficient", "chosen")

@@ -1,5 +1,9 @@
+import datetime
+
 from buf.validate import validate_pb2 as _validate_pb2
 from ebb.v1 import job_pb2 as _job_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -9,18 +13,50 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("spec", "request_id")
+    __slots__ = ("spec", "request_id", "validate_only")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     spec: _job_pb2.JobSpec
     request_id: str
-    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    validate_only: bool
+    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., request_id: _Optional[str] = ..., validate_only: bool = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("job",)
+    __slots__ = ("job", "preview")
     JOB_FIELD_NUMBER: _ClassVar[int]
+    PREVIEW_FIELD_NUMBER: _ClassVar[int]
     job: _job_pb2.Job
-    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+    preview: Preview
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ..., preview: _Optional[_Union[Preview, _Mapping]] = ...) -> None: ...
+
+class Preview(_message.Message):
+    __slots__ = ("starts", "tasks", "victims", "explanation")
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    VICTIMS_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    starts: bool
+    tasks: _containers.RepeatedCompositeFieldContainer[_job_pb2.Task]
+    victims: _containers.RepeatedCompositeFieldContainer[Victim]
+    explanation: Explanation
+    def __init__(self, starts: bool = ..., tasks: _Optional[_Iterable[_Union[_job_pb2.Task, _Mapping]]] = ..., victims: _Optional[_Iterable[_Union[Victim, _Mapping]]] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ...) -> None: ...
+
+class Victim(_message.Message):
+    __slots__ = ("job_id", "user", "node", "resources", "grace_period", "score")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    user: str
+    node: str
+    resources: _job_pb2.Resources
+    grace_period: _duration_pb2.Duration
+    score: float
+    def __init__(self, job_id: _Optional[int] = ..., user: _Optional[str] = ..., node: _Optional[str] = ..., resources: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., score: _Optional[float] = ...) -> None: ...
 
 class GetRequest(_message.Message):
     __slots__ = ("job_id",)
@@ -93,3 +129,189 @@ class StoryResponse(_message.Message):
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[_job_pb2.JobEvent]
     def __init__(self, events: _Optional[_Iterable[_Union[_job_pb2.JobEvent, _Mapping]]] = ...) -> None: ...
+
+class SuspendRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class SuspendResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
+class ResumeRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class ResumeResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
+class HoldRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class HoldResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
+class ReleaseRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class ReleaseResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
+class RequeueRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class RequeueResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
+class UpdateRequest(_message.Message):
+    __slots__ = ("job_id", "priority", "time_limit", "dependencies")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    priority: int
+    time_limit: _duration_pb2.Duration
+    dependencies: Dependencies
+    def __init__(self, job_id: _Optional[int] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., dependencies: _Optional[_Union[Dependencies, _Mapping]] = ...) -> None: ...
+
+class Dependencies(_message.Message):
+    __slots__ = ("dependencies",)
+    DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
+    dependencies: _containers.RepeatedCompositeFieldContainer[_job_pb2.Dependency]
+    def __init__(self, dependencies: _Optional[_Iterable[_Union[_job_pb2.Dependency, _Mapping]]] = ...) -> None: ...
+
+class UpdateResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
+
+class ExplainRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class ExplainResponse(_message.Message):
+    __slots__ = ("job", "explanation")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    job: _job_pb2.Job
+    explanation: Explanation
+    def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ..., explanation: _Optional[_Union[Explanation, _Mapping]] = ...) -> None: ...
+
+class Explanation(_message.Message):
+    __slots__ = ("blockers", "ahead", "ahead_job_ids", "decision", "victims", "estimate", "preempted")
+    BLOCKERS_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    VICTIMS_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTED_FIELD_NUMBER: _ClassVar[int]
+    blockers: _containers.RepeatedCompositeFieldContainer[Blocker]
+    ahead: int
+    ahead_job_ids: _containers.RepeatedScalarFieldContainer[int]
+    decision: _job_pb2.PreemptionDecision
+    victims: _containers.RepeatedCompositeFieldContainer[Victim]
+    estimate: StartEstimate
+    preempted: PreemptionCost
+    def __init__(self, blockers: _Optional[_Iterable[_Union[Blocker, _Mapping]]] = ..., ahead: _Optional[int] = ..., ahead_job_ids: _Optional[_Iterable[int]] = ..., decision: _Optional[_Union[_job_pb2.PreemptionDecision, _Mapping]] = ..., victims: _Optional[_Iterable[_Union[Victim, _Mapping]]] = ..., estimate: _Optional[_Union[StartEstimate, _Mapping]] = ..., preempted: _Optional[_Union[PreemptionCost, _Mapping]] = ...) -> None: ...
+
+class Blocker(_message.Message):
+    __slots__ = ("reason", "detail", "cause_job_id", "need", "node", "free", "nodes", "nodes_usable", "nodes_large_enough")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    NEED_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FREE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    NODES_USABLE_FIELD_NUMBER: _ClassVar[int]
+    NODES_LARGE_ENOUGH_FIELD_NUMBER: _ClassVar[int]
+    reason: _job_pb2.JobReason
+    detail: str
+    cause_job_id: int
+    need: _job_pb2.Resources
+    node: str
+    free: _job_pb2.Resources
+    nodes: int
+    nodes_usable: int
+    nodes_large_enough: int
+    def __init__(self, reason: _Optional[_Union[_job_pb2.JobReason, str]] = ..., detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., need: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., node: _Optional[str] = ..., free: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., nodes: _Optional[int] = ..., nodes_usable: _Optional[int] = ..., nodes_large_enough: _Optional[int] = ...) -> None: ...
+
+class StartEstimate(_message.Message):
+    __slots__ = ("time", "basis", "runs_of_unknown_length")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_OF_UNKNOWN_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    time: _timestamp_pb2.Timestamp
+    basis: str
+    runs_of_unknown_length: int
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., basis: _Optional[str] = ..., runs_of_unknown_length: _Optional[int] = ...) -> None: ...
+
+class PreemptionCost(_message.Message):
+    __slots__ = ("by_job_id", "by_user", "time", "away", "device_hours")
+    BY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    BY_USER_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    AWAY_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_HOURS_FIELD_NUMBER: _ClassVar[int]
+    by_job_id: int
+    by_user: str
+    time: _timestamp_pb2.Timestamp
+    away: _duration_pb2.Duration
+    device_hours: float
+    def __init__(self, by_job_id: _Optional[int] = ..., by_user: _Optional[str] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., device_hours: _Optional[float] = ...) -> None: ...
+
+class LogsRequest(_message.Message):
+    __slots__ = ("job_id", "run", "task", "offset", "follow")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    offset: int
+    follow: bool
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., offset: _Optional[int] = ..., follow: bool = ...) -> None: ...
+
+class LogsResponse(_message.Message):
+    __slots__ = ("data", "offset", "run")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    offset: int
+    run: int
+    def __init__(self, data: _Optional[bytes] = ..., offset: _Optional[int] = ..., run: _Optional[int] = ...) -> None: ...

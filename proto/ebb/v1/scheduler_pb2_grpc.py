@@ -60,10 +60,50 @@ class SchedulerStub(object):
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.CancelRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_scheduler__pb2.CancelResponse.FromString,
                 _registered_method=True)
+        self.Suspend = channel.unary_unary(
+                '/ebb.v1.Scheduler/Suspend',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.SuspendRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.SuspendResponse.FromString,
+                _registered_method=True)
+        self.Resume = channel.unary_unary(
+                '/ebb.v1.Scheduler/Resume',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.ResumeRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.ResumeResponse.FromString,
+                _registered_method=True)
+        self.Hold = channel.unary_unary(
+                '/ebb.v1.Scheduler/Hold',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.HoldRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.HoldResponse.FromString,
+                _registered_method=True)
+        self.Release = channel.unary_unary(
+                '/ebb.v1.Scheduler/Release',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.ReleaseRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.ReleaseResponse.FromString,
+                _registered_method=True)
+        self.Requeue = channel.unary_unary(
+                '/ebb.v1.Scheduler/Requeue',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.RequeueRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.RequeueResponse.FromString,
+                _registered_method=True)
+        self.Update = channel.unary_unary(
+                '/ebb.v1.Scheduler/Update',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.UpdateRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.UpdateResponse.FromString,
+                _registered_method=True)
+        self.Explain = channel.unary_unary(
+                '/ebb.v1.Scheduler/Explain',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.ExplainRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.ExplainResponse.FromString,
+                _registered_method=True)
         self.Story = channel.unary_unary(
                 '/ebb.v1.Scheduler/Story',
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.StoryRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_scheduler__pb2.StoryResponse.FromString,
+                _registered_method=True)
+        self.Logs = channel.unary_stream(
+                '/ebb.v1.Scheduler/Logs',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.LogsRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.LogsResponse.FromString,
                 _registered_method=True)
 
 
@@ -105,8 +145,63 @@ class SchedulerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Suspend(self, request, context):
+        """Has a running job save its work and leave, until it is resumed. Frees its devices. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resume(self, request, context):
+        """Puts a suspended job back into its queue; it goes on from its checkpoint.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Hold(self, request, context):
+        """Keeps a queued job from starting, until it is released.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Release(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Requeue(self, request, context):
+        """Has a running job save its work, leave, and queue again, as on another node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Update(self, request, context):
+        """Changes the priority or the limits of a live job. What is not named stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Explain(self, request, context):
+        """Why a job is where it is, whom it waits for, and when it may start.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Story(self, request, context):
         """A job's events in order, with causes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Logs(self, request, context):
+        """The output of a run, from its node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -140,10 +235,50 @@ def add_SchedulerServicer_to_server(servicer, server):
                     request_deserializer=ebb_dot_v1_dot_scheduler__pb2.CancelRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_scheduler__pb2.CancelResponse.SerializeToString,
             ),
+            'Suspend': grpc.unary_unary_rpc_method_handler(
+                    servicer.Suspend,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.SuspendRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.SuspendResponse.SerializeToString,
+            ),
+            'Resume': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.ResumeRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.ResumeResponse.SerializeToString,
+            ),
+            'Hold': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hold,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.HoldRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.HoldResponse.SerializeToString,
+            ),
+            'Release': grpc.unary_unary_rpc_method_handler(
+                    servicer.Release,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.ReleaseRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.ReleaseResponse.SerializeToString,
+            ),
+            'Requeue': grpc.unary_unary_rpc_method_handler(
+                    servicer.Requeue,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.RequeueRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.RequeueResponse.SerializeToString,
+            ),
+            'Update': grpc.unary_unary_rpc_method_handler(
+                    servicer.Update,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.UpdateRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.UpdateResponse.SerializeToString,
+            ),
+            'Explain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Explain,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.ExplainRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.ExplainResponse.SerializeToString,
+            ),
             'Story': grpc.unary_unary_rpc_method_handler(
                     servicer.Story,
                     request_deserializer=ebb_dot_v1_dot_scheduler__pb2.StoryRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_scheduler__pb2.StoryResponse.SerializeToString,
+            ),
+            'Logs': grpc.unary_stream_rpc_method_handler(
+                    servicer.Logs,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.LogsRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.LogsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -293,6 +428,195 @@ class Scheduler(object):
             _registered_method=True)
 
     @staticmethod
+    def Suspend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Suspend',
+            ebb_dot_v1_dot_scheduler__pb2.SuspendRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.SuspendResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Resume',
+            ebb_dot_v1_dot_scheduler__pb2.ResumeRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.ResumeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Hold',
+            ebb_dot_v1_dot_scheduler__pb2.HoldRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.HoldResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Release(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Release',
+            ebb_dot_v1_dot_scheduler__pb2.ReleaseRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.ReleaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Requeue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Requeue',
+            ebb_dot_v1_dot_scheduler__pb2.RequeueRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.RequeueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Update(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Update',
+            ebb_dot_v1_dot_scheduler__pb2.UpdateRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.UpdateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Explain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Explain',
+            ebb_dot_v1_dot_scheduler__pb2.ExplainRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Story(request,
             target,
             options=(),
@@ -309,6 +633,33 @@ class Scheduler(object):
             '/ebb.v1.Scheduler/Story',
             ebb_dot_v1_dot_scheduler__pb2.StoryRequest.SerializeToString,
             ebb_dot_v1_dot_scheduler__pb2.StoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Logs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Logs',
+            ebb_dot_v1_dot_scheduler__pb2.LogsRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.LogsResponse.FromString,
             options,
             channel_credentials,
             insecure,
