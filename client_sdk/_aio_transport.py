@@ -1,4 +1,4 @@
-"""The wire of `AsyncClient`: one channel, calls that are awaited."""
+"""The wire of `AsyncClient`: a channel to each scheduler that it has met, calls that are awaited."""
 
 import asyncio
 import contextlib
@@ -10,25 +10,27 @@ import grpc
 from ebb.v1 import scheduler_pb2
 
 from client_sdk import _convert, models
+from client_sdk._access import Access
+from client_sdk._calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests import Request
-from client_sdk._waiting import Course
-from client_sdk._wire import OPTIONS, WATCH, Peer, StreamEnded, encode, watch_message
+from client_sdk._waiting import Course, LogCourse, LogPiece
+from client_sdk._wire import OPTIONS, Peer, StreamEnded
 
 T = TypeVar("T")
 
 
 class AsyncTransport:
-    """One channel to one scheduler, opened with the first call. Belongs to the event loop of that call."""
+    """Calls of the scheduler that leads. Belongs to the event loop of the first call."""
 
-    def __init__(self, address: str, timeout: float) -> None:
-        self._peer = Peer(address, timeout)
-        self._channel: grpc.aio.Channel | None = None
+    def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool = False) -> None:
+        self._peer = Peer(address, timeout, access, standby_reads)
+        self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def close(self) -> None:
         """Ends every call and watch under way. Safe to repeat."""
         self._peer.closed = True
-        channel, self._channel = self._channel, None
-        if channel is not None:
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
             await channel.close()
 
     async def ask(self, request: Request[T], timeout: float | None = None) -> T:
@@ -36,13 +38,13 @@ class AsyncTransport:
         call = encode(request)
         deadline = self._peer.deadline(timeout)
 
-        async def attempt() -> Any:
-            send = self._connect().unary_unary(
+        async def attempt(address: str) -> Any:
+            send = self._connect(address).unary_unary(
                 f"/ebb.v1.{call.method}",
                 request_serializer=type(call.message).SerializeToString,
                 response_deserializer=call.response.FromString,
             )
-            return await send(call.message, timeout=self._peer.attempt_time(deadline))
+            return await send(call.message, timeout=self._peer.attempt_time(deadline), metadata=self._peer.metadata(address))
 
         return call.read(await self._retry(call.method, attempt, deadline))
 
@@ -62,14 +64,47 @@ class AsyncTransport:
                 stream.cancel()
             await asyncio.sleep(course.pause())
 
-    async def _open(self, course: Course) -> "tuple[Any, scheduler_pb2.SchedulerWatchResponse | None]":
+    async def logs(self, course: LogCourse) -> AsyncGenerator[LogPiece, None]:
+        """A run's output, over as many connections as that takes; the first piece is empty."""
+        while not course.over:
+            stream, message = await self._retry(LOGS, partial(self._open_log, course), course.patience)
+            course.connected()
+            try:
+                course.over = message is None
+                while message is not None:
+                    yield course.received(log_piece(message))
+                    message = None
+                    with self._not_closed(LOGS), self._peer.may_break(LOGS):
+                        message = _message(await stream.read())
+                        course.over = message is None
+            finally:
+                stream.cancel()
+            if not course.over:
+                await asyncio.sleep(course.pause())
+
+    async def _open_log(self, course: LogCourse, address: str) -> "tuple[Any, scheduler_pb2.LogsResponse | None]":
+        """A stream and its first message; None: it is empty."""
+        open_stream = self._connect(address).unary_stream(
+            f"/ebb.v1.{LOGS}",
+            request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
+            response_deserializer=scheduler_pb2.LogsResponse.FromString,
+        )
+        stream = open_stream(logs_message(course), metadata=self._peer.metadata(address))
+        try:
+            return stream, _message(await stream.read())
+        except BaseException:
+            stream.cancel()
+            raise
+
+    async def _open(self, course: Course, address: str) -> "tuple[Any, scheduler_pb2.SchedulerWatchResponse | None]":
         """A stream and its first message: only then is it known to work."""
-        open_stream = self._connect().unary_stream(
+        open_stream = self._connect(address).unary_stream(
             f"/ebb.v1.{WATCH}",
             request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
             response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
         )
-        stream = open_stream(watch_message(course), timeout=self._peer.stream_time(course.deadline))
+        timeout = self._peer.stream_time(course.deadline)
+        stream = open_stream(watch_message(course), timeout=timeout, metadata=self._peer.metadata(address))
         try:
             message = _message(await stream.read())
         except BaseException:
@@ -79,11 +114,11 @@ class AsyncTransport:
             raise StreamEnded
         return stream, message
 
-    async def _retry(self, method: str, attempt: Callable[[], Awaitable[T]], deadline: float | None) -> T:
+    async def _retry(self, method: str, attempt: Callable[[str], Awaitable[T]], deadline: float | None) -> T:
         with self._not_closed(method), self._peer.translated(method):
             async for context in self._peer.attempts(deadline):
-                with context:
-                    return await attempt()
+                with context, self._peer.visit() as address:
+                    return await attempt(address)
         raise AssertionError("attempts end with an answer or an error")
 
     @contextlib.contextmanager
@@ -97,13 +132,18 @@ class AsyncTransport:
                 raise
             raise self._peer.given_up(method) from error
 
-    def _connect(self) -> grpc.aio.Channel:
+    def _connect(self, address: str) -> grpc.aio.Channel:
         self._peer.require_open()
-        if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self._peer.address, options=OPTIONS)
-        return self._channel
+        if (channel := self._channels.get(address)) is None:
+            credentials = self._peer.credentials()
+            if credentials is None:
+                channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+            else:
+                channel = grpc.aio.secure_channel(address, credentials, options=OPTIONS)
+            self._channels[address] = channel
+        return channel
 
 
-def _message(read: Any) -> scheduler_pb2.SchedulerWatchResponse | None:
+def _message(read: Any) -> Any:
     """What was read from a stream; None at its end."""
     return None if read is grpc.aio.EOF else read

@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from client_sdk import models
@@ -14,7 +15,7 @@ from client_sdk.errors import InvalidArgument
 E = TypeVar("E", bound=IntEnum)
 
 
-def _enum(kind: type[E], number: int) -> E:
+def enum(kind: type[E], number: int) -> E:
     """A newer scheduler may send what this SDK has no name for: that reads as UNSPECIFIED."""
     try:
         return kind(number)
@@ -22,18 +23,32 @@ def _enum(kind: type[E], number: int) -> E:
         return kind(0)
 
 
-def _time(message: job_pb2.Job | job_pb2.JobEvent | cluster_pb2.Node, name: str) -> datetime | None:
+def time(message: Message, name: str) -> datetime | None:
     if not message.HasField(name):
         return None
     value: Timestamp = getattr(message, name)
     return datetime.fromtimestamp(value.seconds, UTC) + timedelta(microseconds=value.nanos // 1000)
 
 
-def _duration(value: Duration) -> timedelta:
+def duration(value: Duration) -> timedelta:
     return timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
 
 
-def duration_message(value: timedelta) -> Duration:
+def _given(message: Message, name: str) -> timedelta | None:
+    return duration(getattr(message, name)) if message.HasField(name) else None
+
+
+@overload
+def duration_message(value: timedelta) -> Duration: ...
+
+
+@overload
+def duration_message(value: timedelta | None) -> Duration | None: ...
+
+
+def duration_message(value: timedelta | None) -> Duration | None:
+    if value is None:
+        return None
     return Duration(seconds=value.days * 86400 + value.seconds, nanos=value.microseconds * 1000)
 
 
@@ -50,11 +65,31 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         command=tuple(message.command),
         resources=resources(message.resources),
         name=message.name,
-        job_class=_enum(models.JobClass, message.job_class) or models.JobClass.BEST_EFFORT,
+        job_class=enum(models.JobClass, message.job_class) or models.JobClass.BEST_EFFORT,
         environment=dict(message.environment),
         working_directory=message.working_directory or None,
-        grace_period=_duration(message.grace_period) if message.HasField("grace_period") else None,
+        grace_period=_given(message, "grace_period"),
+        priority=message.priority,
+        time_limit=_given(message, "time_limit"),
+        estimate=_given(message, "estimate"),
+        retry=models.Retry(message.retry.limit, tuple(message.retry.exit_codes), tuple(message.retry.exit_signals)),
+        task_groups=tuple(map(_task_group, message.task_groups)),
+        dependencies=tuple(_dependency(each) for each in message.dependencies),
+        array=models.Array(message.array.size, message.array.at_once) if message.HasField("array") else None,
     )
+
+
+def _task_group(message: job_pb2.TaskGroup) -> models.TaskGroup:
+    each = resources(message.resources)
+    return models.TaskGroup(message.count, each.devices, each.cpus, each.memory_mib, tuple(message.command) or None)
+
+
+def _dependency(message: job_pb2.Dependency) -> models.Dependency:
+    return models.Dependency(message.job_id, enum(models.DependencyKind, message.kind) or models.DependencyKind.AFTER_OK)
+
+
+def dependency_message(value: models.Dependency) -> job_pb2.Dependency:
+    return job_pb2.Dependency(job_id=value.job_id, kind=job_pb2.DependencyKind.Name(value.kind))
 
 
 def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
@@ -67,10 +102,27 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             environment=value.environment,
             working_directory=value.working_directory or "",
             resources=resources_message(value.resources),
-            grace_period=None if value.grace_period is None else duration_message(value.grace_period),
+            grace_period=duration_message(value.grace_period),
+            priority=value.priority,
+            time_limit=duration_message(value.time_limit),
+            estimate=duration_message(value.estimate),
+            retry=_retry_message(value.retry),
+            task_groups=map(_task_group_message, value.task_groups),
+            dependencies=map(dependency_message, value.dependencies),
+            array=None if value.array is None else job_pb2.Array(size=value.array.size, at_once=value.array.at_once),
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"the job cannot be sent: {error}") from error
+
+
+def _retry_message(value: models.Retry) -> job_pb2.Retry | None:
+    if value == models.Retry():
+        return None
+    return job_pb2.Retry(limit=value.limit, exit_codes=value.exit_codes, exit_signals=value.exit_signals)
+
+
+def _task_group_message(value: models.TaskGroup) -> job_pb2.TaskGroup:
+    return job_pb2.TaskGroup(count=value.count, resources=resources_message(value.resources), command=value.command or ())
 
 
 def job(message: job_pb2.Job) -> models.Job:
@@ -78,21 +130,52 @@ def job(message: job_pb2.Job) -> models.Job:
         id=message.id,
         spec=spec(message.spec),
         user=message.user,
-        state=_enum(models.JobState, message.state),
-        reason=_enum(models.JobReason, message.reason),
+        state=enum(models.JobState, message.state),
+        reason=enum(models.JobReason, message.reason),
         reason_detail=message.reason_detail,
         cause_job_id=message.cause_job_id or None,
         run=message.run,
         node=message.node or None,
         devices=tuple(message.devices),
-        submit_time=_time(message, "submit_time"),
-        start_time=_time(message, "start_time"),
-        end_time=_time(message, "end_time"),
+        submit_time=time(message, "submit_time"),
+        start_time=time(message, "start_time"),
+        end_time=time(message, "end_time"),
         exit_code=message.exit_code,
         exit_signal=message.exit_signal,
         preempted_for_trial=message.preempted_for_trial,
         cancel_requested=message.cancel_requested,
         log_path=message.log_path or None,
+        priority=message.priority,
+        time_limit=_given(message, "time_limit"),
+        run_time=duration(message.run_time),
+        held=message.held,
+        suspend_requested=message.suspend_requested,
+        retries=message.retries,
+        eligible_time=time(message, "eligible_time"),
+        tasks=tuple(map(task, message.tasks)),
+        array_job_id=message.array_job_id or None,
+        array_index=message.array_index if message.array_job_id else None,
+        array=_array_status(message.array) if message.HasField("array") else None,
+    )
+
+
+def task(message: job_pb2.Task) -> models.Task:
+    return models.Task(
+        rank=message.rank,
+        node=message.node,
+        devices=tuple(message.devices),
+        resources=resources(message.resources),
+        log_path=message.log_path or None,
+    )
+
+
+def _array_status(message: job_pb2.ArrayStatus) -> models.ArrayStatus:
+    return models.ArrayStatus(
+        size=message.size,
+        pending=message.pending,
+        live=message.live,
+        succeeded=message.succeeded,
+        failed=message.failed,
     )
 
 
@@ -108,7 +191,7 @@ def _candidate(message: job_pb2.Candidate) -> models.Candidate:
         demand=resources(message.demand),
         node_free=resources(message.node_free),
         size=message.size,
-        grace_period=_duration(message.grace_period),
+        grace_period=duration(message.grace_period),
         score=message.score,
         preempted_for_trial=message.preempted_for_trial,
         sufficient=message.sufficient,
@@ -116,7 +199,7 @@ def _candidate(message: job_pb2.Candidate) -> models.Candidate:
     )
 
 
-def _decision(message: job_pb2.PreemptionDecision) -> models.Decision:
+def decision(message: job_pb2.PreemptionDecision) -> models.Decision:
     return models.Decision(
         trial_job_id=message.trial_job_id,
         node=message.node,
@@ -125,7 +208,7 @@ def _decision(message: job_pb2.PreemptionDecision) -> models.Decision:
         s=message.s,
         cap=message.cap,
         max_size=message.max_size,
-        max_grace_period=_duration(message.max_grace_period),
+        max_grace_period=duration(message.max_grace_period),
         considered=message.considered,
         candidates=tuple(map(_candidate, message.candidates)),
     )
@@ -134,16 +217,16 @@ def _decision(message: job_pb2.PreemptionDecision) -> models.Decision:
 def event(message: job_pb2.JobEvent) -> models.JobEvent:
     return models.JobEvent(
         job_id=message.job_id,
-        time=_time(message, "time"),
-        kind=_enum(models.JobEventKind, message.kind),
+        time=time(message, "time"),
+        kind=enum(models.JobEventKind, message.kind),
         run=message.run,
         node=message.node or None,
-        reason=_enum(models.JobReason, message.reason),
+        reason=enum(models.JobReason, message.reason),
         cause_job_id=message.cause_job_id or None,
         exit_code=message.exit_code,
         exit_signal=message.exit_signal,
         text=message.text,
-        decision=_decision(message.decision) if message.HasField("decision") else None,
+        decision=decision(message.decision) if message.HasField("decision") else None,
         commit_no=message.commit_no,
     )
 
@@ -152,7 +235,7 @@ def node(message: cluster_pb2.Node) -> models.Node:
     holders = {group.device: tuple(group.job_ids) for group in message.share_groups}
     return models.Node(
         name=message.name,
-        state=_enum(models.NodeState, message.state),
+        state=enum(models.NodeState, message.state),
         capacity=resources(message.capacity),
         free=resources(message.free),
         earmarked=resources(message.earmarked),
@@ -170,5 +253,9 @@ def node(message: cluster_pb2.Node) -> models.Node:
         ),
         address=message.address,
         agent_version=message.agent_version,
-        state_time=_time(message, "state_time"),
+        state_time=time(message, "state_time"),
+        drain=models.NodeDrain(reason=message.drain.reason, user=message.drain.user, time=time(message.drain, "time"))
+        if message.HasField("drain")
+        else None,
+        strikes=message.strikes,
     )

@@ -2,19 +2,19 @@
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, Literal, TypeVar
 
 from client_sdk import units
+from client_sdk._options import Time, job_id
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import Job, JobClass, JobEvent, JobSpec, JobState, Node, Resources
+from client_sdk.models import Dependency, Explanation, Job, JobEvent, JobSpec, JobState, Node, Preview
 
 T = TypeVar("T")
 
 DEFAULT_ADDRESS = "127.0.0.1:7737"
-_CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 
 class Request(Generic[T]):
@@ -30,7 +30,15 @@ class Submit(Request[Job]):
 
 
 @dataclass(frozen=True, slots=True)
-class Get(Request[Job]):
+class TryOut(Request[Preview]):
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class OfJob(Request[Job]):
+    """What names a job and nothing else."""
+
+    verb: Literal["Get", "Cancel", "Suspend", "Resume", "Hold", "Release", "Requeue"]
     job_id: int
 
 
@@ -49,13 +57,23 @@ class ListPage(Request[Page]):
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel(Request[Job]):
+class Story(Request[Sequence[JobEvent]]):
     job_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Story(Request[Sequence[JobEvent]]):
+class Explain(Request[Explanation]):
     job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Request[Job]):
+    """None stays as it is."""
+
+    job_id: int
+    priority: int | None
+    time_limit: timedelta | None
+    dependencies: Sequence[Dependency] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +81,34 @@ class ListNodes(Request[Sequence[Node]]):
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class OfNode(Request[Node]):
+    """What names a node and nothing else."""
+
+    verb: Literal["GetNode", "Undrain", "Fence"]
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(Request[Node]):
+    node: str
+    reason: str
+    evict: bool
+
+
 def address(given: str | None) -> str:
-    """Where the scheduler is: as given, else as the environment says."""
-    return given or os.environ.get("EBB_ADDRESS") or DEFAULT_ADDRESS
+    """Where the schedulers are: as given, else as the environment says. Raises InvalidArgument."""
+    chosen = given or os.environ.get("EBB_ADDRESS") or DEFAULT_ADDRESS
+    addresses(chosen)
+    return chosen
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Each of those that are separated by commas. Raises InvalidArgument."""
+    each = tuple(part.strip() for part in text.split(","))
+    if not all(each):
+        raise InvalidArgument(f"{text!r} is not HOST:PORT, or several with commas between them, such as a:7737,b:7737")
+    return each
 
 
 def submit(spec: JobSpec, request_id: str | None) -> Submit:
@@ -73,33 +116,6 @@ def submit(spec: JobSpec, request_id: str | None) -> Submit:
     return Submit(spec, request_id or str(uuid.uuid4()))
 
 
-def job_id(job: Job | int) -> int:
-    return job.id if isinstance(job, Job) else job
-
-
-def job_spec(
-    command: Sequence[str | os.PathLike[str]],
-    *,
-    name: str,
-    job_class: JobClass | Literal["trial", "best-effort"],
-    cpus: float,
-    memory: str | int,
-    devices: int,
-    grace: float | str | timedelta | None,
-    env: Mapping[str, str] | None,
-    working_directory: str | os.PathLike[str] | None,
-) -> JobSpec:
-    """A spec from what people write. Raises InvalidArgument."""
-    if isinstance(command, str | bytes):
-        raise InvalidArgument(f"give the command as a list of words, such as {str(command).split()!r}: no shell splits it")
-    if isinstance(job_class, str) and job_class not in _CLASSES:
-        raise InvalidArgument(f'{job_class!r} is not a class of jobs; it is "trial" or "best-effort"')
-    return JobSpec(
-        command=tuple(os.fspath(word) for word in command),
-        resources=Resources(cpus=cpus, memory_mib=units.parse_memory(memory), devices=devices),
-        name=name,
-        job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
-        environment=dict(env or {}),
-        working_directory=None if working_directory is None else os.fspath(working_directory),
-        grace_period=None if grace is None else units.parse_duration(grace),
-    )
+def update(job: Job | int, priority: int | None, time_limit: Time | None, dependencies: Sequence[Dependency] | None) -> Update:
+    """Raises InvalidArgument for a limit that is no time."""
+    return Update(job_id(job), priority, None if time_limit is None else units.parse_duration(time_limit), dependencies)

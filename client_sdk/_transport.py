@@ -1,4 +1,4 @@
-"""The wire of `Client`: one channel, calls that block."""
+"""The wire of `Client`: a channel to each scheduler that it has met, calls that block."""
 
 import contextlib
 import threading
@@ -11,27 +11,29 @@ import grpc
 from ebb.v1 import scheduler_pb2
 
 from client_sdk import _convert, models
+from client_sdk._access import Access
+from client_sdk._calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests import Request
-from client_sdk._waiting import Course
-from client_sdk._wire import OPTIONS, WATCH, Peer, StreamEnded, encode, watch_message
+from client_sdk._waiting import Course, LogCourse, LogPiece
+from client_sdk._wire import OPTIONS, Peer, StreamEnded
 
 T = TypeVar("T")
 
 
 class Transport:
-    """One channel to one scheduler, opened with the first call. Safe to use from several threads."""
+    """Calls of the scheduler that leads. Safe to use from several threads."""
 
-    def __init__(self, address: str, timeout: float) -> None:
-        self._peer = Peer(address, timeout)
+    def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool = False) -> None:
+        self._peer = Peer(address, timeout, access, standby_reads)
         self._lock = threading.Lock()
-        self._channel: grpc.Channel | None = None
+        self._channels: dict[str, grpc.Channel] = {}
 
     def close(self) -> None:
         """Ends every call and watch under way. Safe to repeat."""
         with self._lock:
             self._peer.closed = True
-            channel, self._channel = self._channel, None
-        if channel is not None:
+            channels, self._channels = self._channels, {}
+        for channel in channels.values():
             channel.close()
 
     def ask(self, request: Request[T], timeout: float | None = None) -> T:
@@ -39,13 +41,13 @@ class Transport:
         call = encode(request)
         deadline = self._peer.deadline(timeout)
 
-        def attempt() -> Any:
-            send = self._connect().unary_unary(
+        def attempt(address: str) -> Any:
+            send = self._connect(address).unary_unary(
                 f"/ebb.v1.{call.method}",
                 request_serializer=type(call.message).SerializeToString,
                 response_deserializer=call.response.FromString,
             )
-            return send(call.message, timeout=self._peer.attempt_time(deadline))
+            return send(call.message, timeout=self._peer.attempt_time(deadline), metadata=self._peer.metadata(address))
 
         return call.read(self._retry(call.method, attempt, deadline))
 
@@ -63,14 +65,45 @@ class Transport:
                         message = next(stream, None)
             time.sleep(course.pause())
 
-    def _open(self, course: Course) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
+    def logs(self, course: LogCourse) -> Iterator[LogPiece]:
+        """A run's output, over as many connections as that takes; the first piece is empty."""
+        while not course.over:
+            stream, message = self._retry(LOGS, partial(self._open_log, course), course.patience)
+            course.connected()
+            with contextlib.closing(stream):
+                course.over = message is None
+                while message is not None:
+                    yield course.received(log_piece(message))
+                    message = None
+                    with self._peer.may_break(LOGS):
+                        message = next(stream, None)
+                        course.over = message is None
+            if not course.over:
+                time.sleep(course.pause())
+
+    def _open_log(self, course: LogCourse, address: str) -> "tuple[_Stream, scheduler_pb2.LogsResponse | None]":
+        """A stream and its first message; None: it is empty."""
+        open_stream = self._connect(address).unary_stream(
+            f"/ebb.v1.{LOGS}",
+            request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
+            response_deserializer=scheduler_pb2.LogsResponse.FromString,
+        )
+        stream = _Stream(open_stream(logs_message(course), metadata=self._peer.metadata(address)))
+        try:
+            return stream, next(stream, None)
+        except BaseException:
+            stream.close()
+            raise
+
+    def _open(self, course: Course, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
         """A stream and its first message: only then is it known to work."""
-        open_stream = self._connect().unary_stream(
+        open_stream = self._connect(address).unary_stream(
             f"/ebb.v1.{WATCH}",
             request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
             response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
         )
-        stream = _Stream(open_stream(watch_message(course), timeout=self._peer.stream_time(course.deadline)))
+        timeout = self._peer.stream_time(course.deadline)
+        stream = _Stream(open_stream(watch_message(course), timeout=timeout, metadata=self._peer.metadata(address)))
         try:
             message = next(stream, None)
         except BaseException:
@@ -80,19 +113,24 @@ class Transport:
             raise StreamEnded
         return stream, message
 
-    def _retry(self, method: str, attempt: Callable[[], T], deadline: float | None) -> T:
+    def _retry(self, method: str, attempt: Callable[[str], T], deadline: float | None) -> T:
         with self._peer.translated(method):
             for context in self._peer.attempts(deadline):
-                with context:
-                    return attempt()
+                with context, self._peer.visit() as address:
+                    return attempt(address)
         raise AssertionError("attempts end with an answer or an error")
 
-    def _connect(self) -> grpc.Channel:
+    def _connect(self, address: str) -> grpc.Channel:
         with self._lock:
             self._peer.require_open()
-            if self._channel is None:
-                self._channel = grpc.insecure_channel(self._peer.address, options=OPTIONS)
-            return self._channel
+            if (channel := self._channels.get(address)) is None:
+                credentials = self._peer.credentials()
+                if credentials is None:
+                    channel = grpc.insecure_channel(address, options=OPTIONS)
+                else:
+                    channel = grpc.secure_channel(address, credentials, options=OPTIONS)
+                self._channels[address] = channel
+            return channel
 
 
 class _Stream:
@@ -104,9 +142,8 @@ class _Stream:
     def __iter__(self) -> "_Stream":
         return self
 
-    def __next__(self) -> scheduler_pb2.SchedulerWatchResponse:
-        message: scheduler_pb2.SchedulerWatchResponse = next(self._call)
-        return message
+    def __next__(self) -> Any:
+        return next(self._call)
 
     def close(self) -> None:
         self._call.cancel()

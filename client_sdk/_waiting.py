@@ -2,6 +2,7 @@
 
 import random
 import time
+from typing import NamedTuple
 
 from client_sdk.errors import DeadlineExceeded, EbbError, NotFound, Unavailable
 from client_sdk.models import Job, JobUpdate
@@ -20,16 +21,13 @@ def full_jitter(failures: int) -> float:
     return random.uniform(0, min(BACKOFF_MOST, BACKOFF_FIRST * 2 ** min(failures, 10)))
 
 
-class Course:
-    """A watch over as many connections as it takes.
+class Connections:
+    """The connections of something that goes on over as many as it takes.
 
-    The first connection may take `timeout` seconds. One that worked and broke is made again for ever, or until
-    `deadline`. Each goes on after the last commit that the one before it brought.
+    The first may take `timeout` seconds. One that worked and broke is made again for ever, or until `deadline`.
     """
 
-    def __init__(self, job_id: int, after_commit: int, timeout: float, deadline: float | None) -> None:
-        self.job_id = job_id
-        self.token = after_commit
+    def __init__(self, timeout: float, deadline: float | None) -> None:
         self.deadline = deadline
         patience = time.monotonic() + timeout
         self.patience: float | None = patience if deadline is None else min(patience, deadline)
@@ -40,16 +38,63 @@ class Course:
     def connected(self) -> None:
         self.patience, self._began = self.deadline, time.monotonic()
 
-    def received(self, update: JobUpdate) -> JobUpdate:
-        self.token = update.commit_no
-        return update
-
     def pause(self) -> float:
         """How long to leave a scheduler alone that ended the connection: one that takes every connection and drops it must
         not be asked in a tight loop."""
         now = time.monotonic()
         self._pause = BACKOFF_FIRST if now - self._began > BACKOFF_MOST else min(BACKOFF_MOST, self._pause * 2)
         return random.uniform(0, self._pause if self.deadline is None else max(0.0, min(self._pause, self.deadline - now)))
+
+
+class Course(Connections):
+    """A watch. Each connection goes on after the last commit that the one before it brought."""
+
+    def __init__(self, job_id: int, after_commit: int, timeout: float, deadline: float | None) -> None:
+        super().__init__(timeout, deadline)
+        self.job_id = job_id
+        self.token = after_commit
+
+    def received(self, update: JobUpdate) -> JobUpdate:
+        self.token = update.commit_no
+        return update
+
+
+class LogPiece(NamedTuple):
+    """Some bytes of a run's output, and where they begin in it."""
+
+    run: int
+    offset: int
+    data: bytes
+
+
+class LogCourse(Connections):
+    """The reading of a run's output. Each connection goes on at the byte after the last that the one before it brought."""
+
+    def __init__(self, job_id: int, run: int, task: int, follow: bool, timeout: float) -> None:
+        super().__init__(timeout, None)
+        self.job_id = job_id
+        self.run = run
+        """0 until it is known which one is the current or last."""
+        self.task = task
+        self.follow = follow
+        self.offset = 0
+        self.found = False
+        """Whether there is such a run."""
+        self.over = False
+        """Whether all of it was read, and not only the connection has ended."""
+
+    def received(self, piece: LogPiece) -> LogPiece:
+        self.found = True
+        self.run, self.offset = piece.run, piece.offset + len(piece.data)
+        return piece
+
+    def begin_again(self) -> None:
+        """Its job has cut it short: what is there now is read from its beginning."""
+        self.offset = 0
+
+    def next_run(self) -> None:
+        self.run, self.offset = self.run + 1, 0
+        self.found = self.over = False
 
 
 def is_last(update: JobUpdate, job_id: int | None) -> bool:

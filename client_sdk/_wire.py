@@ -1,28 +1,21 @@
-"""The wire without its I/O: messages for requests, which errors are worth another try, and what they say to people.
+"""The wire without its I/O: which scheduler to ask, which errors are worth another try, and what they say to people.
 
-Both transports stand on this. Every call of the API is safe to send again (Submit by its request_id), so all of them are
-retried alike.
+Both transports stand on this.
 """
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import stamina
-from ebb.v1 import cluster_pb2, scheduler_pb2
-from google.protobuf.message import Message
 
-from client_sdk import _convert, errors, models
-from client_sdk._requests import Cancel, Get, ListNodes, ListPage, Page, Request, Story, Submit
-from client_sdk._waiting import Course, full_jitter
-
-M = TypeVar("M", bound=Message)
-T = TypeVar("T")
-
-WATCH = "Scheduler/Watch"
+from client_sdk import errors
+from client_sdk._access import Access, tls_problem
+from client_sdk._calls import WATCH
+from client_sdk._requests import addresses
+from client_sdk._waiting import full_jitter
 
 _ATTEMPT = 10.0
 """Seconds that one attempt gets, so that a connection that hangs leaves time for another."""
@@ -35,10 +28,15 @@ OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    # Finds a connection that is gone without a word; the shortest interval that every gRPC server allows unasked.
-    ("grpc.keepalive_time_ms", 310_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    # Finds within half a minute that a scheduler is gone without a word, or stands still: a watch has no other sign of it.
+    # The scheduler permits pings as often as this.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),  # a minute if it is not said, whatever the line above says
+    ("grpc.http2.max_pings_without_data", 0),
 )
+_FROM_LEADER = ("ebb-read", "leader")
+"""Metadata that asks for the leader's own answer, rather than for that of a standby."""
 
 _RETRIED = frozenset(
     {
@@ -73,86 +71,58 @@ _ADVICE: dict[grpc.StatusCode, str] = {
 }
 
 
+_NODE_AWAY = "NODE_NOT_CONNECTED"
+
+
 class StreamEnded(Exception):
     """A watch ended on the server's side without an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """A request as it is sent, and how its answer is read."""
-
-    method: str
-    message: Message
-    response: type[Message]
-    read: Callable[[Any], T]
-
-
-def encode(request: Request[T]) -> Call[T]:
-    """Raises InvalidArgument for what no message can hold."""
-    call: Call[Any]
-    match request:
-        case Submit(spec, request_id):
-            submit = scheduler_pb2.SubmitRequest(spec=_convert.spec_message(spec), request_id=request_id)
-            call = Call("Scheduler/Submit", submit, scheduler_pb2.SubmitResponse, _job)
-        case Get(job_id):
-            call = Call("Scheduler/Get", _about(job_id, scheduler_pb2.GetRequest), scheduler_pb2.GetResponse, _job)
-        case ListPage(states, size, token):
-            listed = scheduler_pb2.ListRequest(page_size=size, page_token=token, states=[int(s) for s in states])
-            call = Call("Scheduler/List", listed, scheduler_pb2.ListResponse, _page)
-        case Cancel(job_id):
-            call = Call("Scheduler/Cancel", _about(job_id, scheduler_pb2.CancelRequest), scheduler_pb2.CancelResponse, _job)
-        case Story(job_id):
-            call = Call("Scheduler/Story", _about(job_id, scheduler_pb2.StoryRequest), scheduler_pb2.StoryResponse, _events)
-        case ListNodes():
-            call = Call("Cluster/ListNodes", cluster_pb2.ListNodesRequest(), cluster_pb2.ListNodesResponse, _nodes)
-        case _:
-            raise AssertionError(f"nobody knows how to send {request!r}")
-    return call
-
-
-def _job(answer: scheduler_pb2.GetResponse) -> models.Job:
-    return _convert.job(answer.job)
-
-
-def _page(answer: scheduler_pb2.ListResponse) -> Page:
-    return Page(tuple(map(_convert.job, answer.jobs)), answer.next_page_token)
-
-
-def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:
-    return [_convert.event(event) for event in answer.events]
-
-
-def _nodes(answer: cluster_pb2.ListNodesResponse) -> list[models.Node]:
-    return [_convert.node(node) for node in answer.nodes]
-
-
-def watch_message(course: Course) -> scheduler_pb2.SchedulerWatchRequest:
-    return _about(course.job_id, scheduler_pb2.SchedulerWatchRequest, after_commit=course.token)
-
-
-def _about(job_id: int, request: Callable[..., M], **fields: int) -> M:
-    """A request about one job."""
-    try:
-        return request(job_id=job_id, **fields)
-    except (TypeError, ValueError) as error:
-        raise errors.InvalidArgument(f"{job_id!r} cannot be the id of a job; ids are whole numbers from 1") from error
-
-
 class Peer:
-    """The scheduler at the other end: how long it may take, and what to make of its errors."""
+    """The schedulers at the other end, of which one leads: where to ask, how long it may take, what to make of errors."""
 
-    def __init__(self, address: str, timeout: float) -> None:
-        self.address = address
+    def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool) -> None:
+        self.addresses = addresses(address)
+        self.names = ", ".join(self.addresses)
+        self.address = self.addresses[0]
+        """Where the next try goes: to the leader, once that is known."""
+        self._access = access
+        self._standby_reads = standby_reads
         self.timeout = timeout
         self.closed = False
         """Set when this side is closed: what breaks then is not tried again."""
 
+    @contextlib.contextmanager
+    def visit(self) -> Iterator[str]:
+        """The address for one try. Where it fails, the next goes to the leader that it named, or to the next address."""
+        address = self.address
+        try:
+            yield address
+        except grpc.RpcError as error:
+            if address == self.address and self._retriable(error):  # else another thread knows more
+                self.address = _leader(error) or self._after(address)
+            raise
+
+    def _after(self, address: str) -> str:
+        known = self.addresses
+        return known[(known.index(address) + 1) % len(known)] if address in known else known[0]
+
+    def metadata(self, address: str) -> tuple[tuple[str, str], ...]:
+        """What a call brings along: who calls, and whose answer is wanted. Raises FailedPrecondition."""
+        return (*self._access.metadata(address), *(() if self._standby_reads else (_FROM_LEADER,)))
+
+    def credentials(self) -> grpc.ChannelCredentials | None:
+        """For TLS; None without. Raises FailedPrecondition."""
+        files = self._access.tls()
+        return None if files is None else grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
+
     def deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self.timeout if timeout is None else timeout)
 
-    @staticmethod
-    def attempt_time(deadline: float) -> float:
-        return max(0.001, min(_ATTEMPT, deadline - time.monotonic()))
+    def attempt_time(self, deadline: float) -> float:
+        """Where there are several schedulers, one that hangs leaves time for the others."""
+        left = deadline - time.monotonic()
+        return max(0.001, min(_ATTEMPT, left, max(1.0, left / len(self.addresses))))
 
     @staticmethod
     def stream_time(deadline: float | None) -> float | None:
@@ -162,6 +132,7 @@ class Peer:
         """Tries until one answers, fails for good, or the next would begin after the deadline. To be looped over, by `for`
         or `async for`."""
         failures = 0
+        began = time.monotonic()
 
         def backoff(error: Exception) -> bool | float:
             nonlocal failures
@@ -169,7 +140,8 @@ class Peer:
                 return False
             delay = full_jitter(failures)
             failures += 1
-            return False if deadline is not None and time.monotonic() + delay >= deadline else delay
+            limit = began + self.timeout if deadline is None and _left_behind(error) else deadline
+            return False if limit is not None and time.monotonic() + delay >= limit else delay
 
         return stamina.retry_context(on=backoff, attempts=None, timeout=None)
 
@@ -181,50 +153,60 @@ class Peer:
         except grpc.RpcError as error:
             raise self._translate(error, method) from error
         except StreamEnded as error:
-            raise errors.Unavailable(f"the scheduler at {self.address} ends every watch at once; try again later") from error
+            raise errors.Unavailable(f"the scheduler at {self.names} ends every watch at once; try again later") from error
 
     @contextlib.contextmanager
-    def may_break(self) -> Iterator[None]:
+    def may_break(self, method: str = WATCH) -> Iterator[None]:
         """For a stream that is made again where it breaks: lets only those errors out that another try would meet too."""
         try:
             yield
         except grpc.RpcError as error:
             if not self._retriable(error):
-                raise self._translate(error, WATCH) from error
+                raise self._translate(error, method) from error
 
     def require_open(self) -> None:
         if self.closed:
             raise errors.FailedPrecondition("this Client is closed; make another")
 
     def given_up(self, method: str, said: str = "") -> errors.Cancelled:
-        return errors.Cancelled(f"{method} at {self.address} was given up: {'the Client was closed' if self.closed else said}")
+        return errors.Cancelled(f"{method} at {self.names} was given up: {'the Client was closed' if self.closed else said}")
 
     def _retriable(self, error: Exception) -> bool:
-        return not self.closed and isinstance(error, _FAILED) and error.code() in _RETRIED
+        if self.closed or not isinstance(error, _FAILED) or error.code() not in _RETRIED:
+            return False
+        return len(self.addresses) > 1 or not tls_problem(error.details() or "")
 
     def _translate(self, error: grpc.RpcError, method: str) -> errors.EbbError:
         if not isinstance(error, _FAILED):
-            return errors.Internal(f"{method} at {self.address} failed: {error}")
+            return errors.Internal(f"{method} at {self.names} failed: {error}")
         code = error.code()
         reason, metadata = _error_info(error.trailing_metadata())
         said = (error.details() or code.name).strip().rstrip(".")
         if code is grpc.StatusCode.CANCELLED or (self.closed and code in _RETRIED):
             return self.given_up(method, said)
         if code is grpc.StatusCode.UNAVAILABLE and not reason:
-            message = f"the scheduler at {self.address} cannot be reached ({_short(said)})"
+            if problem := tls_problem(said):
+                return errors.Unavailable(f"the scheduler at {self.names} {problem}", reason="TLS")
+            message = f"the scheduler at {self.names} cannot be reached ({_short(said)}{self._access.guess(said)})"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED and not reason:
-            message = f"the scheduler at {self.address} did not answer {method} in time"
+            message = f"the scheduler at {self.names} did not answer {method} in time"
         elif code in ERRORS:
             message = said
         else:
-            message = f"{method} at {self.address} failed with {code.name}: {said}"
-        advice = _ADVICE.get(code)
+            message = f"{method} at {self.names} failed with {code.name}: {said}"
+        advice = None if reason == _NODE_AWAY else _ADVICE.get(code)
         kind = ERRORS.get(code, errors.Internal)
         return kind(f"{message}; {advice}" if advice else message, reason=reason, metadata=metadata)
 
 
 _FAILED = (grpc.Call, grpc.aio.AioRpcError)
 """What an error of a call is, besides an RpcError, where it has a status."""
+
+
+def _leader(error: grpc.RpcError) -> str:
+    """Where the leader is, as a scheduler says that does not lead; empty where it does not know either."""
+    reason, metadata = _error_info(error.trailing_metadata()) if isinstance(error, _FAILED) else ("", {})
+    return metadata.get("leader", "") if reason == "NOT_LEADING" else ""
 
 
 def _error_info(trailing: Any) -> tuple[str, dict[str, str]]:
@@ -240,6 +222,14 @@ def _error_info(trailing: Any) -> tuple[str, dict[str, str]]:
                     if detail.Unpack(info):
                         return info.reason, dict(info.metadata)
     return "", {}
+
+
+def _left_behind(error: Exception) -> bool:
+    """Whether a log is out of reach and nothing more is to come of its run: its node may be away for good."""
+    if not isinstance(error, _FAILED):
+        return False
+    reason, metadata = _error_info(error.trailing_metadata())
+    return reason == _NODE_AWAY and metadata.get("over") == "true"
 
 
 def _short(said: str) -> str:

@@ -1,16 +1,17 @@
 """The client for asyncio: what `Client` does, awaited."""
 
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from client_sdk import _requests
-from client_sdk._waiting import Waiting, deadline_in, is_last
+from client_sdk._access import access
+from client_sdk._options import JobOptions, Time, job_id, job_spec
+from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
-from client_sdk.models import Job, JobClass, JobEvent, JobSpec, JobState, JobUpdate, Node
+from client_sdk.models import Dependency, Explanation, Job, JobEvent, JobSpec, JobState, JobUpdate, Node, Preview
 
 if TYPE_CHECKING:
     from client_sdk._aio_transport import AsyncTransport
@@ -29,9 +30,22 @@ class AsyncClient:
     generators: who may leave a loop over one early closes it by `contextlib.aclosing`, as with any such generator.
     """
 
-    def __init__(self, address: str | None = None, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        timeout: float = 30.0,
+        standby_reads: bool = False,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.address = _requests.address(address)
+        self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
         self._timeout = timeout
+        self._standby_reads = standby_reads
         self._closed = False
         self._made: AsyncTransport | None = None
 
@@ -56,45 +70,31 @@ class AsyncClient:
         if self._closed:
             raise FailedPrecondition("this AsyncClient is closed; make another")
         if self._made is None:
-            self._made = AsyncTransport(self.address, self._timeout)
+            self._made = AsyncTransport(self.address, self._timeout, self._access, self._standby_reads)
         return self._made
 
     async def submit(
         self,
         command: Sequence[str | os.PathLike[str]],
         *,
-        name: str = "",
-        job_class: JobClass | Literal["trial", "best-effort"] = "best-effort",
-        cpus: float = 1,
-        memory: str | int = "1GiB",
-        devices: int = 0,
-        grace: float | str | timedelta | None = None,
-        env: Mapping[str, str] | None = None,
-        working_directory: str | os.PathLike[str] | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
+        **options: Unpack[JobOptions],
     ) -> Job:
         """As `Client.submit`. Give a request_id where the task may be cancelled and the job submitted again."""
-        spec = _requests.job_spec(
-            command,
-            name=name,
-            job_class=job_class,
-            cpus=cpus,
-            memory=memory,
-            devices=devices,
-            grace=grace,
-            env=env,
-            working_directory=working_directory,
-        )
-        return await self.submit_spec(spec, request_id=request_id, timeout=timeout)
+        return await self.submit_spec(job_spec(command, **options), request_id=request_id, timeout=timeout)
 
     async def submit_spec(self, spec: JobSpec, *, request_id: str | None = None, timeout: float | None = None) -> Job:
         """As `Client.submit_spec`."""
         return await self._transport.ask(_requests.submit(spec, request_id), timeout)
 
+    async def preview(self, command: Sequence[str | os.PathLike[str]], **options: Unpack[JobOptions]) -> Preview:
+        """As `Client.preview`: what would happen if this were submitted now."""
+        return await self._transport.ask(_requests.TryOut(job_spec(command, **options)))
+
     async def get(self, job_id: int) -> Job:
         """As `Client.get`. Raises NotFound."""
-        return await self._transport.ask(_requests.Get(job_id))
+        return await self._transport.ask(_requests.OfJob("Get", job_id))
 
     async def list(self, *, states: Sequence[JobState] = (), page_size: int = 500) -> AsyncGenerator[Job, None]:
         """As `Client.list`: newest first, fetched page by page."""
@@ -118,7 +118,7 @@ class AsyncClient:
 
     async def wait(self, job: Job | int, timeout: float | None = None) -> Job:
         """As `Client.wait`. Waits share the client's connection, however many there are."""
-        waiting = Waiting(_requests.job_id(job), timeout)
+        waiting = Waiting(job_id(job), timeout)
         try:
             async with aclosing(self.watch(waiting.job_id, timeout=timeout)) as updates:
                 async for update in updates:
@@ -129,24 +129,76 @@ class AsyncClient:
             return waiting.too_late(looked)
         raise waiting.gone(self.address)
 
-    async def cancel(self, job_id: int) -> Job:
+    async def cancel(self, job: Job | int) -> Job:
         """As `Client.cancel`."""
-        return await self._transport.ask(_requests.Cancel(job_id))
+        return await self._transport.ask(_requests.OfJob("Cancel", job_id(job)))
 
-    async def story(self, job_id: int) -> Sequence[JobEvent]:
+    async def suspend(self, job: Job | int) -> Job:
+        """As `Client.suspend`."""
+        return await self._transport.ask(_requests.OfJob("Suspend", job_id(job)))
+
+    async def resume(self, job: Job | int) -> Job:
+        """As `Client.resume`."""
+        return await self._transport.ask(_requests.OfJob("Resume", job_id(job)))
+
+    async def hold(self, job: Job | int) -> Job:
+        """As `Client.hold`."""
+        return await self._transport.ask(_requests.OfJob("Hold", job_id(job)))
+
+    async def release(self, job: Job | int) -> Job:
+        """As `Client.release`."""
+        return await self._transport.ask(_requests.OfJob("Release", job_id(job)))
+
+    async def requeue(self, job: Job | int) -> Job:
+        """As `Client.requeue`."""
+        return await self._transport.ask(_requests.OfJob("Requeue", job_id(job)))
+
+    async def update(
+        self,
+        job: Job | int,
+        *,
+        priority: int | None = None,
+        time_limit: Time | None = None,
+        dependencies: Sequence[Dependency] | None = None,
+    ) -> Job:
+        """As `Client.update`."""
+        return await self._transport.ask(_requests.update(job, priority, time_limit, dependencies))
+
+    async def story(self, job: Job | int) -> Sequence[JobEvent]:
         """As `Client.story`. Raises NotFound."""
-        return await self._transport.ask(_requests.Story(job_id))
+        return await self._transport.ask(_requests.Story(job_id(job)))
+
+    async def explain(self, job: Job | int) -> Explanation:
+        """As `Client.explain`."""
+        return await self._transport.ask(_requests.Explain(job_id(job)))
 
     async def nodes(self) -> Sequence[Node]:
         """As `Client.nodes`."""
         return await self._transport.ask(_requests.ListNodes())
 
-    async def logs(self, job_id: int, *, follow: bool = False) -> AsyncGenerator[str, None]:
+    async def node(self, name: str) -> Node:
+        """As `Client.node`."""
+        return await self._transport.ask(_requests.OfNode("GetNode", name))
+
+    async def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
+        """As `Client.drain`."""
+        return await self._transport.ask(_requests.Drain(name, reason, evict))
+
+    async def undrain(self, name: str) -> Node:
+        """As `Client.undrain`."""
+        return await self._transport.ask(_requests.OfNode("Undrain", name))
+
+    async def fence(self, name: str) -> Node:
+        """As `Client.fence`. Only where it is certain that nothing runs there any more."""
+        return await self._transport.ask(_requests.OfNode("Fence", name))
+
+    async def logs(
+        self, job_id: int, *, follow: bool = False, run: int | None = None, task: int = 0
+    ) -> AsyncGenerator[str, None]:
         """As `Client.logs`; what that raises at once comes with the first piece here."""
         from client_sdk import _logs
 
-        job = await self.get(job_id)
-        pieces = _logs.follow_async(self.watch(job_id), job) if follow else _logs.read_async(job)
-        async with aclosing(pieces):
+        course = LogCourse(job_id, run or 0, task, follow, self._timeout)
+        async with aclosing(_logs.read_async(self._transport, course)) as pieces:
             async for piece in pieces:
                 yield piece

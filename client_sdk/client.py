@@ -2,16 +2,18 @@
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from client_sdk import _requests
+from client_sdk._access import access
+from client_sdk._options import JobOptions, Time, job_id, job_spec
 from client_sdk._requests import DEFAULT_ADDRESS
-from client_sdk._waiting import Waiting, deadline_in, is_last
+from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
-from client_sdk.models import Job, JobClass, JobEvent, JobSpec, JobState, JobUpdate, Node
+from client_sdk.models import Dependency, Explanation, Job, JobEvent, JobSpec, JobState, JobUpdate, Node, Preview
 
 if TYPE_CHECKING:
     from client_sdk._transport import Transport
@@ -26,16 +28,37 @@ class Client:
     ...     job = client.submit(["python", "train.py"], name="resnet", devices=1)
     ...     job = client.wait(job)
 
-    `address` is host:port; left out, it is taken from EBB_ADDRESS, else 127.0.0.1:7737. `timeout` (seconds) is what
-    each call may take, tries over a scheduler that restarts included.
+    `address` is host:port, or several with commas between them, where a site has more than one scheduler: calls then go to
+    the one that leads, and follow when another takes over. Left out, it is taken from EBB_ADDRESS, else 127.0.0.1:7737.
+    `timeout` (seconds) is what each call may take, tries over a scheduler that restarts included. With `standby_reads` what
+    only reads is answered by whichever scheduler is asked; else by the leader, and by a standby while there is none.
 
-    Every method raises an `EbbError`: `Unavailable` where the scheduler could not be reached in time,
+    `token` (or EBB_TOKEN; or the file named by `token_file` or EBB_TOKEN_FILE) says who you are, where the scheduler asks for
+    it. `tls_ca` (or EBB_TLS_CA), the certificate of the site's CA, turns TLS on; `tls_cert` and `tls_key` (EBB_TLS_CERT,
+    EBB_TLS_KEY) are your own, where it wants to see one. A token never leaves this machine without TLS.
+
+    Every method raises an `EbbError`: `Unauthenticated` where the scheduler does not know the token, `PermissionDenied`
+    where its owner may not do this, `FailedPrecondition` where a file named above cannot be used, `Unavailable` where the
+    scheduler could not be reached in time,
     `DeadlineExceeded` where it did not answer in time, and what the method's own text names.
     """
 
-    def __init__(self, address: str | None = None, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        timeout: float = 30.0,
+        standby_reads: bool = False,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+    ) -> None:
         self.address = _requests.address(address)
+        self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
         self._timeout = timeout
+        self._standby_reads = standby_reads
         self._lock = threading.Lock()
         self._closed = False
         self._made: Transport | None = None
@@ -55,7 +78,17 @@ class Client:
 
     def another(self) -> "Client":
         """A client of the same scheduler with a connection of its own."""
-        return Client(self.address, timeout=self._timeout)
+        asked = self._access
+        return Client(
+            self.address,
+            timeout=self._timeout,
+            standby_reads=self._standby_reads,
+            token=asked.token,
+            token_file=asked.token_file,
+            tls_ca=asked.tls_ca,
+            tls_cert=asked.tls_cert,
+            tls_key=asked.tls_key,
+        )
 
     @property
     def _transport(self) -> "Transport":
@@ -66,56 +99,45 @@ class Client:
             if self._closed:
                 raise FailedPrecondition("this Client is closed; make another")
             if self._made is None:
-                self._made = Transport(self.address, self._timeout)
+                self._made = Transport(self.address, self._timeout, self._access, self._standby_reads)
             return self._made
 
     def submit(
         self,
         command: Sequence[str | os.PathLike[str]],
         *,
-        name: str = "",
-        job_class: JobClass | Literal["trial", "best-effort"] = "best-effort",
-        cpus: float = 1,
-        memory: str | int = "1GiB",
-        devices: int = 0,
-        grace: float | str | timedelta | None = None,
-        env: Mapping[str, str] | None = None,
-        working_directory: str | os.PathLike[str] | None = None,
         request_id: str | None = None,
         timeout: float | None = None,
+        **options: Unpack[JobOptions],
     ) -> Job:
         """Submits a job. It is on the scheduler's disk when this returns.
 
-        `cpus` counts cores and may be a fraction; `memory` is like "4GiB", or a number of MiB; `grace` is like "30s",
-        or a number of seconds: how long the job needs to save its work when it is preempted. None leaves it to the
-        site, and zero says that the job may be killed at once and go on from its last checkpoint.
+        What there is to say of it is in `JobOptions`: name, job_class ("trial" or "best-effort"), cpus, memory, devices,
+        grace, env, working_directory, priority, time_limit, estimate, retries (retry_exit_codes, retry_exit_signals), tasks
+        (a gang), after_ok, after_any, after_failed, array (array_at_once).
 
         The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
         is given, and kept over this call's own tries; give one to make retries of your own program safe too.
 
-        Raises InvalidArgument for a job that is no job, AlreadyExists for a request_id of a different one, and
-        ResourceExhausted while the scheduler has too much waiting.
+        Raises InvalidArgument for a job that is no job, AlreadyExists for a request_id of a different one,
+        FailedPrecondition for one that could never start, and ResourceExhausted while the scheduler has too much waiting.
         """
-        spec = _requests.job_spec(
-            command,
-            name=name,
-            job_class=job_class,
-            cpus=cpus,
-            memory=memory,
-            devices=devices,
-            grace=grace,
-            env=env,
-            working_directory=working_directory,
-        )
-        return self.submit_spec(spec, request_id=request_id, timeout=timeout)
+        return self.submit_spec(job_spec(command, **options), request_id=request_id, timeout=timeout)
 
     def submit_spec(self, spec: JobSpec, *, request_id: str | None = None, timeout: float | None = None) -> Job:
         """As `submit`, from a spec: one that another job's `spec` field holds, for example."""
         return self._transport.ask(_requests.submit(spec, request_id), timeout)
 
+    def preview(self, command: Sequence[str | os.PathLike[str]], **options: Unpack[JobOptions]) -> Preview:
+        """What would happen if this were submitted now, with the options of `submit`: nothing is kept of it.
+
+        Would it start, and where? Would runs have to leave for it? Else, whom would it wait for? Raises as `submit` does.
+        """
+        return self._transport.ask(_requests.TryOut(job_spec(command, **options)))
+
     def get(self, job_id: int) -> Job:
         """A job as it stands. Raises NotFound."""
-        return self._transport.ask(_requests.Get(job_id))
+        return self._transport.ask(_requests.OfJob("Get", job_id))
 
     def list(self, *, states: Sequence[JobState] = (), page_size: int = 500) -> Iterator[Job]:
         """Jobs in these states (none given means all), newest first, fetched page by page as the iterator advances."""
@@ -143,7 +165,7 @@ class Client:
 
         Raises DeadlineExceeded when it has not after `timeout` seconds; the job itself goes on.
         """
-        waiting = Waiting(_requests.job_id(job), timeout)
+        waiting = Waiting(job_id(job), timeout)
         try:
             for update in self.watch(waiting.job_id, timeout=timeout):
                 if (ended := waiting.saw(update)) is not None:
@@ -153,27 +175,92 @@ class Client:
             return waiting.too_late(looked)
         raise waiting.gone(self.address)
 
-    def cancel(self, job_id: int) -> Job:
+    def cancel(self, job: Job | int) -> Job:
         """Asks for a job's end. A queued job ends at once, a running one gets its grace period. Safe to repeat."""
-        return self._transport.ask(_requests.Cancel(job_id))
+        return self._transport.ask(_requests.OfJob("Cancel", job_id(job)))
 
-    def story(self, job_id: int) -> Sequence[JobEvent]:
+    def suspend(self, job: Job | int) -> Job:
+        """Has a running job save its work and leave until it is resumed; its devices become free.
+
+        Safe to repeat, as are those that follow. They raise FailedPrecondition where the job's state forbids it.
+        """
+        return self._transport.ask(_requests.OfJob("Suspend", job_id(job)))
+
+    def resume(self, job: Job | int) -> Job:
+        """Puts a suspended job back into its queue; it goes on from its checkpoint."""
+        return self._transport.ask(_requests.OfJob("Resume", job_id(job)))
+
+    def hold(self, job: Job | int) -> Job:
+        """Keeps a queued job from starting until it is released."""
+        return self._transport.ask(_requests.OfJob("Hold", job_id(job)))
+
+    def release(self, job: Job | int) -> Job:
+        """Lets a held job stand in its queue again."""
+        return self._transport.ask(_requests.OfJob("Release", job_id(job)))
+
+    def requeue(self, job: Job | int) -> Job:
+        """Has a running job save its work, leave and queue again; one that waits for its next retry is tried at once."""
+        return self._transport.ask(_requests.OfJob("Requeue", job_id(job)))
+
+    def update(
+        self,
+        job: Job | int,
+        *,
+        priority: int | None = None,
+        time_limit: Time | None = None,
+        dependencies: Sequence[Dependency] | None = None,
+    ) -> Job:
+        """Changes a live job; what is left out stays. A time limit of 0 takes it away.
+
+        `dependencies` take the place of all that there were, for a job that has never started.
+        """
+        return self._transport.ask(_requests.update(job, priority, time_limit, dependencies))
+
+    def story(self, job: Job | int) -> Sequence[JobEvent]:
         """What happened to a job, in order, with causes. Raises NotFound."""
-        return self._transport.ask(_requests.Story(job_id))
+        return self._transport.ask(_requests.Story(job_id(job)))
+
+    def explain(self, job: Job | int) -> Explanation:
+        """Why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start."""
+        return self._transport.ask(_requests.Explain(job_id(job)))
 
     def nodes(self) -> Sequence[Node]:
         """Every node, with what is free on it and who holds its devices."""
         return self._transport.ask(_requests.ListNodes())
 
-    def logs(self, job_id: int, *, follow: bool = False) -> Iterator[str]:
-        """A job's output, in pieces as they come: standard output and error of its current or last run.
+    def node(self, name: str) -> Node:
+        """A node as it stands. Raises NotFound, as do the following."""
+        return self._transport.ask(_requests.OfNode("GetNode", name))
 
-        `follow` goes on until the job has ended, over all the runs that it has until then. The output lies on the
-        job's node and is read from there directly, so this works on that node (or where the path is shared).
+    def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
+        """Has nothing new placed on a node. Its runs finish; with `evict` they are told to leave, and queue again."""
+        return self._transport.ask(_requests.Drain(name, reason, evict))
 
-        Raises FailedPrecondition for a job that has not run yet (unless followed), and NotFound or PermissionDenied
-        with the node and the path in `metadata` where this machine cannot read it.
+    def undrain(self, name: str) -> Node:
+        """Opens a drained node again, and forgets its strikes."""
+        return self._transport.ask(_requests.OfNode("Undrain", name))
+
+    def fence(self, name: str) -> Node:
+        """Declares a silent node dead: its runs are over, and their jobs queue again.
+
+        Only where it is certain that nothing runs there any more, as when its power is off: a run that lives on would run
+        beside its successor.
+        """
+        return self._transport.ask(_requests.OfNode("Fence", name))
+
+    def logs(self, job_id: int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
+        """A job's output, in pieces as they come: standard output and error of its current or last run, or of `run`.
+
+        It comes from the job's node through the scheduler, and no faster than it is taken. `follow` waits for the job to
+        start and goes on until it has ended, over all the runs that it has until then (with `run`: until that one is
+        over), and over connections that break: no byte is lost or comes twice. `task` is the rank in a gang.
+
+        Raises NotFound for a job that is not there, or whose output is not on its node any more, FailedPrecondition for
+        one that has not run yet (unless followed), and Unavailable where its node is not connected.
         """
         from client_sdk import _logs
 
-        return _logs.follow(self, job_id) if follow else _logs.read(self.get(job_id))
+        course = LogCourse(job_id, run or 0, task, follow, self._timeout)
+        pieces = _logs.read(self._transport, course)
+        first = () if follow else (next(pieces),)
+        return _logs.not_empty(chain(first, pieces))

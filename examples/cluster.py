@@ -1,4 +1,5 @@
 """A cluster on this machine: a scheduler with an embedded PostgreSQL, and agents with simulated devices, each a process.
+Or several schedulers on one PostgreSQL that is there already.
 
 For the demo, `make serve`, benchmarks and tests. Nothing is left behind: `close` stops the jobs, the agents, the scheduler
 and its database, also when it is called in the middle of a start.
@@ -6,6 +7,7 @@ and its database, also when it is called in the middle of a start.
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,10 +25,10 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """Processes by name under one folder: `scheduler`, and each agent by its node's name.
+    """Processes by name under one folder: `scheduler`, others beside it by names of their own, and each agent by its node's.
 
-    `folder` holds everything: database, agents' states, checkpoints (shared by the agents), logs. Between two looks at
-    something that is awaited it calls `pause`, which may raise to give up.
+    `folder` holds everything: database, agents' states, checkpoints (shared by the agents), logs. With `database` (a URL) the
+    database is that one instead. Between two looks at something that is awaited it calls `pause`, which may raise to give up.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Cluster:
         scheduler_flags: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         pause: Callable[[float], None] = time.sleep,
+        database: str | None = None,
     ) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -43,6 +46,9 @@ class Cluster:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.agents: dict[str, list[str]] = {}
         self.listen = "127.0.0.1:0"
+        self.standbys: dict[str, str] = {}
+        """Name -> HOST:PORT of each scheduler but the first."""
+        self.database = ["--embedded", str(self.folder / "db")] if database is None else ["--database", database]
         self._environment = {**os.environ, **(environment or {})}
         self._pause = pause
 
@@ -50,17 +56,28 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the scheduler; the same over its restarts."""
-        return self.listen
+        """HOST:PORT of the scheduler, or of each of them, with commas; the same over their restarts."""
+        return ",".join((self.listen, *self.standbys.values()))
 
     def start_scheduler(self) -> None:
         """Starts the scheduler and waits until it leads. Raises ClusterError."""
         file = self.folder / "address"
         file.unlink(missing_ok=True)
-        flags = ["--embedded", str(self.folder / "db"), "--listen", self.listen, "--address-file", str(file)]
-        self._spawn("scheduler", ["scheduler_service", "serve", *flags, *self.scheduler_flags])
-        self._wait_for(file, "scheduler")
+        self._serve("scheduler", "--listen", self.listen, "--address-file", str(file))
+        self._wait_for(file.exists, "scheduler")
         self.listen = file.read_text().strip()
+
+    def start_standby(self, name: str = "standby") -> None:
+        """Starts a scheduler beside the others and waits until it serves: it stands by, unless nobody leads.
+
+        So are those started again that were killed, the first one too.
+        """
+        address = self.listen if name == "scheduler" else self.standbys.setdefault(name, f"127.0.0.1:{free_port()}")
+        self._serve(name, "--listen", address)
+        self._wait_for(lambda: _listens(address), name)
+
+    def _serve(self, name: str, *flags: str) -> None:
+        self._spawn(name, ["scheduler_service", "serve", *self.database, *flags, *self.scheduler_flags])
 
     def start_agent(self, node: str, devices: str, *flags: str) -> None:
         """Starts a node's agent; does not wait until it is connected."""
@@ -71,7 +88,8 @@ class Cluster:
         """Starts the agent of a node again, as it was started first."""
         state = ["--state", str(self.folder / node), "--checkpoints", str(self.checkpoints)]
         where = ["--scheduler", self.address, "--node", node]
-        self._spawn(node, ["node_agent", "run", *where, *state, *self.agents[node], "--stop-jobs-on-exit"])
+        root = ["--allow-root"] if os.geteuid() == 0 else []
+        self._spawn(node, ["node_agent", "run", *where, *state, *root, *self.agents[node], "--stop-jobs-on-exit"])
 
     def _spawn(self, name: str, arguments: list[str]) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -84,9 +102,9 @@ class Cluster:
                 start_new_session=True,  # Ctrl-C is for whoever made the cluster, who then closes it in order
             )
 
-    def _wait_for(self, file: Path, name: str) -> None:
+    def _wait_for(self, started: Callable[[], bool], name: str) -> None:
         limit = time.monotonic() + START_LIMIT
-        while not file.exists():
+        while not started():
             if self.processes[name].poll() is not None:
                 raise ClusterError(f"the {name} ended with status {self.processes[name].returncode}:\n{self.tail(name)}")
             if time.monotonic() > limit:
@@ -104,7 +122,7 @@ class Cluster:
 
     def close(self) -> None:
         """Stops everything: agents with their jobs first. Safe to repeat."""
-        agents = [process for name, process in self.processes.items() if name != "scheduler"]
+        agents = [process for name, process in self.processes.items() if name in self.agents]
         self._stop(agents)
         self._stop([process for process in self.processes.values() if process not in agents])
         self.processes.clear()
@@ -131,3 +149,17 @@ class Cluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         self.close()
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        return probe.connect_ex((host, int(port))) == 0

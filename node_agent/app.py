@@ -7,23 +7,25 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from node_agent.config import Settings
 from node_agent.devices.base import Inventory
 from node_agent.devices.simulated import simulated
-from node_agent.errors import RunsLive, StateInUse, StateUnusable
+from node_agent.errors import AsRoot, RunsLive, StateInUse, StateUnusable
 from node_agent.jobs import leftovers
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.launcher import start_ticks
 from node_agent.jobs.launching import Launching
+from node_agent.jobs.logs import Logs
 from node_agent.jobs.model import Order, Process, Report
 from node_agent.jobs.spool import Spool, open_spool
 from node_agent.transport import link
-from node_agent.transport.messages import Hello, Welcome
+from node_agent.transport.messages import Hello, LogRequest, Welcome
+from node_agent.transport.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +37,12 @@ _PATIENCE = 10.0
 class LocalNode:
     """The link's view of this node."""
 
-    def __init__(self, name: str, spool: Spool, inventory: Inventory) -> None:
+    def __init__(self, name: str, spool: Spool, inventory: Inventory, logs: Logs) -> None:
         self.reported = asyncio.Event()
         self._name = name
         self._spool = spool
         self._inventory = inventory
+        self._logs = logs
         self.executor: Executor | None = None
 
     def hello(self) -> Hello:
@@ -61,9 +64,16 @@ class LocalNode:
     def acknowledge(self, sequence: int) -> None:
         self._spool.acknowledge(sequence)
 
+    async def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(self._logs.read(request.key, request.offset, request.follow)) as pieces:
+            async for piece in pieces:
+                yield piece
+
 
 async def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Jobs go on, unless the settings say otherwise."""
+    if os.geteuid() == 0 and not settings.allow_root:
+        raise AsRoot
     with state_directory(settings.state) as state:
         loop = asyncio.get_running_loop()
         provider = simulated(settings.devices, settings.node)
@@ -71,7 +81,8 @@ async def run(settings: Settings) -> None:
         if settings.forget_cluster:
             spool = _forget(spool, settings)
         paths = Paths(state, settings.checkpoint_root, spool.short_id)
-        node = LocalNode(settings.node, spool, provider.inventory)
+        logs = Logs(lambda key: spool.runs.get(key), paths.log)
+        node = LocalNode(settings.node, spool, provider.inventory, logs)
         ended: asyncio.Future[None] = loop.create_future()
 
         def leave() -> None:
@@ -84,7 +95,11 @@ async def run(settings: Settings) -> None:
             if not ended.done():
                 ended.set_exception(error)
 
-        executor = Executor(spool, provider, paths, settings.node, node.reported.set, fail)
+        def reported() -> None:
+            node.reported.set()
+            logs.wake()
+
+        executor = Executor(spool, provider, paths, settings.node, reported, fail)
         launching = Launching(state, spool.short_id, executor.hear, settings.launcher_idle)
         executor.connect(launching)
         node.executor = executor
@@ -95,9 +110,8 @@ async def run(settings: Settings) -> None:
             settings.devices,
             state,
         )
-        log.warning(
-            "the connection to the scheduler has no TLS and no authentication yet: loopback only (%s)", settings.scheduler
-        )
+        if os.geteuid() == 0:
+            log.warning("the agent runs as root, as it was allowed to: so do all jobs")
 
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, leave)
@@ -105,7 +119,7 @@ async def run(settings: Settings) -> None:
             async with asyncio.TaskGroup() as tasks:
                 workers = [
                     tasks.create_task(launching.run()),
-                    tasks.create_task(_talk(settings.scheduler, node, executor)),
+                    tasks.create_task(_talk(settings.scheduler, node, executor, settings.security)),
                     tasks.create_task(_prune(spool)),
                 ]
                 await ended  # where that is a fault, it leaves from here: jobs are killed by those who asked for it alone
@@ -116,6 +130,7 @@ async def run(settings: Settings) -> None:
                     worker.cancel()
         finally:
             executor.close()
+            logs.close()
             log.info("stopped; %d runs go on", len(spool.live()))
             spool.close()
 
@@ -154,7 +169,7 @@ def _forget(spool: Spool, settings: Settings) -> Spool:
     return spool.forget()
 
 
-async def _talk(scheduler: str, node: LocalNode, executor: Executor) -> None:
+async def _talk(scheduler: str, node: LocalNode, executor: Executor, security: Security) -> None:
     """Hello says which runs are on this node. So it is said once nothing else lives here."""
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -162,7 +177,7 @@ async def _talk(scheduler: str, node: LocalNode, executor: Executor) -> None:
     except TimeoutError:
         log.error("not connecting to the scheduler: runs that the spool does not know are still alive, or no launcher is there")
         await executor.cleared.wait()
-    await link.run(scheduler, node)
+    await link.run(scheduler, node, security=security)
 
 
 async def _prune(spool: Spool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # the agent never forks without executing
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the link tells of connections that fail, once and in words
 
 from node_agent import app, config
 from node_agent.errors import AgentError
@@ -33,11 +34,20 @@ Every option can be given as EBB_AGENT_<NAME> in the environment, or as <name>: 
 When the agent stops, its jobs go on, and the next agent on the same state directory takes them over.
 """
 )
-@click.option("--scheduler", metavar="HOST:PORT", help="Where the scheduler listens. Loopback only for now.")
+@click.option(
+    "--scheduler",
+    metavar="HOST:PORT[,...]",
+    help="Where the scheduler listens, or each of several; not on this machine: with --tls-ca.",
+)
 @click.option("--devices", metavar="PROFILE", help="What the node has: dgx-a100, pcie-8 or cpu-20c, all simulated.")
 @click.option("--node", metavar="NAME", help="The node's name in the cluster. [default: the host's name]")
 @click.option("--state", metavar="DIR", help="What the agent must not forget; one directory for each agent.")
 @click.option("--checkpoints", metavar="DIR", help="Where jobs save their work. [default: STATE/checkpoints]")
+@click.option("--token-file", metavar="FILE", help="The agent's token, from `ebb-scheduler token create --role agent`.")
+@click.option("--tls-ca", metavar="FILE", help="Use TLS; the CA's certificate (PEM), which vouches for the scheduler.")
+@click.option("--tls-cert", metavar="FILE", help="For mutual TLS: the agent's own certificate (PEM),")
+@click.option("--tls-key", metavar="FILE", help="and its key (PEM).")
+@click.option("--allow-root", is_flag=True, default=None, help="Run as root, and so run everybody's jobs as root.")
 @click.option(
     "--config",
     "file",

@@ -1,6 +1,5 @@
 """The agent's settings. A flag wins over the environment (EBB_AGENT_*), which wins over the configuration file."""
 
-import ipaddress
 import re
 import socket
 from collections.abc import Mapping
@@ -11,22 +10,14 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
 from node_agent.devices.simulated import PROFILES
+from node_agent.transport.security import Security, is_loopback
 
 
-def _loopback(value: str) -> str:
-    host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{value!r} is not HOST:PORT")
-    name = host.removeprefix("[").removesuffix("]")
-    try:
-        local = name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        local = False
-    if not local:
-        raise ValueError(
-            f"{host} is not this machine. The connection is neither encrypted nor authenticated yet, so the scheduler must be"
-            " reached over loopback: localhost, 127.0.0.1 or [::1] (through a tunnel, if it runs elsewhere)"
-        )
+def _targets(value: str) -> str:
+    for target in value.split(","):
+        host, _, port = target.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{target!r} is not HOST:PORT")
     return value
 
 
@@ -46,16 +37,24 @@ def _absolute(value: Path) -> Path:
     return value.expanduser().absolute()
 
 
+FilePath = Annotated[Path, AfterValidator(_absolute)]
+
+
 class Settings(BaseSettings):
     """Fields carry the names of the flags; in the file they are written the same, with underscores."""
 
     model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="forbid", frozen=True, validate_default=True)
 
-    scheduler: Annotated[str, AfterValidator(_loopback)]
+    scheduler: Annotated[str, AfterValidator(_targets)]
     devices: Annotated[str, AfterValidator(_profile)]
     state: Annotated[Path, AfterValidator(_absolute)]
     node: Annotated[str, AfterValidator(_node_name)] = Field(default_factory=socket.gethostname)
     checkpoints: Path | None = None
+    token_file: FilePath | None = None
+    tls_ca: FilePath | None = None
+    tls_cert: FilePath | None = None
+    tls_key: FilePath | None = None
+    allow_root: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     forget_cluster: bool = False
     stop_jobs_on_exit: bool = False
@@ -67,6 +66,24 @@ class Settings(BaseSettings):
         if isinstance(data, dict) and isinstance(data.get("log_level"), str):
             data["log_level"] = data["log_level"].lower()
         return data
+
+    @model_validator(mode="after")
+    def _access(self) -> "Settings":
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key go together: give both, or neither")
+        if self.tls_cert is not None and self.tls_ca is None:
+            raise ValueError("tls_cert needs tls_ca: the certificate of the CA that vouches for the scheduler")
+        if self.tls_ca is None and not all(map(is_loopback, self.scheduler.split(","))):
+            raise ValueError(
+                f"scheduler: {self.scheduler} is not this machine, and what leaves it is encrypted: set tls_ca to the"
+                " certificate of the site's CA (or name a scheduler on loopback, such as 127.0.0.1:7737)"
+            )
+        self.security.check()
+        return self
+
+    @property
+    def security(self) -> Security:
+        return Security(self.token_file, self.tls_ca, self.tls_cert, self.tls_key)
 
     @property
     def checkpoint_root(self) -> Path:
@@ -108,4 +125,6 @@ def _explain(error: Mapping[str, Any]) -> str:
         return f"{flag} is missing; give the flag, EBB_AGENT_{name.upper()}, or {name}: in the file"
     if error["type"] == "extra_forbidden":
         return f"{name}: there is no such setting"
+    if not name:  # about several settings, which it names
+        return str(error["msg"]).removeprefix("Value error, ")
     return f"{flag}: {str(error['msg']).removeprefix('Value error, ')}"

@@ -23,6 +23,12 @@ class SpoolDamaged(AgentError):
     started before goes on, so jobs that still run here are killed then."""
 
 
+class AsRoot(AgentError):
+    """The agent was started as root (uid 0), and jobs run as the user of their agent: whoever may submit one would own this
+    machine. Start the agent as a user without privileges. Where jobs are to run as root, as inside a container of its
+    own, say so: --allow-root, EBB_AGENT_ALLOW_ROOT=true, or allow_root: true in the file."""
+
+
 class RunsLive(AgentError):
     """--forget-cluster: runs of cluster {cluster} are still alive on this node: {runs}. Nobody would know them afterwards.
     Cancel them, or stop the agent once with --stop-jobs-on-exit; then try again."""
@@ -55,6 +61,14 @@ class Refused(AgentError):
 
 class StaleEpoch(AgentError):
     """The scheduler at {target} has epoch {theirs}, and this agent has obeyed epoch {ours}: it has been replaced."""
+
+
+class StandsBy(AgentError):
+    """The scheduler at {target} stands by: the one at {leader} leads."""
+
+    def __init__(self, *, target: str, leader: str) -> None:
+        super().__init__(target=target, leader=leader)
+        self.leader = leader
 
 
 class Disconnected(AgentError):

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from scheduler_service import store
 from scheduler_service.config import Config
-from scheduler_service.database import Engines, Lease
-from scheduler_service.leading import STOP_LIMIT, Announce, ClockBehind, exit_timer, lead_under_lease, micros
+from scheduler_service.database import Engines, Lease, Reader
+from scheduler_service.leading import STOP_LIMIT, Announce, ClockBehind, Outrun, exit_timer, lead_under_lease, micros
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leader import wait_to_lead
+from scheduler_service.run.tokens import Tokens
 
 log = logging.getLogger("ebb.scheduler")
 
@@ -42,17 +43,34 @@ async def serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
     sys.setswitchinterval(0.001)  # the engine's thread must not keep the event loop waiting for 5 ms
-    front = Front(getpass.getuser(), micros(config.default_grace), config.heartbeat, config.silent_after)
     with guards:
-        async with _database(config, end) as url, serving(config.listen, front) as (address, health):
-            await asyncio.to_thread(_migrate, url)
-            engines = Engines(url)
-            lease = Lease(engines.lease, _holder(config), config.lease, address)
-            announce = partial(_announce, config, health, address)
-            try:
-                await _lead_again_and_again(config, front, engines, lease, stop, halt, announce)
-            finally:
-                engines.close()
+        async with _database(config, end) as url:
+            with contextlib.closing(Engines(url)) as engines, contextlib.closing(_front(config, engines)) as front:
+                async with _tokens(config, engines) as tokens, serving(config.listen, front, config.tls, tokens) as served:
+                    address, health = served
+                    await asyncio.to_thread(_migrate, url)
+                    lease = Lease(engines.lease, _holder(config), config.lease, config.advertise or address)
+                    announce = partial(_announce, config, health, address)
+                    await _lead_again_and_again(config, front, engines, lease, stop, halt, announce)
+
+
+def _front(config: Config, engines: Engines) -> Front:
+    reader = Reader(engines.reader)
+    return Front(reader, getpass.getuser(), micros(config.default_grace), config.heartbeat, config.silent_after)
+
+
+@asynccontextmanager
+async def _tokens(config: Config, engines: Engines) -> AsyncIterator[Tokens | None]:
+    """What knows callers by their tokens; None where nobody is asked for one."""
+    if config.auth == "none":
+        yield None
+        return
+    tokens = Tokens(Reader(engines.tokens).find_tokens)
+    tokens.start()
+    try:
+        yield tokens
+    finally:
+        tokens.stop()
 
 
 async def _lead_again_and_again(
@@ -60,15 +78,22 @@ async def _lead_again_and_again(
 ) -> None:
     """Stands by, leads, and stands by again, until stopped. What breaks soon after its start is tried ever less often."""
     pause = 0.0
+    forgetful = False
     while not stop.is_set():
         epoch = await asyncio.to_thread(wait_to_lead, lease, config.lease, halt)
         if epoch is None:
             return
         began = time.monotonic()
         try:
-            await lead_under_lease(config, front, engines, lease, epoch, stop, announce)
+            await lead_under_lease(config, front, engines, lease, epoch, stop, announce, forgetful)
+            forgetful = False
         except ClockBehind:
             raise
+        except Outrun as met:
+            log.warning("stepping down: %s, this is %d: was the database restored from a backup? Leading above it", met, epoch)
+            lease.above = max(lease.above, met.epoch)
+            forgetful = True
+            continue
         except Exception as error:
             log.error("stepping down: %s", error)
         pause = 0.2 if time.monotonic() - began > 60 else min(max(2 * pause, 0.2), 30)

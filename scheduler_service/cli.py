@@ -9,7 +9,9 @@ from typing import Any
 
 import click
 
-from scheduler_service.config import DEFAULT_LISTEN, ConfigError, load
+from scheduler_service.config import DEFAULT_LISTEN, load_or_exit
+from scheduler_service.record_cli import record
+from scheduler_service.token_cli import token
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,15 +23,24 @@ def main() -> None:
 @main.command()
 @click.option("--database", metavar="URL", help="PostgreSQL >= 15, such as postgresql://user@host/ebb.")
 @click.option("--embedded", metavar="DIR", type=click.Path(path_type=Path), help="Run a PostgreSQL of its own in DIR.")
-@click.option("--listen", metavar="HOST:PORT", help=f"Loopback only; port 0 takes a free one.  [default: {DEFAULT_LISTEN}]")
+@click.option("--listen", metavar="HOST:PORT", help=f"Port 0 takes a free one.  [default: {DEFAULT_LISTEN}]")
+@click.option("--advertise", metavar="HOST:PORT", help="Where clients and agents reach it.  [default: as --listen]")
 @click.option("--address-file", metavar="FILE", type=click.Path(path_type=Path), help="Write HOST:PORT here while leading.")
-@click.option("--policy", type=click.Choice(["fitgpp", "fifo"]), help="[default: fitgpp]")
+@click.option("--tls-certificate", metavar="FILE", type=click.Path(path_type=Path), help="The service's certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="Its key (PEM).")
+@click.option("--tls-client-ca", metavar="FILE", type=click.Path(path_type=Path), help="Callers show a certificate of this CA.")
+@click.option("--auth", type=click.Choice(["none", "token"]), help="What callers show; none on loopback only.  [default: none]")
+@click.option("--policy", type=click.Choice(["fitgpp", "lrtp", "rand", "fifo"]), help="[default: fitgpp]")
 @click.option("--fitgpp-s", type=float, metavar="S", help="Weight of the grace period against the size.  [default: 4]")
 @click.option("--fitgpp-cap", type=int, metavar="P", help="How often a job may be preempted for trials.  [default: 1]")
+@click.option("--backfill/--no-backfill", default=None, help="Let jobs start that do not delay the first.  [default: no]")
+@click.option("--aging", type=float, metavar="SECONDS", help="Waiting that is worth a step of priority; 0: none.  [default: 0]")
+@click.option("--min-run", type=float, metavar="SECONDS", help="A run is not preempted before it ran so long.  [default: 0]")
 @click.option("--default-grace", type=float, metavar="SECONDS", help="For jobs that name none.  [default: 30]")
 @click.option("--heartbeat", type=float, metavar="SECONDS", help="Between signs of life of an agent.  [default: 2]")
 @click.option("--silent-after", type=float, metavar="SECONDS", help="A node unheard of for so long is silent.  [default: 10]")
 @click.option("--lease", type=float, metavar="SECONDS", help="How long a dead scheduler keeps the lease.  [default: 5]")
+@click.option("--record", metavar="FILE", type=click.Path(path_type=Path), help="Record what the engine gets, for a replay.")
 @click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="[default: INFO]")
 @click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="YAML with any of the settings.")
 @click.option("--check-config", is_flag=True, help="Check the settings, print them, and exit.")
@@ -37,7 +48,8 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Every setting can also stand in the file (default_grace: 30) or in the environment (EBB_SCHEDULER_DEFAULT_GRACE=30);
-    flags win over the environment, and that over the file. For now Ebb has no TLS and serves this machine alone.
+    flags win over the environment, and that over the file. To listen on other addresses than loopback, give it a
+    certificate with its key, and --auth token; `ebb-scheduler token` makes the tokens.
 
     \b
     Examples:
@@ -45,11 +57,7 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
       ebb-scheduler serve --database postgresql://ebb@localhost/ebb --policy fifo
       ebb-scheduler serve --config /etc/ebb/scheduler.yaml --check-config
     """
-    try:
-        config = load(file, {name: value for name, value in flags.items() if value is not None})
-    except ConfigError as error:
-        click.echo(f"ebb-scheduler: {error}", err=True)
-        sys.exit(2)
+    config = load_or_exit(file, flags)
     if check_config:
         for name, value in config.model_dump(mode="json").items():
             shown = "" if value is None else re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(value))  # no password
@@ -65,3 +73,7 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
         logging.getLogger("ebb.scheduler").debug("failed", exc_info=error)
         click.echo(f"ebb-scheduler: {error}", err=True)
         sys.exit(1)
+
+
+main.add_command(record)
+main.add_command(token)

@@ -1,11 +1,15 @@
 """Settings of the scheduler: flags win over the environment (EBB_SCHEDULER_*), that over the file, that over defaults."""
 
+import re
+import sys
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+from scheduler_service.certificates import TlsFiles
 
 DEFAULT_LISTEN = "127.0.0.1:7737"
 
@@ -21,31 +25,55 @@ class Config(BaseSettings):
 
     database: str | None = Field(None, description="URL of a PostgreSQL >= 15, such as postgresql://user@host/ebb")
     embedded: Path | None = Field(None, description="folder of an embedded PostgreSQL, made when it is not there")
-    listen: str = Field(DEFAULT_LISTEN, description="loopback address and port to serve on; port 0 takes a free one")
+    listen: str = Field(DEFAULT_LISTEN, description="address and port to serve on; port 0 takes a free one")
+    advertise: str | None = Field(None, description="where clients and agents reach it, if that is not `listen`")
     address_file: Path | None = Field(None, description="where to write HOST:PORT once this scheduler leads")
-    policy: Literal["fitgpp", "fifo"] = "fitgpp"
+    tls_certificate: Path | None = Field(None, description="PEM file: the service's certificate, and those up to the CA")
+    tls_key: Path | None = Field(None, description="PEM file: the certificate's key")
+    tls_client_ca: Path | None = Field(None, description="PEM file: callers must show a certificate of this CA, too")
+    auth: Literal["none", "token"] = Field("none", description="whether callers show a token; none is for loopback alone")
+    policy: Literal["fitgpp", "lrtp", "rand", "fifo"] = "fitgpp"
     fitgpp_s: float = Field(4.0, ge=0, description="s of FitGpp: the weight of the grace period against the size")
-    fitgpp_cap: int = Field(1, ge=0, description="P of FitGpp: how often a job may be preempted for trials")
+    fitgpp_cap: int = Field(1, ge=0, description="P of FitGpp, for every policy: how often a job may be preempted for trials")
     fitgpp_trials_in_flight: int | None = Field(None, ge=1, description="how many trials may wait for victims at once")
     default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
+    backfill: bool = Field(False, description="let jobs behind the first start where that does not delay it")
+    aging: float = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
+    min_run: float = Field(0, ge=0, description="how long a run may not be preempted for a trial after its start")
+    gang_start: float = Field(60, gt=0, description="in which all tasks of a gang must have started")
+    retry_pause: float = Field(
+        1, ge=0, description="before the first retry of a failed run; twice as long before each further one"
+    )
+    blame_nodes: int = Field(3, ge=0, description="a job that failed on so many nodes is not tried again; 0: never mind")
+    bad_node_strikes: int = Field(3, ge=0, description="a node at fault for so many failures is drained; 0: never")
     earmark_ttl: float = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
     heartbeat: float = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: float = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
     lease: float = Field(5, ge=0.5, description="how long a dead scheduler keeps the lease, at most")
+    record: Path | None = Field(None, description="file to record the engine's input in; packed if it ends with .gz")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
     @field_validator("listen")
     @classmethod
-    def _loopback(cls, value: str) -> str:
+    def _host_and_port(cls, value: str) -> str:
         host, _, port = value.rpartition(":")
-        if not port.isdigit() or int(port) > 65535:
+        if not host or not port.isdigit() or int(port) > 65535:
             raise ValueError(f"{value!r} is not HOST:PORT, such as {DEFAULT_LISTEN}")
-        if host != "localhost" and not _is_loopback(host):
-            raise ValueError(f"{host!r} is not a loopback address: Ebb has no TLS yet and serves this machine alone")
+        return value
+
+    @field_validator("advertise")
+    @classmethod
+    def _reachable(cls, value: str | None) -> str | None:
+        host, _, port = (value or "localhost:1").rpartition(":")
+        if not re.fullmatch(r"[^\s,@/]+", host) or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) <= 65535:
+            raise ValueError(f"{value!r} is not HOST:PORT, such as sched-1.example.org:7737")
+        if _is_wildcard(host):
+            raise ValueError(f"nobody can connect to {value!r}: say where this machine is")
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
+        self._check_access()
         if (self.database is None) == (self.embedded is None):
             raise ValueError("name one database: either database (--database URL) or embedded (--embedded DIR)")
         if self.database is not None and not self.database.startswith(
@@ -54,10 +82,43 @@ class Config(BaseSettings):
             raise ValueError("database must be a URL that begins with postgresql://")
         if self.silent_after < 2 * self.heartbeat:
             raise ValueError("silent_after must be at least twice heartbeat, else one late heartbeat makes a node silent")
+        if self.advertise is None and _is_wildcard(self.listen.rpartition(":")[0]):
+            raise ValueError(f"nobody can connect to {self.listen}: say in `advertise` where clients and agents reach it")
         return self
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        if self.tls_certificate is None or self.tls_key is None:
+            return None
+        return TlsFiles(self.tls_certificate, self.tls_key, self.tls_client_ca)
+
+    def _check_access(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together: give both, or neither")
+        if self.tls_client_ca is not None and self.tls is None:
+            raise ValueError("tls_client_ca needs TLS: give tls_certificate and tls_key, too")
+        if self.tls is not None:
+            self.tls.check()
+        lacking = [] if self.tls is not None else ["TLS (tls_certificate and tls_key)"]
+        lacking += [] if self.auth == "token" else ["tokens (auth: token)"]
+        host = self.listen.rpartition(":")[0]
+        if lacking and not _is_loopback(host):
+            raise ValueError(
+                f"listen: {host} is not a loopback address, and what others can reach needs TLS and tokens. "
+                f"Set {' and '.join(lacking)}, or listen on loopback, such as {DEFAULT_LISTEN}"
+            )
+
+
+def _is_wildcard(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_unspecified
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -93,3 +154,12 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
         raise ConfigError("; ".join(lines)) from None
     except Exception as error:  # YAML that cannot be read
         raise ConfigError(f"{file}: {error}") from None
+
+
+def load_or_exit(file: Path | None, flags: dict[str, Any]) -> Config:
+    """For commands, whose flags are None where they were not given: a wrong setting ends them with status 2."""
+    try:
+        return load(file, {name: value for name, value in flags.items() if value is not None})
+    except ConfigError as error:
+        sys.stderr.write(f"ebb-scheduler: {error}\n")
+        sys.exit(2)

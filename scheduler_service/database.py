@@ -1,20 +1,37 @@
-"""The store behind the ports of `run`: PostgreSQL in one epoch, for one leader."""
+"""The store behind the ports of `run`, in one epoch, for one leader: PostgreSQL, or its twin in memory."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from scheduler_service import store
-from scheduler_service.core.job import Job, JobEvent, JobState, Run
+from scheduler_service.core.access import Token
+from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run
 from scheduler_service.core.journal import Change
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown
+from scheduler_service.run.view import View
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _ask(
+    function: Callable[Concatenate[Any, P], R], database: Engine | Connection | Memory, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Calls the store's function, or, for a twin, that of the twin, which has the same name and arguments."""
+    if isinstance(database, Memory):
+        function = getattr(memory, function.__name__)
+    return function(database, *args, **kwargs)
 
 
 class Writer:
-    """run.ports.Writer over PostgreSQL, in one epoch."""
+    """run.ports.Writer over the store, in one epoch."""
 
-    def __init__(self, engine: Engine, epoch: int, commit_no: int) -> None:
+    def __init__(self, engine: Engine | Memory, epoch: int, commit_no: int) -> None:
         self._engine = engine
         self._epoch = epoch
         self._commit_no = commit_no
@@ -22,7 +39,7 @@ class Writer:
 
     def commit(self, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
         try:
-            self._commit_no = store.commit(self._connection, self._epoch, changes, events)
+            self._commit_no = _ask(store.commit, self._connection, self._epoch, changes, events)
         except store.DuplicateRequest as known:
             raise RequestKnown(str(known)) from known
         except store.Rejected as refused:
@@ -35,7 +52,7 @@ class Writer:
             raise NotCommitted(str(lost)) from lost
         except store.CommitUnknown as unknown:
             try:
-                became = store.outcome(self._engine, self._epoch, self._commit_no)
+                became = _ask(store.outcome, self._engine, self._epoch, self._commit_no)
             except store.StoreError as error:
                 raise LeadershipLost(str(error)) from unknown
             if became == "not committed":
@@ -45,51 +62,100 @@ class Writer:
 
     def find_requests(self, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
         with _database_errors():
-            return store.find_requests(self._connection, requests)
+            return _ask(store.find_requests, self._connection, requests)
 
     def close(self) -> None:
         self._connection.close()
 
 
 class Reader:
-    """run.ports.Reader over PostgreSQL."""
+    """run.ports.Reader over the store."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine | Memory) -> None:
         self._engine = engine
 
-    def find_job(self, job_id: int) -> tuple[Job, Run | None] | None:
+    def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
         with _database_errors(), self._engine.connect() as connection:
-            return store.find_job(connection, job_id)
+            return _ask(store.find_job, connection, job_id)
 
-    def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, Run | None]]:
+    def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
         with _database_errors(), self._engine.connect() as connection:
-            return store.list_jobs(connection, states, before_id, limit)
+            return _ask(store.find_ends, connection, job_ids)
+
+    def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, tuple[Run, ...]]]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.list_jobs, connection, states, before_id, limit)
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
         with _database_errors(), self._engine.connect() as connection:
-            return store.story(connection, job_id)
+            return _ask(store.story, connection, job_id)
+
+    def find_tokens(self, digests: Collection[bytes]) -> dict[bytes, Token]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.find_tokens, connection, digests)
+
+    def nodes(self) -> Mapping[int, Node]:
+        with _database_errors(), self._engine.connect() as connection:
+            return {node.id: node for node in _ask(store.list_nodes, connection)}
+
+    def view_of_nodes(self) -> View:
+        with _database_errors(), self._engine.connect() as connection:
+            loaded = _ask(store.load, connection, jobs=False)
+            return View(live_rows(loaded), loaded.commit_no)
+
+    def leader(self) -> str:
+        with _database_errors(), self._engine.connect() as connection:
+            return _leader(connection)
 
 
 class Lease:
-    """run.leader.Lease over PostgreSQL."""
+    """run.leader.Lease over the store."""
 
-    def __init__(self, engine: Engine, holder: str, ttl: float, address: str) -> None:
+    def __init__(self, engine: Engine | Memory, holder: str, ttl: float, address: str) -> None:
         self._engine = engine
         self._holder = holder
         self._ttl = ttl
         self._address = address
+        self.above = 0
+        """The highest epoch that an agent was found to have obeyed where the database knew of none as high."""
 
     def take(self) -> int | None:
         with self._engine.connect() as connection:
-            return store.take(connection, self._holder, self._ttl, address=self._address)
+            return _ask(store.take, connection, self._holder, self._ttl, address=self._address, above=self.above)
 
     def renew(self, epoch: int) -> bool:
         with self._engine.connect() as connection:
-            return store.renew(connection, epoch, self._ttl)
+            return _ask(store.renew, connection, epoch, self._ttl)
 
     def release(self, epoch: int) -> None:
         with self._engine.connect() as connection:
-            store.release(connection, epoch)
+            _ask(store.release, connection, epoch)
+
+    def leader(self) -> str:
+        with self._engine.connect() as connection:
+            return _leader(connection)
+
+
+def _leader(connection: Connection | Memory) -> str:
+    lease = _ask(store.holder, connection)
+    return lease.address if lease.holder and lease.expires_in_seconds > 0 else ""
+
+
+def load(engine: Engine | Memory) -> store.Loaded:
+    """What a new leader goes on from."""
+    with engine.connect() as connection:
+        return _ask(store.load, connection)
+
+
+def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
+    """What was loaded as (table, key, row), in an order in which each row finds those that it refers to."""
+    return [
+        *(("node", row.id, row) for row in loaded.nodes),
+        *(("device", (row.node, row.index), row) for row in loaded.devices),
+        *(("job", row.id, row) for row in loaded.jobs),
+        *(("run", row.key, row) for row in loaded.runs),
+        *(("operation", row.id, row) for row in loaded.operations),
+    ]
 
 
 @contextmanager
@@ -101,13 +167,14 @@ def _database_errors() -> Iterator[None]:
 
 
 class Engines:
-    """Connections by use: one that writes, some that read, one for the lease."""
+    """Connections by use: one that writes, some that read, one for the lease, one for callers' tokens."""
 
     def __init__(self, url: str) -> None:
         self.writer = store.open_engine(url, writer=True, connections=2)
         self.reader = store.open_engine(url, connections=5)
         self.lease = store.open_engine(url, connections=1)
+        self.tokens = store.open_engine(url, connections=1)
 
     def close(self) -> None:
-        for engine in (self.writer, self.reader, self.lease):
+        for engine in (self.writer, self.reader, self.lease, self.tokens):
             engine.dispose()

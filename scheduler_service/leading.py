@@ -9,42 +9,70 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sqlalchemy import Engine
 
-from scheduler_service import store
+from scheduler_service import recording
 from scheduler_service.config import Config
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Cluster as ClusterRow
 from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.state import Settings, State
-from scheduler_service.database import Engines, Lease, Reader, Writer
-from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.fitgpp import fitgpp
+from scheduler_service.database import Engines, Lease, Writer, live_rows, load
+from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.rpc.front import Front, Leading
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.leader import Renewal
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import View
+from scheduler_service.store.memory import Memory
 
 log = logging.getLogger(__name__)
 
 _CLOCK_SLACK_US = 60_000_000
 STOP_LIMIT = 5.0
 """Seconds that the engine may take to end its step when leadership ends."""
+SKIPPED_JOBS = 1_000_000
+"""Ids of jobs that are not given again when the database has forgotten which were: agents and checkpoints still know those."""
 
 
 class ClockBehind(Exception):
     """The clock of this machine is more than a minute behind the last commit: it must not lead."""
 
 
+class Outrun(Exception):
+    """An agent of this cluster has obeyed a higher epoch than ours, `epoch`."""
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"an agent has obeyed epoch {epoch} of this cluster")
+        self.epoch = epoch
+
+
+def stages_of(config: Config) -> Stages:
+    settings = FitGppSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
+    return stages(config.policy, settings, config.backfill)
+
+
 def policy_of(config: Config) -> Policy:
-    if config.policy == "fifo":
-        return fifo
-    return fitgpp(FitGppSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight))
+    return stages_of(config).policy
+
+
+def settings_of(config: Config) -> Settings:
+    """What the engine itself must know of them."""
+    return Settings(
+        default_grace_us=micros(config.default_grace),
+        earmark_ttl_us=micros(config.earmark_ttl),
+        aging_us=micros(config.aging),
+        min_run_us=micros(config.min_run),
+        gang_start_us=micros(config.gang_start),
+        retry_pause_us=micros(config.retry_pause),
+        blame_nodes=config.blame_nodes,
+        bad_node_strikes=config.bad_node_strikes,
+    )
 
 
 def clock(last_us: int) -> Callable[[], int]:
@@ -57,24 +85,23 @@ def clock(last_us: int) -> Callable[[], int]:
     return lambda: wall + time.monotonic_ns() // 1000 - began
 
 
-def load_state(engine: Engine, epoch: int, config: Config) -> tuple[State, View, Writer]:
-    """The state as the database holds it; a new cluster is made in an empty one."""
-    with engine.connect() as connection:
-        loaded = store.load(connection)
+def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: bool = False) -> tuple[State, View, Writer]:
+    """The state as the database holds it; a new cluster is made in an empty one.
+
+    `forgetful`: the database is known to be older than what was done under it, as after a backup was restored.
+    """
+    loaded = load(engine)
     writer = Writer(engine, epoch, loaded.commit_no)
     commit_no = loaded.commit_no
     cluster = loaded.cluster
     if cluster is None:
         cluster = ClusterRow(str(uuid.uuid4()), secrets.randbits(62))
         commit_no = writer.commit([Change("cluster", 0, None, cluster)], [])
-    rows: list[tuple[str, Any, Any]] = [
-        *(("node", row.id, row) for row in loaded.nodes),
-        *(("device", (row.node, row.index), row) for row in loaded.devices),
-        *(("job", row.id, row) for row in loaded.jobs),
-        *(("run", row.key, row) for row in loaded.runs),
-        *(("operation", row.id, row) for row in loaded.operations),
-    ]
-    state = State(cluster, Settings(micros(config.default_grace), micros(config.earmark_ttl)))
+    elif forgetful:
+        cluster = replace(cluster, next_job=cluster.next_job + SKIPPED_JOBS)
+        commit_no = writer.commit([Change("cluster", 0, loaded.cluster, cluster)], [])
+    rows = live_rows(loaded)
+    state = State(cluster, settings_of(config))
     state.restore(iter(rows))
     return state, View([*rows, *(("run", run.key, run) for run in loaded.last_runs)], commit_no), writer
 
@@ -91,24 +118,31 @@ class Announce(Protocol):
 
 
 async def lead(
-    config: Config, front: Front, engines: Engines, epoch: int, ending: "asyncio.Task[None]", announce: Announce
+    config: Config,
+    front: Front,
+    engines: Engines,
+    epoch: int,
+    ending: "asyncio.Task[None]",
+    announce: Announce,
+    valid_until: Callable[[], float],
+    forgetful: bool,
 ) -> None:
     """Leads until `ending` is done, or the engine stops by itself. The state is loaded anew each time.
 
-    Raises what made it impossible to begin, and what stopped the engine.
+    Raises what made it impossible to begin, what stopped the engine, and Outrun.
     """
-    state, view, writer = await asyncio.to_thread(load_state, engines.writer, epoch, config)
+    state, view, writer = await asyncio.to_thread(load_state, engines.writer, epoch, config, forgetful)
     dispatch = Dispatch()
-    service = Service(
-        state, view, policy_of(config), writer, lambda orders: dispatch.send(view, orders), clock(state.cluster.clock_us)
-    )
+    now = clock(state.cluster.clock_us)
+    recorder = await asyncio.to_thread(recording.begin, config, policy_of, state, view.commit_no)
+    service = Service(state, view, policy_of(config), writer, lambda orders: dispatch.send(view, orders), now, recorder)
 
     def fell_silent(node: str) -> None:
         log.warning("node %s is silent", node)
         with contextlib.suppress(NotLeading):
             service.handle(NodeSilent(node)).add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    leading = Leading(service, dispatch, Reader(engines.reader), state.cluster.id, epoch)
+    leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until)
     silence = asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))
     service.start()
     front.lead(leading)
@@ -116,7 +150,7 @@ async def lead(
     log.info("leading cluster %s in epoch %d: %d live jobs, %d nodes", state.cluster.id, epoch, len(view.jobs), len(view.nodes))
     try:
         stopped: asyncio.Future[Any] = service.stopped
-        await asyncio.wait({stopped, ending}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({stopped, ending, leading.outrun}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         front.lead(None)
         await announce(False)
@@ -126,14 +160,23 @@ async def lead(
         guard = exit_timer(STOP_LIMIT, "the engine waits for a database that does not answer")
         why = await service.stopped
         guard.cancel()
-        leading.close()
         writer.close()
+        recorder.close()
     if why is not None:
         raise why
+    if leading.outrun.done():
+        raise Outrun(leading.outrun.result())
 
 
 async def lead_under_lease(
-    config: Config, front: Front, engines: Engines, lease: Lease, epoch: int, stop: asyncio.Event, announce: Announce
+    config: Config,
+    front: Front,
+    engines: Engines,
+    lease: Lease,
+    epoch: int,
+    stop: asyncio.Event,
+    announce: Announce,
+    forgetful: bool = False,
 ) -> None:
     """`lead`, for as long as the lease is ours. It is renewed from before the state is loaded, which may take long."""
     loop = asyncio.get_running_loop()
@@ -147,13 +190,13 @@ async def lead_under_lease(
     async def until_it_ends() -> None:
         while not (stop.is_set() or taken.is_set()):
             if time.monotonic() > renewal.valid_until:
-                log.error("the lease ran out: the database did not answer in time")
+                log.error("stepping down: the lease ran out: the database did not answer in time, or this process stood still")
                 return
             await asyncio.sleep(min(0.1, config.lease / 10))
 
     ending = asyncio.create_task(until_it_ends())
     try:
-        await lead(config, front, engines, epoch, ending, announce)
+        await lead(config, front, engines, epoch, ending, announce, lambda: renewal.valid_until, forgetful)
     finally:
         ending.cancel()
         await asyncio.to_thread(renewal.end)

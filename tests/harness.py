@@ -23,7 +23,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg.rows import dict_row
 
-from client_sdk import Client, EbbError, Job, JobState, Node, NodeState
+from client_sdk import Client, EbbError, Job, JobState, Node, NodeState, NotFound
 from examples.cluster import Cluster
 from tests.store.waiting import wait_for
 
@@ -42,18 +42,30 @@ _HELD = f"{_LINE.replace('EVENT', 'start')}; until [ -e $1 ]; do sleep 0.05; don
 
 
 class Site:
-    """A cluster with two nodes, its client, its database and its evidence. Use as a context; leaving it closes everything."""
+    """A cluster with two nodes, its client, its database and its evidence. Use as a context; leaving it closes everything.
 
-    def __init__(self, folder: Path, scheduler_flags: Sequence[str] = (), nodes: Sequence[str] = ("n1", "n2")) -> None:
-        self.cluster = Cluster(folder, scheduler_flags)
+    With a `database` (a URL) there are two schedulers on that, `scheduler` and `standby`, of which the first leads first.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        scheduler_flags: Sequence[str] = (),
+        nodes: Sequence[str] = ("n1", "n2"),
+        database: str | None = None,
+    ) -> None:
+        self.cluster = Cluster(folder, scheduler_flags, database=database)
         self.folder = self.cluster.folder
         self.nodes = list(nodes)
-        self.database = Database(self.folder / "db" / "postgres" / "socket")
+        self.two = database is not None
+        self.database = Database(database or embedded_url(self.folder / "db"))
         self.evidence = Evidence(self.folder / "evidence.jsonl")
 
     def __enter__(self) -> "Site":
         try:
             self.cluster.start_scheduler()
+            if self.two:
+                self.cluster.start_standby()
             for node in self.nodes:
                 self.cluster.start_agent(node, "dgx-a100")
             self.client = Client(self.cluster.address, timeout=LIMIT)
@@ -97,6 +109,33 @@ class Site:
 
     def restart_scheduler(self) -> None:
         self.cluster.start_scheduler()
+
+    # ---- two schedulers ------------------------------------------------------------------------------------------------
+
+    def leader(self) -> str:
+        """Which of the schedulers holds a valid lease, by the database; empty when none does."""
+        addresses = {"scheduler": self.cluster.listen, **self.cluster.standbys}
+        rows = self.database.ask("SELECT address FROM leader WHERE holder <> '' AND expires_at > clock_timestamp()")
+        return next((name for name, address in addresses.items() if [{"address": address}] == rows), "")
+
+    def wait_leader(self, name: str) -> None:
+        """Until it leads, and says so itself."""
+        asked = {"scheduler": self.cluster.listen, **self.cluster.standbys}[name]
+
+        def leads() -> bool:
+            with Client(asked, timeout=1) as client:
+                try:
+                    return self.leader() == name and client.cancel(1 << 60) is None
+                except NotFound:  # which only a leader can know
+                    return True
+                except EbbError:
+                    return False
+
+        wait_for(leads, LIMIT)
+
+    def log(self, name: str) -> str:
+        """What a process of the cluster has logged."""
+        return (self.folder / f"{name}.log").read_text()
 
     def launcher(self, node: str) -> int:
         """The launcher of a node: the pid of the process that starts its jobs."""
@@ -251,11 +290,16 @@ class Evidence:
 # ---- the database ------------------------------------------------------------------------------------------------------
 
 
+def embedded_url(place: Path) -> str:
+    """Of the PostgreSQL that a scheduler runs itself in this folder."""
+    return f"postgresql://ebb@/postgres?host={quote(str(place / 'postgres' / 'socket'), safe='')}"
+
+
 class Database:
     """The scheduler's PostgreSQL, asked directly."""
 
-    def __init__(self, socket: Path) -> None:
-        self.url = f"postgresql://ebb@/postgres?host={quote(str(socket), safe='')}"
+    def __init__(self, url: str) -> None:
+        self.url = url
 
     def connect(self) -> "psycopg.Connection[dict[str, Any]]":
         return psycopg.connect(self.url, autocommit=True, row_factory=dict_row, application_name="test")

@@ -40,7 +40,11 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.option("--address", metavar="HOST:PORT", help="The scheduler's address.  [default: $EBB_ADDRESS, else 127.0.0.1:7737]")
+@click.option(
+    "--address",
+    metavar="HOST:PORT[,...]",
+    help="Where the scheduler is, or each of several.  [default: $EBB_ADDRESS, else 127.0.0.1:7737]",
+)
 @click.option(
     "--timeout",
     metavar="SECONDS",
@@ -63,6 +67,7 @@ def ebb(ctx: click.Context, address: str | None, timeout: float) -> None:
     """
     if os.environ.get("EBB_DEBUG") != "1":
         logging.getLogger("stamina").addHandler(logging.NullHandler())  # tries are not the user's business; their end is
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # nor are gRPC's own words: they become one line of ours
     ctx.obj = Session(address, timeout)
     ctx.call_on_close(ctx.obj.close)
 

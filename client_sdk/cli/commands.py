@@ -190,18 +190,21 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
 
 
 @click.command(short_help="Print a job's output.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, over all its runs.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for its start, and go on until it has ended, over all its runs.")
+@click.option("--run", type=click.IntRange(min=1), help="The run with this number.  [default: the current or last]")
+@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="The rank in a gang.")
 @click.argument("job_id", metavar="ID", type=JOB_ID)
 @click.pass_obj
-def logs(session: Session, job_id: int, follow: bool) -> None:
-    """Print the output of a job's current or last run. The file lies on the job's node, and is read from there.
+def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int) -> None:
+    """Print the output of a job: of its current or last run, from the node that it is on.
 
     \b
     Examples:
       ebb logs 7
       ebb logs -f 7
+      ebb logs --run 1 7
     """
-    for text in session.client.logs(job_id, follow=follow):
+    for text in session.client.logs(job_id, follow=follow, run=run, task=task):
         click.echo(text, nl=False)
         _flush()
 

@@ -32,13 +32,13 @@ class FakeCluster:
         return self._server.address
 
     def client(self, *, timeout: float = 30.0) -> Client:
-        """A real client of this cluster, closed with it."""
-        self._clients.append(Client(self.address, timeout=timeout))
+        """A real client of this cluster, closed with it, whatever the environment says of the site's own."""
+        self._clients.append(Client(self.address, timeout=timeout, token="", tls_ca="", tls_cert="", tls_key=""))
         return self._clients[-1]
 
     def async_client(self, *, timeout: float = 30.0) -> AsyncClient:
         """A real client of this cluster for asyncio; close it, or use it by `async with`."""
-        return AsyncClient(self.address, timeout=timeout)
+        return AsyncClient(self.address, timeout=timeout, token="", tls_ca="", tls_cert="", tls_key="")
 
     @property
     def jobs(self) -> list[Job]:
@@ -54,7 +54,7 @@ class FakeCluster:
 
     @property
     def watches(self) -> int:
-        """How many watches and waits are under way."""
+        """How many watches, waits and followed logs are under way."""
         with self._state.changed:
             return self._server.watches
 
@@ -107,7 +107,7 @@ class FakeCluster:
                 self._server.down = None
 
     def cut_watches(self) -> None:
-        """Breaks the connection of every watch and wait; clients make it again."""
+        """Breaks the connection of every watch, wait and log; clients make it again."""
         with self._state.changed:
             self._server.cut()
 

@@ -20,6 +20,8 @@ from client_sdk.testing._state import State
 
 _THREADS = 1024
 """At most: a watch keeps a thread for as long as it lasts. Those that nobody needs are not made."""
+_PIECE = 64 * 1024
+_OPTIONS = (("grpc.so_reuseport", 0), ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000))
 _serialize = methodcaller("SerializeToString")
 _CODES = {error: code for code, error in reversed(ERRORS.items())} | {Internal: grpc.StatusCode.INTERNAL}
 
@@ -42,11 +44,11 @@ class Server:
         self.down: EbbError | None = None
         """What every call is answered with, where that is not None."""
         self.watches = 0
-        """How many are under way."""
+        """How many are under way, followed logs included."""
         self._state = state
         self._cuts = 0
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ebb-fake")
-        self._server = grpc.server(self._pool, options=(("grpc.so_reuseport", 0),))
+        self._server = grpc.server(self._pool, options=_OPTIONS)
         scheduler = {
             "Submit": self._unary(
                 "Submit", scheduler_pb2.SubmitRequest, lambda r: scheduler_pb2.SubmitResponse(job=state.submit(r))
@@ -62,6 +64,7 @@ class Server:
             "Watch": grpc.unary_stream_rpc_method_handler(
                 self._watch, scheduler_pb2.SchedulerWatchRequest.FromString, _serialize
             ),
+            "Logs": grpc.unary_stream_rpc_method_handler(self._logs, scheduler_pb2.LogsRequest.FromString, _serialize),
         }
         cluster = {
             "ListNodes": self._unary(
@@ -85,7 +88,7 @@ class Server:
         self._pool.shutdown()
 
     def cut(self) -> None:
-        """Breaks every watch."""
+        """Breaks every watch and log."""
         self._cuts += 1
         self._state.changed.notify_all()
 
@@ -135,10 +138,7 @@ class Server:
             except EbbError as error:
                 _abort(context, error)
             at, cuts = request.after_commit, self._cuts
-            self.watches += 1
-            # Also wakes the loop below, which else would notice with the next change only that its watcher has left.
-            if not context.add_callback(self._watch_ended):
-                self._watch_ended()
+            self._watch_began(context)
         while True:
             with state.changed:
                 snapshot, jobs = state.since(at, request.job_id)
@@ -151,6 +151,44 @@ class Server:
                     _abort(context, Unavailable("the fake cluster broke the connection"))
                 at = state.commit_no
             yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=jobs, commit_no=at)
+
+    def _logs(self, request: scheduler_pb2.LogsRequest, context: grpc.ServicerContext) -> Iterator[scheduler_pb2.LogsResponse]:
+        state = self._state
+        with state.changed:
+            try:
+                self._enter("Logs")
+                _rules.check(request)
+                found = state.output(request)
+            except EbbError as error:
+                _abort(context, error)
+            cuts = self._cuts
+            self._watch_began(context)
+        said, at = False, request.offset
+        while True:
+            with state.changed:
+                while context.is_active() and self._cuts == cuts:
+                    found = state.output(request)
+                    if found.over or not request.follow or (found.run and not said) or len(found.data) > at:
+                        break
+                    state.changed.wait()
+                if not context.is_active():
+                    return
+                if self._cuts != cuts:
+                    _abort(context, Unavailable("the fake cluster broke the connection"))
+            if found.run and not said:
+                yield scheduler_pb2.LogsResponse(offset=at, run=found.run)
+                request.run, said = found.run, True
+            if found.data[at:]:
+                yield scheduler_pb2.LogsResponse(data=found.data[at : at + _PIECE], offset=at, run=found.run)
+                at += len(found.data[at : at + _PIECE])
+            elif found.over or not request.follow:
+                return
+
+    def _watch_began(self, context: grpc.ServicerContext) -> None:
+        self.watches += 1
+        # Also wakes its loop, which else would notice with the next change only that its watcher has left.
+        if not context.add_callback(self._watch_ended):
+            self._watch_ended()
 
     def _watch_ended(self) -> None:
         with self._state.changed:

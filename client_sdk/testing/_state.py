@@ -15,6 +15,7 @@ from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from client_sdk import _convert
 from client_sdk.errors import AlreadyExists, FailedPrecondition, NotFound
 from client_sdk.models import ENDED, Job, JobClass, JobEventKind, JobReason, JobState, Resources
+from client_sdk.testing._output import Output, log_file, output
 
 ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING})
 
@@ -127,6 +128,9 @@ class State:
             return False, [self.find(i) for i, at in sorted(self._commits.items()) if at > commit_no and job_id in (0, i)]
         return True, [self.find(i) for i, job in self.jobs.items() if i == job_id or (not job_id and _state(job) not in ENDED)]
 
+    def output(self, request: scheduler_pb2.LogsRequest) -> Output:
+        return output(self.find(request.job_id), request, self._folder)
+
     def nodes(self) -> Iterator[cluster_pb2.Node]:
         for name, capacity in self._nodes.items():
             groups = [
@@ -209,7 +213,7 @@ class State:
         job.log_path = ""
         self._show(job, JobState.STARTING)
         self._tell(job, JobEventKind.PLACED, run=job.run, node=node)
-        log = self._folder / f"{job.id}.{job.run}.log"
+        log = log_file(self._folder, job.id, job.run)
         log.touch()
         job.log_path = str(log)
         if not job.HasField("start_time"):

@@ -53,12 +53,16 @@ CREATE TABLE node (
     sequence BIGINT NOT NULL,
     address TEXT NOT NULL,
     agent_version TEXT NOT NULL,
+    drained_us BIGINT,
+    drain_reason TEXT NOT NULL,
+    drain_user TEXT NOT NULL,
+    strikes INTEGER NOT NULL,
     CONSTRAINT node_pkey PRIMARY KEY (id),
     CONSTRAINT node_name_once UNIQUE (name) DEFERRABLE INITIALLY DEFERRED,
     CONSTRAINT node_state_known CHECK (state IN (1, 2)),
     CONSTRAINT node_capacity_not_negative CHECK (capacity_cpu_milli >= 0 AND capacity_memory_mib >= 0 AND capacity_devices >= 0),
     CONSTRAINT node_id_positive CHECK (id > 0),
-    CONSTRAINT node_sequence_not_negative CHECK (sequence >= 0)
+    CONSTRAINT node_counters_not_negative CHECK (sequence >= 0 AND strikes >= 0)
 );
 
 COMMENT ON TABLE node IS 'Machines with an agent';
@@ -72,6 +76,9 @@ COMMENT ON COLUMN node.levels IS 'Names of the levels between the node and its d
 COMMENT ON COLUMN node.since_us IS 'When it entered its state; microseconds since 1970';
 COMMENT ON COLUMN node.sequence IS 'The last report of this boot that is in the state';
 COMMENT ON COLUMN node.address IS 'Where the agent said that the node''s jobs can be reached';
+COMMENT ON COLUMN node.drained_us IS 'Since when nothing new is placed on it; null while it is open; microseconds since 1970';
+COMMENT ON COLUMN node.drain_user IS 'Who drained it; empty: Ebb itself';
+COMMENT ON COLUMN node.strikes IS 'Failures that were the node''s fault, less what went well since';
 
 CREATE TABLE job (
     id BIGSERIAL NOT NULL,
@@ -99,21 +106,25 @@ CREATE TABLE job (
     ended_us BIGINT,
     exit_code INTEGER NOT NULL,
     exit_signal INTEGER NOT NULL,
+    spec_more JSONB,
+    more JSONB,
+    array_job BIGINT NOT NULL,
+    array_index INTEGER NOT NULL,
     CONSTRAINT job_pkey PRIMARY KEY (id),
     CONSTRAINT job_job_class_known CHECK (job_class IN (1, 2)),
-    CONSTRAINT job_state_known CHECK (state IN (1, 2, 3, 4, 5, 6, 7, 8)),
-    CONSTRAINT job_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)),
+    CONSTRAINT job_state_known CHECK (state IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
+    CONSTRAINT job_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29)),
     CONSTRAINT job_demand_not_negative CHECK (demand_cpu_milli >= 0 AND demand_memory_mib >= 0 AND demand_devices >= 0),
     CONSTRAINT job_id_positive CHECK (id > 0),
     CONSTRAINT job_command_given CHECK (jsonb_typeof(command) = 'array' AND jsonb_array_length(command) > 0),
     CONSTRAINT job_environment_is_array CHECK (jsonb_typeof(environment) = 'array'),
     CONSTRAINT job_grace_not_negative CHECK (grace_us >= 0),
     CONSTRAINT job_counters_not_negative CHECK (run >= 0 AND preempted_for_trial >= 0 AND cause_job >= 0),
-    CONSTRAINT job_ended_has_time CHECK ((state IN (6, 7, 8)) = (ended_us IS NOT NULL))
+    CONSTRAINT job_ended_has_time CHECK ((state IN (6, 7, 8, 10)) = (ended_us IS NOT NULL))
 );
+
 CREATE INDEX job_live ON job (id) WHERE ended_us IS NULL;
 CREATE UNIQUE INDEX job_request_once ON job (user_name, request_id) WHERE request_id <> '';
-
 COMMENT ON TABLE job IS 'What users submitted; rows stay when the job has ended';
 COMMENT ON COLUMN job.user_name IS 'Who submitted it';
 COMMENT ON COLUMN job.request_id IS 'Given by the client so that a repeated submit makes one job; empty when it gave none';
@@ -125,8 +136,8 @@ COMMENT ON COLUMN job.grace_us IS 'Microseconds between the signal to stop and t
 COMMENT ON COLUMN job.command IS 'Program and arguments: an array of strings';
 COMMENT ON COLUMN job.environment IS 'Array of [name, value], in the order given';
 COMMENT ON COLUMN job.submitted_us IS 'When it was submitted; microseconds since 1970';
-COMMENT ON COLUMN job.state IS 'Where the job is in its life: 1 QUEUED, 2 STARTING, 3 RUNNING, 4 STOPPING, 5 UNREACHABLE, 6 SUCCEEDED, 7 FAILED, 8 CANCELLED';
-COMMENT ON COLUMN job.reason IS 'Why it is in this state: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED';
+COMMENT ON COLUMN job.state IS 'Where the job is in its life: 1 QUEUED, 2 STARTING, 3 RUNNING, 4 STOPPING, 5 UNREACHABLE, 6 SUCCEEDED, 7 FAILED, 8 CANCELLED, 9 SUSPENDED, 10 TIMED_OUT';
+COMMENT ON COLUMN job.reason IS 'Why it is in this state: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT';
 COMMENT ON COLUMN job.detail IS 'More about the reason, for people';
 COMMENT ON COLUMN job.cause_job IS 'The job behind the reason, or 0';
 COMMENT ON COLUMN job.run IS 'The current or last launch, counted from 1; 0 before the first';
@@ -135,6 +146,10 @@ COMMENT ON COLUMN job.preempted_for_trial IS 'How often a trial''s preemption of
 COMMENT ON COLUMN job.started_us IS 'When it first ran; microseconds since 1970';
 COMMENT ON COLUMN job.ended_us IS 'When it ended; null while it has not; microseconds since 1970';
 COMMENT ON COLUMN job.exit_signal IS 'The signal that ended it, or 0';
+COMMENT ON COLUMN job.spec_more IS 'What the user asked for beyond the usual, by name (see core.job.JobSpec); null: nothing';
+COMMENT ON COLUMN job.more IS 'What is not as it usually is, by name (see core.job.Job); null: nothing';
+COMMENT ON COLUMN job.array_job IS 'The array that it is an element of, or 0';
+COMMENT ON COLUMN job.array_index IS 'Its place there';
 
 CREATE TABLE run (
     job_id BIGINT NOT NULL,
@@ -157,37 +172,43 @@ CREATE TABLE run (
     exit_signal INTEGER NOT NULL,
     yielded BOOLEAN NOT NULL,
     lost BOOLEAN NOT NULL,
-    CONSTRAINT run_pkey PRIMARY KEY (job_id, run),
-    CONSTRAINT run_on_node UNIQUE (job_id, run, node),
+    task INTEGER NOT NULL,
+    ready_at TEXT NOT NULL,
+    guarded_us BIGINT,
+    CONSTRAINT run_pkey PRIMARY KEY (job_id, run, task),
+    CONSTRAINT run_on_node UNIQUE (job_id, run, task, node),
     CONSTRAINT run_of_job FOREIGN KEY(job_id) REFERENCES job (id),
     CONSTRAINT run_node_exists FOREIGN KEY(node) REFERENCES node (id),
-    CONSTRAINT run_phase_known CHECK (phase IN (1, 2, 3, 4)),
-    CONSTRAINT run_stop_reason_known CHECK (stop_reason IN (1, 2, 3)),
+    CONSTRAINT run_phase_known CHECK (phase IN (1, 2, 3, 4, 5)),
+    CONSTRAINT run_stop_reason_known CHECK (stop_reason IN (1, 2, 3, 4, 5, 6, 7, 8)),
     CONSTRAINT run_demand_not_negative CHECK (demand_cpu_milli >= 0 AND demand_memory_mib >= 0 AND demand_devices >= 0),
-    CONSTRAINT run_counts_from_one CHECK (run > 0),
+    CONSTRAINT run_counts_from_one CHECK (run > 0 AND task >= 0),
     CONSTRAINT run_grace_not_negative CHECK (stop_grace_us >= 0 AND stop_for >= 0),
     CONSTRAINT run_ended_has_time CHECK ((phase = 4) = (ended_us IS NOT NULL))
 );
-CREATE UNIQUE INDEX run_one_live ON run (job_id) WHERE ended_us IS NULL;
 
-COMMENT ON TABLE run IS 'Launches of jobs on nodes';
+CREATE UNIQUE INDEX run_one_live ON run (job_id, task) WHERE ended_us IS NULL;
+COMMENT ON TABLE run IS 'Launches of jobs: a row for each task';
 COMMENT ON COLUMN run.run IS 'Counts up from 1 within the job';
 COMMENT ON COLUMN run.devices IS 'Indices of the devices that it was given';
 COMMENT ON COLUMN run.demand_cpu_milli IS 'What it holds on the node until it has ended: thousandths of a CPU core';
 COMMENT ON COLUMN run.demand_memory_mib IS 'What it holds on the node until it has ended: MiB of host memory';
 COMMENT ON COLUMN run.demand_devices IS 'What it holds on the node until it has ended: whole devices';
-COMMENT ON COLUMN run.phase IS 'Where the launch stands: 1 STARTING, 2 RUNNING, 3 STOPPING, 4 ENDED';
+COMMENT ON COLUMN run.phase IS 'Where the launch stands: 1 STARTING, 2 RUNNING, 3 STOPPING, 4 ENDED, 5 READY';
 COMMENT ON COLUMN run.placed_us IS 'When it was given its place; microseconds since 1970';
 COMMENT ON COLUMN run.started_us IS 'When its process ran; microseconds since 1970';
 COMMENT ON COLUMN run.ended_us IS 'When it ended; null while it has not; microseconds since 1970';
 COMMENT ON COLUMN run.log_path IS 'Of its output, on its node';
-COMMENT ON COLUMN run.stop_reason IS 'Why it was told to stop; null when it was not: 1 PREEMPTED, 2 CANCELLED, 3 UNCLAIMED';
+COMMENT ON COLUMN run.stop_reason IS 'Why it was told to stop; null when it was not: 1 PREEMPTED, 2 CANCELLED, 3 UNCLAIMED, 4 SUSPENDED, 5 REQUEUED, 6 TIME_LIMIT, 7 GANG, 8 DRAINED';
 COMMENT ON COLUMN run.stop_grace_us IS 'Microseconds that it has to leave by itself';
 COMMENT ON COLUMN run.stop_us IS 'When it was told to stop; microseconds since 1970';
 COMMENT ON COLUMN run.stop_for IS 'The trial that needs the room, or 0';
 COMMENT ON COLUMN run.exit_signal IS 'The signal that ended it, or 0';
 COMMENT ON COLUMN run.yielded IS 'It saved its work and left because it was told to';
 COMMENT ON COLUMN run.lost IS 'It ended with its node, or nobody knows how it ended';
+COMMENT ON COLUMN run.task IS 'The rank within a gang; 0 for a job of one task';
+COMMENT ON COLUMN run.ready_at IS 'Of a task of a gang that is ready: where it can be reached, host:port';
+COMMENT ON COLUMN run.guarded_us IS 'Until when no trial may have it preempted; null: at any time; microseconds since 1970';
 
 CREATE TABLE device (
     node BIGINT NOT NULL,
@@ -199,10 +220,11 @@ CREATE TABLE device (
     share_group JSONB NOT NULL,
     holder_job BIGINT GENERATED ALWAYS AS ((share_group->0->>0)::bigint) STORED,
     holder_run INTEGER GENERATED ALWAYS AS ((share_group->0->>1)::integer) STORED,
+    holder_task INTEGER GENERATED ALWAYS AS ((share_group->0->>2)::integer) STORED,
     CONSTRAINT device_pkey PRIMARY KEY (node, index),
     CONSTRAINT device_uuid_once UNIQUE (node, uuid) DEFERRABLE INITIALLY DEFERRED,
     CONSTRAINT device_node_exists FOREIGN KEY(node) REFERENCES node (id),
-    CONSTRAINT device_holder_on_node FOREIGN KEY(holder_job, holder_run, node) REFERENCES run (job_id, run, node),
+    CONSTRAINT device_holder_on_node FOREIGN KEY(holder_job, holder_run, holder_task, node) REFERENCES run (job_id, run, task, node),
     CONSTRAINT device_amounts_not_negative CHECK (index >= 0 AND memory_mib >= 0),
     CONSTRAINT device_exclusive CHECK (jsonb_typeof(share_group) = 'array' AND jsonb_array_length(share_group) <= 1)
 );
@@ -210,9 +232,10 @@ CREATE TABLE device (
 COMMENT ON TABLE device IS 'Devices of nodes and their share groups';
 COMMENT ON COLUMN device.index IS 'As the agent counts its devices';
 COMMENT ON COLUMN device.path IS 'Its place in the node''s tree: a number for each of the node''s levels';
-COMMENT ON COLUMN device.share_group IS 'The runs that share it: array of [job, run]; exclusive for now, so at most one';
+COMMENT ON COLUMN device.share_group IS 'The runs that share it: array of [job, run, task]; exclusive for now, so at most one';
 COMMENT ON COLUMN device.holder_job IS 'From share_group';
 COMMENT ON COLUMN device.holder_run IS 'From share_group';
+COMMENT ON COLUMN device.holder_task IS 'From share_group';
 
 CREATE TABLE operation (
     id BIGSERIAL NOT NULL,
@@ -229,6 +252,7 @@ CREATE TABLE operation (
     victims JSONB NOT NULL,
     created_us BIGINT NOT NULL,
     deadline_us BIGINT,
+    tasks INTEGER[] NOT NULL,
     CONSTRAINT operation_pkey PRIMARY KEY (id),
     CONSTRAINT operation_of_job FOREIGN KEY(job_id) REFERENCES job (id),
     CONSTRAINT operation_node_exists FOREIGN KEY(node) REFERENCES node (id),
@@ -251,9 +275,10 @@ COMMENT ON COLUMN operation.want_devices IS 'What is to be kept in the end: whol
 COMMENT ON COLUMN operation.kept_cpu_milli IS 'What is kept now: neither free nor owned by a run: thousandths of a CPU core';
 COMMENT ON COLUMN operation.kept_memory_mib IS 'What is kept now: neither free nor owned by a run: MiB of host memory';
 COMMENT ON COLUMN operation.kept_devices IS 'What is kept now: neither free nor owned by a run: whole devices';
-COMMENT ON COLUMN operation.victims IS 'The runs that promised what is missing: array of [job, run]';
+COMMENT ON COLUMN operation.victims IS 'The runs that promised what is missing: array of [job, run, task]';
 COMMENT ON COLUMN operation.created_us IS 'When it began; microseconds since 1970';
 COMMENT ON COLUMN operation.deadline_us IS 'When it lapses; null while it cannot; microseconds since 1970';
+COMMENT ON COLUMN operation.tasks IS 'The ranks of the job''s tasks that are to run there';
 
 CREATE TABLE job_event (
     job_id BIGINT NOT NULL,
@@ -271,18 +296,18 @@ CREATE TABLE job_event (
     decision JSONB,
     CONSTRAINT job_event_pkey PRIMARY KEY (job_id, commit_no, line),
     CONSTRAINT job_event_of_job FOREIGN KEY(job_id) REFERENCES job (id),
-    CONSTRAINT job_event_kind_known CHECK (kind IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),
-    CONSTRAINT job_event_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14))
+    CONSTRAINT job_event_kind_known CHECK (kind IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)),
+    CONSTRAINT job_event_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29))
 );
 
 COMMENT ON TABLE job_event IS 'Each job''s story, in the order of (commit_no, line); only ever added to';
 COMMENT ON COLUMN job_event.commit_no IS 'The commit that made it durable';
 COMMENT ON COLUMN job_event.line IS 'Its place among the events of that commit';
 COMMENT ON COLUMN job_event.at_us IS 'When it happened; microseconds since 1970';
-COMMENT ON COLUMN job_event.kind IS 'What happened: 1 SUBMITTED, 2 PLACED, 3 STARTED, 4 PREEMPTING, 5 PREEMPTED, 6 VACATED, 7 REQUEUED, 8 CANCEL_REQUESTED, 9 NODE_SILENT, 10 NODE_RETURNED, 11 ENDED, 12 EARMARK_DROPPED';
+COMMENT ON COLUMN job_event.kind IS 'What happened: 1 SUBMITTED, 2 PLACED, 3 STARTED, 4 PREEMPTING, 5 PREEMPTED, 6 VACATED, 7 REQUEUED, 8 CANCEL_REQUESTED, 9 NODE_SILENT, 10 NODE_RETURNED, 11 ENDED, 12 EARMARK_DROPPED, 13 HELD, 14 RELEASED, 15 SUSPEND_REQUESTED, 16 SUSPENDED, 17 RESUMED, 18 REQUEUE_REQUESTED, 19 UPDATED, 20 TIME_LIMIT, 21 TASK_ENDED, 22 GANG_READY';
 COMMENT ON COLUMN job_event.run IS 'The launch that it is about, or 0';
 COMMENT ON COLUMN job_event.node IS 'The node that it is about, or 0';
-COMMENT ON COLUMN job_event.reason IS 'Why: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED';
+COMMENT ON COLUMN job_event.reason IS 'Why: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT';
 COMMENT ON COLUMN job_event.cause_job IS 'The job behind the reason, or 0';
 COMMENT ON COLUMN job_event.text IS 'For people';
 COMMENT ON COLUMN job_event.decision IS 'core.job.Decision: why these victims; null for other events';

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node_agent.devices.base import Inventory
-from node_agent.jobs.model import RunKey, StartOrder, short
+from node_agent.jobs.model import Gang, RunKey, StartOrder, short
 
 RUNS = "runs"
 
@@ -30,17 +30,25 @@ class Paths:
     spool: str
 
     def run(self, key: RunKey) -> Path:
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key}")
+        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}")
 
     def log(self, key: RunKey) -> Path:
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key}/output.log")
+        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/output.log")
 
     def yielded(self, key: RunKey) -> Path:
         """A run creates this file to say: I saved my work and leave because I was told to."""
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key}/yielded")
+        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/yielded")
+
+    def done(self, key: RunKey) -> Path:
+        """A run creates this file, with its pid, to say: my work is complete, and I am only leaving now."""
+        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/done")
+
+    def stop(self, key: RunKey) -> Path:
+        """Tells a run why it is being terminated; there before the signal."""
+        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/stop.json")
 
     def checkpoint(self, cluster_id: str, job_id: int) -> Path:
-        """The same for every run of a job, on every node: what one run saves, the next one finds."""
+        """The same for every run and every task of a job, on every node: what one run saves, the next one finds."""
         return Path(f"{self.checkpoints}/{short(cluster_id)}/job-{job_id}")
 
 
@@ -66,6 +74,26 @@ def environment(
         "EBB_CHECKPOINT_DIR": str(checkpoint),
         "EBB_RUN_DIR": str(paths.run(order.key)),
         "EBB_YIELD_FILE": str(paths.yielded(order.key)),
+        "EBB_DONE_FILE": str(paths.done(order.key)),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
+    if order.array_index is not None:
+        own["EBB_ARRAY_INDEX"] = str(order.array_index)
+    if order.gang is not None:
+        own |= _gang(order.gang)
     return {**_DEFAULTS, **inherited, **dict(order.environment), **devices, **own}
+
+
+def _gang(gang: Gang) -> dict[str, str]:
+    """What PyTorch and others read to find the other tasks, by the names that they have given it."""
+    return {
+        "EBB_TASK": str(gang.rank),
+        "EBB_NODES": ",".join(gang.nodes),
+        "RANK": str(gang.rank),
+        "WORLD_SIZE": str(gang.world_size),
+        "LOCAL_RANK": str(gang.local_rank),
+        "LOCAL_WORLD_SIZE": str(gang.local_world_size),
+        "NODE_RANK": str(gang.node_rank),
+        "MASTER_ADDR": gang.master_address,
+        "MASTER_PORT": str(gang.master_port),
+    }

@@ -102,7 +102,7 @@ class SpawnRequest:
 class Launching:
     """A connection to the launcher of one state directory, made again whenever it breaks.
 
-    The launcher outlives the spool that its runs are in. So it knows a run as <spool>/<job>.<run>.
+    The launcher outlives the spool that its runs are in. So it knows a run as <spool>/<name>, such as 1a2b/17.1 or 1a2b/17.1.2.
     """
 
     def __init__(self, state: Path, spool: str, listen: Callable[[list[Event]], None], idle_limit: float = 60.0) -> None:
@@ -145,7 +145,7 @@ class Launching:
         cpus = None if request.cpus is None else sorted(request.cpus)
         self._send(
             op="spawn",
-            key=f"{self._spool}/{request.key}",
+            key=f"{self._spool}/{request.key.name}",
             argv=request.command,
             env=dict(request.environment),
             cwd=str(request.working_directory),
@@ -156,7 +156,7 @@ class Launching:
 
     def find(self, key: RunKey, run_directory: Path) -> None:
         """Asks for the same answer as `spawn`, without launching anything."""
-        self._send(op="find", key=f"{self._spool}/{key}", dir=str(run_directory))
+        self._send(op="find", key=f"{self._spool}/{key.name}", dir=str(run_directory))
 
     async def quit(self, limit: float = 5.0) -> None:
         """Has the launcher kill its runs and exit. Their ends are told before it is gone. One on its way is waited for."""
@@ -257,7 +257,7 @@ class Launching:
             if message["event"] == "hello":
                 return self._hello(message["runs"])
             spool, _, name = message["key"].rpartition("/")
-            return _event(message, _key(name)) if spool == self._spool else None
+            return _event(message, RunKey.named(name)) if spool == self._spool else None
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"it does not speak as it should ({error!r})") from error
 
@@ -266,7 +266,7 @@ class Launching:
         for text, process in runs.items():
             spool, _, name = text.rpartition("/")
             if spool == self._spool:
-                own[_key(name)] = Process(*process)
+                own[RunKey.named(name)] = Process(*process)
             else:
                 others[text] = Process(*process)
         return Connected(own, others)
@@ -288,8 +288,3 @@ def _event(message: dict[str, Any], key: RunKey) -> Event:
             return Ended(key, message["code"], message["signal"])
         case other:
             raise ValueError(f"unknown event {other!r} from the launcher")
-
-
-def _key(text: str) -> RunKey:
-    job_id, _, run = text.partition(".")
-    return RunKey(int(job_id), int(run))

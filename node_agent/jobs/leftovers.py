@@ -66,7 +66,7 @@ def _noted(file: Path, boot: str) -> Process | None:
 
 
 def _run_of(pid: int, state: Path) -> str:
-    """The run that a process says it belongs to, as <spool>/<job>.<run>; empty where it is none of this directory."""
+    """The run that a process says it belongs to, as <spool>/<name>; empty where it is none of this directory."""
     needle = os.fsencode(f"\0EBB_RUN_DIR={state}/{RUNS}/")
     try:
         _, found, rest = (b"\0" + Path(f"/proc/{pid}/environ").read_bytes()).partition(needle)

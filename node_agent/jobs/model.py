@@ -7,13 +7,24 @@ from typing import NamedTuple
 
 
 class RunKey(NamedTuple):
-    """Names one launch of a job; nothing is said about a run without it."""
+    """Names one task of one launch of a job; nothing is said about a run without it. `str` is for people."""
 
     job_id: int
     run: int
+    task: int = 0
+    """The rank within a gang; 0 for a job of one task."""
 
     def __str__(self) -> str:
-        return f"{self.job_id}.{self.run}"
+        return f"{self.job_id}.{self.run}/{self.task}" if self.task else f"{self.job_id}.{self.run}"
+
+    @property
+    def name(self) -> str:
+        """For folders and the launcher."""
+        return f"{self.job_id}.{self.run}.{self.task}" if self.task else f"{self.job_id}.{self.run}"
+
+    @classmethod
+    def named(cls, name: str) -> "RunKey":
+        return cls(*map(int, name.split(".")))
 
 
 class RunPhase(IntEnum):
@@ -23,6 +34,7 @@ class RunPhase(IntEnum):
     RUNNING = 2
     STOPPING = 3
     ENDED = 4
+    READY = 5
 
 
 class StopReason(IntEnum):
@@ -32,6 +44,11 @@ class StopReason(IntEnum):
     PREEMPTED = 1
     CANCELLED = 2
     UNCLAIMED = 3
+    SUSPENDED = 4
+    REQUEUED = 5
+    TIME_LIMIT = 6
+    GANG = 7
+    DRAINED = 8
 
 
 class Process(NamedTuple):
@@ -43,8 +60,23 @@ class Process(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """Where a task stands in its gang; with `go`, where rank 0 waits for the others."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: tuple[str, ...]
+    go: bool = False
+    master_address: str = ""
+    master_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StartOrder:
-    """Start this run, unless it is already known."""
+    """Start this run, unless it is already known. A task of a gang only gets ready, until it is told to go."""
 
     key: RunKey
     command: tuple[str, ...]
@@ -53,6 +85,15 @@ class StartOrder:
     name: str = ""
     user: str = ""
     devices: tuple[int, ...] = ()
+    memory_mib: int = 0
+    """How much host memory it asked for; 0 where it did not say."""
+    array_index: int | None = None
+    gang: Gang | None = None
+
+    @property
+    def waits(self) -> bool:
+        """For the other tasks of its gang."""
+        return self.gang is not None and not self.gang.go
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +107,14 @@ class StopOrder:
 
 
 Order = StartOrder | StopOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A task of a gang is prepared, and can be reached at `address`; rank 0 keeps `port` for the gang to meet at."""
+
+    address: str
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +137,11 @@ class Exited:
     launch_error: str = ""
     unknown: bool = False
     """Nobody collected its exit status."""
+    out_of_memory: bool = False
+    """It was killed for want of host memory: its own limit's or the node's."""
+
+
+RunEvent = Ready | Started | Exited
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +150,7 @@ class Report:
 
     sequence: int
     key: RunKey
-    event: Started | Exited
+    event: RunEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +171,16 @@ class RunRecord:
     """SIGTERM was sent; it is not sent twice."""
     ended_at: float | None = None
     """Seconds since 1970."""
+    stop_reason: StopReason = StopReason.UNSPECIFIED
+    stop_cause: int = 0
+    port: int = 0
+    """The one that is kept for its gang to meet at."""
+    memory_mib: int = 0
+    """The most that it may use; 0: any amount."""
+    oom_kills: int = 0
+    """How often the kernel had killed for want of memory when the run was launched."""
+    out_of_memory: bool = False
+    """It used more than it may, and is being killed for it."""
 
 
 def short(unique: str) -> str:

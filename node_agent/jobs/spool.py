@@ -8,35 +8,23 @@ tells of it are one transaction. All runs are held in memory as well, and memory
 Each spool has an id of its own, which is part of the boot id: a new spool means that older runs are gone.
 """
 
-import json
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs import standing
+from node_agent.jobs import standing, tables
 from node_agent.jobs.launcher import boot_id
-from node_agent.jobs.model import Exited, Report, RunKey, RunPhase, RunRecord, Started, StartOrder, short
+from node_agent.jobs.model import Report, RunEvent, RunKey, RunPhase, RunRecord, short
 from node_agent.jobs.standing import Standing
 
 KEEP_ENDED = 24 * 3600.0
 """How long an ended run is remembered, so that its start, sent again, does not run it twice."""
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS run (
-    job_id INTEGER NOT NULL, run INTEGER NOT NULL, phase INTEGER NOT NULL, start_order TEXT, pid INTEGER NOT NULL,
-    start_ticks INTEGER NOT NULL, log_path TEXT NOT NULL, stop_received REAL, stop_deadline REAL, signalled INTEGER NOT NULL,
-    ended_at REAL, PRIMARY KEY (job_id, run)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS report (
-    sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, event TEXT NOT NULL);
-"""
 
 
 class Spool:
@@ -53,10 +41,10 @@ class Spool:
 
     def _read(self) -> None:
         db = self._db
-        self._runs = {record.key: record for record in map(_record, db.execute("SELECT * FROM run"))}
+        self._runs = {record.key: record for record in map(tables.record, db.execute("SELECT * FROM run"))}
         self._reports = {
-            sequence: Report(sequence, RunKey(job_id, run), _event(event))
-            for sequence, job_id, run, event in db.execute("SELECT * FROM report ORDER BY sequence")
+            sequence: Report(sequence, RunKey(job_id, run, task), tables.event(event))
+            for sequence, job_id, run, task, event in db.execute("SELECT * FROM report ORDER BY sequence")
         }
         self._next_sequence = int(self._meta("next_sequence", "1"))
 
@@ -98,14 +86,14 @@ class Spool:
             self._write(records)
             self._runs.update((record.key, record) for record in records)
 
-    def report(self, record: RunRecord, *events: Started | Exited) -> None:
+    def report(self, record: RunRecord, *events: RunEvent) -> None:
         """Keeps a record together with the reports that tell of its change."""
         number = self._next_sequence
         reports = [Report(number + i, record.key, event) for i, event in enumerate(events)]
         with self._transaction():
             self._write([record])
             self._db.executemany(
-                "INSERT INTO report VALUES (?, ?, ?, ?)", [(r.sequence, *r.key, _event_text(r.event)) for r in reports]
+                "INSERT INTO report VALUES (?, ?, ?, ?, ?)", [(r.sequence, *r.key, tables.event_text(r.event)) for r in reports]
             )
             self._set("next_sequence", str(number + len(reports)))
             self._next_sequence += len(reports)
@@ -130,7 +118,7 @@ class Spool:
             if r.ended_at is not None and r.ended_at < now - KEEP_ENDED and r.key not in waiting
         ]
         with self._transaction():
-            self._db.executemany("DELETE FROM run WHERE job_id = ? AND run = ?", old)
+            self._db.executemany("DELETE FROM run WHERE job_id = ? AND run = ? AND task = ?", old)
             for key in old:
                 del self._runs[key]
         return len(old)
@@ -146,7 +134,7 @@ class Spool:
         return open_spool(self._path, kernel_boot=self._standing.kernel_boot)
 
     def _write(self, records: list[RunRecord]) -> None:
-        self._db.executemany("INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, records))
+        self._db.executemany(f"INSERT OR REPLACE INTO run VALUES ({tables.PLACES})", map(tables.row, records))
 
     def _meta(self, name: str, default: str) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -191,7 +179,7 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=OFF")
-        db.executescript(_SCHEMA)
+        tables.make(db)
         db.execute("INSERT OR IGNORE INTO meta VALUES ('spool_id', ?)", (uuid.uuid4().hex,))
         (spool_id,) = db.execute("SELECT value FROM meta WHERE name = 'spool_id'").fetchone()
         spool = Spool(path, db, spool_id, held)
@@ -209,42 +197,3 @@ def _discard(path: Path) -> None:
     """The spool first: without it, what SQLite keeps beside it means nothing."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
-def _row(record: RunRecord) -> tuple[object, ...]:
-    return (
-        *record.key,
-        int(record.phase),
-        None if record.order is None else json.dumps(asdict(record.order)),
-        record.pid,
-        record.start_ticks,
-        record.log_path,
-        record.stop_received,
-        record.stop_deadline,
-        record.signalled,
-        record.ended_at,
-    )
-
-
-def _record(row: tuple[int, int, int, str | None, int, int, str, float | None, float | None, int, float | None]) -> RunRecord:
-    job_id, run, phase, order, pid, ticks, log_path, received, deadline, signalled, ended_at = row
-    return RunRecord(
-        RunKey(job_id, run), RunPhase(phase), None if order is None else _order(json.loads(order)), pid, ticks, log_path,
-        received, deadline, bool(signalled), ended_at,
-    )  # fmt: skip
-
-
-def _order(fields: dict[str, Any]) -> StartOrder:
-    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    plain["key"] = RunKey(*fields["key"])
-    plain["environment"] = tuple((name, value) for name, value in fields["environment"])
-    return StartOrder(**plain)
-
-
-def _event_text(event: Started | Exited) -> str:
-    return json.dumps({"kind": type(event).__name__} | asdict(event))
-
-
-def _event(text: str) -> Started | Exited:
-    fields = json.loads(text)
-    return Started(**fields) if fields.pop("kind") == "Started" else Exited(**fields)

@@ -12,7 +12,9 @@ from google.rpc import error_details_pb2, status_pb2
 from node_agent.devices.base import Device
 from node_agent.jobs.model import (
     Exited,
+    Gang,
     Order,
+    Ready,
     Report,
     RunKey,
     RunPhase,
@@ -27,6 +29,8 @@ from node_agent.transport.messages import (
     Downward,
     Heartbeat,
     Hello,
+    LogPiece,
+    LogRequest,
     Orders,
     Reports,
     Unknown,
@@ -37,6 +41,7 @@ from node_agent.transport.messages import (
 log = logging.getLogger(__name__)
 
 METHOD = "/ebb.v1.AgentLink/Connect"
+SEND_LOG = "/ebb.v1.AgentLink/SendLog"
 
 
 def encode(message: Upward) -> bytes:
@@ -61,21 +66,33 @@ def decode(data: bytes) -> Downward:
             return Orders(response.orders.commit_no, tuple(order for order in orders if order is not None))
         case "acknowledgement":
             return Acknowledgement(response.acknowledgement.sequence)
+        case "log_request":
+            asked = response.log_request
+            return LogRequest(asked.id, RunKey(asked.job_id, asked.run, asked.task), asked.offset, asked.follow)
         case _:
             return Unknown()
 
 
-def refusal(trailing: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """The reason that the scheduler gave for ending the stream (google.rpc.ErrorInfo); empty where it gave none."""
+def encode_log(piece: LogPiece) -> bytes:
+    return pb.SendLogRequest(id=piece.id, data=piece.data, error=piece.error, end=piece.end).SerializeToString()
+
+
+def decode_nothing(_: bytes) -> None:
+    """The answer to a log says nothing but that it was taken."""
+
+
+def refusal(trailing: Iterable[tuple[str, str | bytes]] | None) -> tuple[str, str]:
+    """The reason that the scheduler gave for ending the stream (google.rpc.ErrorInfo), and where the leader is, if it said
+    that; else empty."""
     info = error_details_pb2.ErrorInfo()
     for key, value in trailing or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             try:
                 if any(detail.Unpack(info) for detail in status_pb2.Status.FromString(value).details):
-                    return str(info.reason)
+                    return info.reason, info.metadata.get("leader", "")
             except (DecodeError, TypeError):
                 continue
-    return ""
+    return "", ""
 
 
 def _hello(hello: Hello) -> pb.Hello:
@@ -102,7 +119,8 @@ def _device(device: Device) -> cluster_pb2.Device:
 
 
 def _status(record: RunRecord) -> pb.RunStatus:
-    status = pb.RunStatus(job_id=record.key.job_id, run=record.key.run, phase=pb.RunPhase.Name(int(record.phase)))
+    job_id, run, task = record.key
+    status = pb.RunStatus(job_id=job_id, run=run, task=task, phase=pb.RunPhase.Name(int(record.phase)))
     if record.phase is not RunPhase.ENDED:  # ended ones are many, and their reports have said it
         status.pid = record.pid
         status.log_path = record.log_path
@@ -110,30 +128,43 @@ def _status(record: RunRecord) -> pb.RunStatus:
 
 
 def _report(report: Report) -> pb.Report:
-    message = pb.Report(sequence=report.sequence, job_id=report.key.job_id, run=report.key.run)
+    job_id, run, task = report.key
+    message = pb.Report(sequence=report.sequence, job_id=job_id, run=run, task=task)
     match report.event:
+        case Ready(address, port):
+            message.ready.CopyFrom(pb.RunReady(address=address, port=port))
         case Started(pid, log_path):
             message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path))
-        case Exited(code, signum, yielded, launch_error, unknown):
+        case Exited() as event:
             message.exited.CopyFrom(
-                pb.RunExited(exit_code=code, exit_signal=signum, yielded=yielded, launch_error=launch_error, unknown=unknown)
+                pb.RunExited(
+                    exit_code=event.code,
+                    exit_signal=event.signal,
+                    yielded=event.yielded,
+                    launch_error=event.launch_error,
+                    unknown=event.unknown,
+                    out_of_memory=event.out_of_memory,
+                )
             )
     return message
 
 
 def _order(order: pb.RunOrder) -> Order | None:
-    key = RunKey(order.job_id, order.run)
+    key = RunKey(order.job_id, order.run, order.task)
     match order.WhichOneof("order"):
         case "start":
-            spec = order.start.spec
+            start, spec = order.start, order.start.spec
             return StartOrder(
                 key,
                 command=tuple(spec.command),
                 environment=tuple(spec.environment.items()),
                 working_directory=spec.working_directory,
                 name=spec.name,
-                user=order.start.user,
-                devices=tuple(order.start.devices),
+                user=start.user,
+                devices=tuple(start.devices),
+                memory_mib=spec.resources.memory_mib,
+                array_index=start.array_index if start.HasField("array_index") else None,
+                gang=_gang(start.gang) if start.HasField("gang") else None,
             )
         case "stop":
             try:
@@ -144,6 +175,20 @@ def _order(order: pb.RunOrder) -> Order | None:
         case _:
             log.warning("run %s: an order of a kind that this agent does not know; ignored", key)
             return None
+
+
+def _gang(gang: pb.Gang) -> Gang:
+    return Gang(
+        gang.rank,
+        gang.world_size,
+        gang.local_rank,
+        gang.local_world_size,
+        gang.node_rank,
+        tuple(gang.nodes),
+        gang.go,
+        gang.master_address,
+        gang.master_port,
+    )
 
 
 def _seconds(duration: Duration) -> float:

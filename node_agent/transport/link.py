@@ -7,16 +7,29 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import grpc.aio
 
-from node_agent.errors import AgentError, Disconnected, ForeignCluster, Refused, StaleEpoch
+from node_agent.errors import AgentError, Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
 from node_agent.jobs.model import Order, Report
 from node_agent.transport import convert
-from node_agent.transport.messages import Acknowledgement, Downward, Heartbeat, Hello, Orders, Reports, Unknown, Upward, Welcome
+from node_agent.transport.logs import LogCalls
+from node_agent.transport.messages import (
+    Acknowledgement,
+    Downward,
+    Heartbeat,
+    Hello,
+    LogRequest,
+    Orders,
+    Reports,
+    Unknown,
+    Upward,
+    Welcome,
+)
+from node_agent.transport.security import Security, is_loopback, tls_problem
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +54,9 @@ class Node(Protocol):
 
     def acknowledge(self, sequence: int) -> None: ...
 
+    def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
+        """The pieces of a run's log; the first is empty. Raises LogRefused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -63,43 +79,60 @@ _AT_ONCE = 1000
 # What the library raises when the stream ends under us.
 _BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
 
-# A dead peer is noticed even when no data goes; the scheduler has to permit pings as often as this.
+# A peer that is dead, or stands still, is noticed even when no data goes; the scheduler permits pings as often as this.
 _OPTIONS = (
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # a minute if it is not said, whatever the line above says
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # which also bounds how long a connection may take to be made
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", 64 << 20),
-    ("grpc.enable_http_proxy", 0),  # the scheduler is reached over loopback
+    ("grpc.enable_http_proxy", 0),  # the scheduler is inside the site
     ("grpc.use_local_subchannel_pool", 1),  # each try connects anew, at our pace and not the library's
 )
 
 
-async def run(target: str, node: Node, pace: Pace | None = None) -> None:
-    """Keeps the agent connected until it is cancelled."""
+async def run(schedulers: str, node: Node, pace: Pace | None = None, security: Security | None = None) -> None:
+    """Keeps the agent connected to the scheduler that leads, until it is cancelled. `schedulers`: HOST:PORT[,HOST:PORT]..."""
     pace = pace or Pace()
+    security = security or Security()
+    known = schedulers.split(",")
+    target = known[0]
     tries = 0
-    complaint = ""
+    complaints: set[str] = set()
     while True:
+        following = _after(target, known)
         longest = pace.longest
         proof = Proof(pace.proven)
         try:
-            await _session(target, node, pace, proof)
+            await _session(target, node, pace, proof, security)
         except ForeignCluster as error:
             reason, text, longest = "", str(error), pace.foreign
         except Refused as error:
-            reason, text = error.reason, str(error)
+            reason, text, following = error.reason, str(error), target  # that is the leader's word
             if reason == "OTHER_CLUSTER":
-                longest = pace.foreign
+                longest, following = pace.foreign, _after(target, known)
+        except StandsBy as error:
+            reason, text = "", str(error)
+            if security.tls_ca is not None or is_loopback(error.leader):  # as with the addresses that the agent was given
+                following = error.leader
         except (StaleEpoch, Disconnected) as error:
             reason, text = "", str(error)
         if proof:
-            tries, complaint = 0, ""
-        if (reason or text) != complaint:
+            tries = 0
+            complaints.clear()
+        if (reason or text) not in complaints:
             log.error("%s Trying again; jobs go on.", text)
-            complaint = reason or text
+            complaints.add(reason or text)
+        target = following
         # Full jitter: a thousand agents that lost one scheduler do not return in step.
         await asyncio.sleep(random.uniform(0, min(longest, pace.first * 2 ** min(tries, 20))))
         tries += 1
+
+
+def _after(target: str, known: Sequence[str]) -> str:
+    """The next of the schedulers that the agent was told of."""
+    return known[(known.index(target) + 1) % len(known)] if target in known else known[0]
 
 
 class Proof:
@@ -130,11 +163,13 @@ def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
         raise StaleEpoch(target=target, theirs=welcome.epoch, ours=hello.epoch)
 
 
-async def _session(target: str, node: Node, pace: Pace, proof: Proof) -> None:
+async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: Security) -> None:
     """One connection, from hello to its end, which is always an exception."""
-    async with grpc.aio.insecure_channel(target, options=_OPTIONS) as channel:
+    metadata = security.metadata(target)
+    async with security.channel(target, _OPTIONS) as channel:
         connect = channel.stream_stream(convert.METHOD, request_serializer=convert.encode, response_deserializer=convert.decode)
-        call: Call = connect()
+        call: Call = connect(metadata=metadata)
+        logs = LogCalls(channel, node.log, metadata)
         try:
             hello = node.hello()
             await call.write(hello)
@@ -144,16 +179,19 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof) -> None:
             node.acknowledge(welcome.acknowledged)
             proof.welcomed()
             log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
-            await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof)
+            await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)
         except _BROKEN as error:
             raise _ended(target, error) from error
         finally:
             call.cancel()
+            await logs.close()
 
 
-async def _converse(target: str, call: Call, node: Node, interval: float, proof: Proof) -> None:
+async def _converse(
+    target: str, call: Call, node: Node, interval: float, proof: Proof, answer: Callable[[LogRequest], None]
+) -> None:
     """Sends and receives until one of the two ends. Our own cancellation is never taken for the end of the stream."""
-    tasks = [asyncio.create_task(_receive(target, call, node, proof)), asyncio.create_task(_send(call, node, interval))]
+    tasks = [asyncio.create_task(_receive(target, call, node, proof, answer)), asyncio.create_task(_send(call, node, interval))]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -176,7 +214,7 @@ async def _welcome(target: str, call: Call, limit: float) -> Welcome:
     return first
 
 
-async def _receive(target: str, call: Call, node: Node, proof: Proof) -> None:
+async def _receive(target: str, call: Call, node: Node, proof: Proof, answer: Callable[[LogRequest], None]) -> None:
     while (message := await call.read()) is not grpc.aio.EOF:
         match message:
             case Orders(_, orders):
@@ -184,6 +222,8 @@ async def _receive(target: str, call: Call, node: Node, proof: Proof) -> None:
             case Acknowledgement(sequence):
                 proof.acknowledged = True
                 node.acknowledge(sequence)
+            case LogRequest():
+                answer(message)
             case Welcome() | Unknown():
                 log.debug("ignored: %s", message)
     raise Disconnected(target=target, why="closed the connection")
@@ -211,7 +251,11 @@ def _ended(target: str, error: Exception) -> AgentError:
     """What the end of the stream means, in the scheduler's own words where it gave a reason."""
     if not isinstance(error, grpc.aio.AioRpcError):
         return Disconnected(target=target, why="closed the connection")
-    reason = convert.refusal(error.trailing_metadata())
+    reason, leader = convert.refusal(error.trailing_metadata())
+    if leader:
+        return StandsBy(target=target, leader=leader)
     if reason and error.code() is not grpc.StatusCode.UNAVAILABLE:
         return Refused(target=target, reason=reason, why=error.details() or reason)
+    if problem := tls_problem(error.details() or ""):
+        return Disconnected(target=target, why=problem)
     return Disconnected(target=target, why=f"cannot be reached ({error.code().name.lower()}: {error.details()})")

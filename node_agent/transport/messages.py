@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from node_agent.devices.base import Inventory
-from node_agent.jobs.model import Order, Report, RunRecord
+from node_agent.jobs.model import Order, Report, RunKey, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,29 @@ class Acknowledgement:
 
 
 @dataclass(frozen=True, slots=True)
+class LogRequest:
+    """Asks for a run's log from a byte on; `follow` until the run is over. It is answered by a call of its own."""
+
+    id: str
+    key: RunKey
+    offset: int
+    follow: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Of such an answer. The first names the request; the last is an end or an error."""
+
+    id: str = ""
+    data: bytes = b""
+    error: str = ""
+    end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """Something that a newer scheduler sends, and this agent does not understand."""
 
 
 Upward = Hello | Reports | Heartbeat
-Downward = Welcome | Orders | Acknowledgement | Unknown
+Downward = Welcome | Orders | Acknowledgement | LogRequest | Unknown

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.job import RunKey
+from scheduler_service.core.job import Job, Run, RunKey
 from scheduler_service.core.values import Vector
 
 
@@ -18,17 +18,34 @@ def size_of(demand: Vector, capacity: Vector) -> float:
 
 
 class Candidates:
-    """Columns over slots: `demand` (3 rows), `size`, `grace` (microseconds), `node`, `count` (preemptions), `job`.
+    """Columns over slots: `demand` (3 rows), `size`, `grace` (microseconds), `node`, `count` (preemptions), `job`,
+    `priority`, `tasks` (of its job: each task of a gang has a slot of its own).
 
     Beyond `used` slots nothing is live; within, a free slot has `job` 0.
     """
 
-    __slots__ = ("_free", "_slots", "count", "demand", "grace", "job", "keys", "node", "size", "used")
+    __slots__ = (
+        "_free",
+        "_slots",
+        "count",
+        "demand",
+        "gangs",
+        "grace",
+        "job",
+        "keys",
+        "node",
+        "priority",
+        "size",
+        "tasks",
+        "used",
+    )
 
     def __init__(self) -> None:
         self._slots: dict[RunKey, int] = {}
         self._free: list[int] = []
         self.used = 0
+        self.gangs = 0
+        """How many slots are tasks of gangs."""
         self.keys: list[RunKey | None] = []
         self.demand: NDArray[np.int64] = np.zeros((3, 16), dtype=np.int64)
         self.size: NDArray[np.float64] = np.zeros(16)
@@ -36,22 +53,29 @@ class Candidates:
         self.node: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.count: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.job: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.priority: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.tasks: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def put(self, key: RunKey, node: int, demand: Vector, capacity: Vector, grace: int, count: int) -> None:
+    def put(self, key: RunKey, run: Run, job: Job, capacity: Vector) -> None:
+        """`capacity` is that of the run's node."""
         slot = self._slots.get(key)
         if slot is None:
             slot = self._take_slot()
             self._slots[key] = slot
             self.keys[slot] = key
-        self.demand[0, slot], self.demand[1, slot], self.demand[2, slot] = demand
-        self.size[slot] = size_of(demand, capacity)
-        self.grace[slot] = grace
-        self.node[slot] = node
-        self.count[slot] = count
+        self.demand[0, slot], self.demand[1, slot], self.demand[2, slot] = run.demand
+        self.size[slot] = size_of(run.demand, capacity)
+        self.grace[slot] = job.spec.grace_us
+        self.node[slot] = run.node
+        self.count[slot] = job.preempted_for_trial
         self.job[slot] = key.job_id
+        self.priority[slot] = job.priority
+        tasks = sum(group.size for group in job.spec.gang) or 1
+        self.gangs += (tasks > 1) - bool(self.tasks[slot] > 1)
+        self.tasks[slot] = tasks
 
     def drop(self, key: RunKey) -> None:
         """Forgets a run; one that is no candidate is left as it is."""
@@ -63,6 +87,8 @@ class Candidates:
         self.size[slot] = 0.0
         self.grace[slot] = 0
         self.node[slot] = 0
+        self.gangs -= bool(self.tasks[slot] > 1)
+        self.tasks[slot] = 0
         self._free.append(slot)
 
     def _take_slot(self) -> int:
@@ -73,7 +99,7 @@ class Candidates:
         self.keys.append(None)
         if slot == len(self.size):
             self.demand = np.concatenate([self.demand, np.zeros_like(self.demand)], axis=1)
-            for name in ("size", "grace", "node", "count", "job"):
+            for name in ("size", "grace", "node", "count", "job", "priority", "tasks"):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
         return slot
@@ -86,6 +112,8 @@ class Candidates:
                 int(self.grace[i]),
                 int(self.node[i]),
                 int(self.count[i]),
+                int(self.priority[i]),
+                int(self.tasks[i]),
             )
             for key, i in self._slots.items()
         }

@@ -1,6 +1,12 @@
 """The few changes that both what happens (`observe`) and what is decided (`enact`) are made of."""
 
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
 from scheduler_service.core.job import (
+    Dependency,
+    DependencyKind,
     EventKind,
     Job,
     JobEvent,
@@ -18,36 +24,88 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, Vector, add, least, sub
 
 
-def tell(state: State, now: Micros, job_id: int, kind: EventKind, **facts: object) -> None:
+def tell(state: State, now: Micros, job_id: int, kind: EventKind, **facts: Any) -> None:
     """Adds a line to the job's story."""
-    state.record(JobEvent(job_id, now, kind, **facts))  # type: ignore[arg-type]  # the fields of JobEvent
+    state.record(JobEvent(job_id, now, kind, **facts))
 
 
-def end_job(
-    state: State, now: Micros, job: Job, to: JobState, reason: Reason, run: Run | None = None, detail: str = ""
-) -> None:
-    """Gives the job its one end and drops what was kept for it."""
-    drop_earmark(state, now, job.id, "the job ended")
-    code, signal = (run.exit_code, run.exit_signal) if run else (0, 0)
-    ended = changed(job, state=to, reason=reason, detail=detail, cause_job=0, ended_us=now, exit_code=code, exit_signal=signal)
+# ---- the end of jobs ---------------------------------------------------------------------------------------------------
+
+
+def end_job(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str = "", cause_job: int = 0) -> None:
+    """Gives the job its one end, and with it to those that waited for it: their turn, or their own end.
+
+    Its array, if it is an element, counts it.
+    """
+    ended = deque([_end(state, now, job, to, reason, detail, cause_job)])
+    while ended:
+        over = ended.popleft()
+        for waiting_id in sorted(state.dependents.get(over.id, ())):
+            waiting = state.jobs.rows[waiting_id]
+            mine = [d for d in waiting.waits_for if d.job_id == over.id]
+            if all(holds(d.kind, over.state) for d in mine):
+                left = tuple(d for d in waiting.waits_for if d.job_id != over.id)
+                state.put(state.jobs, waiting.id, changed(waiting, waits_for=left, **waits(left)))
+            else:
+                text = f"job {over.id} ended as {over.state.name}"
+                ended.append(_end(state, now, waiting, JobState.CANCELLED, Reason.DEPENDENCY_NEVER, text, over.id))
+        if over.array_job:
+            array = count_element(state, now, over)
+            if array is not None:
+                ended.append(array)
+
+
+def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int) -> Job:
+    drop_earmarks(state, now, job.id, "the job ended")
+    nothing_pending: dict[str, Any] = {"eligible_us": None, "limit_us": None, "start_by_us": None, "waits_for": ()}
+    ended: Job = changed(job, state=to, reason=reason, detail=detail, cause_job=cause_job, ended_us=now, **nothing_pending)
     state.put(state.jobs, job.id, ended)
-    node = run.node if run else 0
-    tell(
-        state,
-        now,
-        job.id,
-        EventKind.ENDED,
-        run=job.run,
-        node=node,
-        reason=reason,
-        exit_code=code,
-        exit_signal=signal,
-        text=detail,
+    codes: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal}
+    tell(state, now, job.id, EventKind.ENDED, run=job.run, reason=reason, cause_job=cause_job, text=detail, **codes)
+    return ended
+
+
+def holds(kind: DependencyKind, end: JobState) -> bool:
+    """Whether a job that ended so is what the dependency asked for."""
+    if kind is DependencyKind.AFTER_ANY:
+        return True
+    return (end is JobState.SUCCEEDED) == (kind is DependencyKind.AFTER_OK)
+
+
+def waits(dependencies: Iterable[Dependency]) -> dict[str, Any]:
+    """The reason that goes with what a job still waits for."""
+    first = next(iter(dependencies), None)
+    if first is None:
+        return {"reason": Reason.NONE, "cause_job": 0}
+    return {"reason": Reason.DEPENDENCY, "cause_job": first.job_id}
+
+
+def count_element(state: State, now: Micros, element: Job) -> Job | None:
+    """An element has ended: its array counts it, and ends with its last one; then it is returned."""
+    array = state.jobs.rows[element.array_job]
+    elements, of = array.elements, array.spec.array
+    assert elements is not None  # it has an element
+    assert of is not None
+    good = element.state is JobState.SUCCEEDED
+    counted = elements._replace(
+        live=elements.live - 1, succeeded=elements.succeeded + good, failed=elements.failed + (not good)
     )
+    array = changed(array, elements=counted)
+    if counted.live or (counted.begun < of.size and not array.cancel_requested):
+        state.put(state.jobs, array.id, array)
+        return None
+    if array.cancel_requested:
+        return _end(state, now, array, JobState.CANCELLED, Reason.CANCELLED, "", 0)
+    if counted.failed:
+        text = f"{counted.failed} of {of.size} elements did not succeed"
+        return _end(state, now, array, JobState.FAILED, Reason.ELEMENTS_FAILED, text, 0)
+    return _end(state, now, array, JobState.SUCCEEDED, Reason.EXITED, "", 0)
 
 
-def requeue(state: State, now: Micros, job: Job, run: Run, reason: Reason, cause_job: int = 0, detail: str = "") -> None:
-    """Puts a job that has run back to the top of its queue (FitGpp section 3)."""
+def requeue(
+    state: State, now: Micros, job: Job, reason: Reason, cause_job: int = 0, detail: str = "", eligible_us: Micros | None = None
+) -> None:
+    """Puts a job that has run back to the top of its queue (FitGpp section 3), now or later."""
     queued = changed(
         job,
         state=JobState.QUEUED,
@@ -55,12 +113,17 @@ def requeue(state: State, now: Micros, job: Job, run: Run, reason: Reason, cause
         detail=detail,
         cause_job=cause_job,
         requeued=True,
-        exit_code=run.exit_code,
-        exit_signal=run.exit_signal,
+        eligible_us=eligible_us,
+        verdict=Reason.NONE,
+        left=False,
+        rendezvous="",
     )
     state.put(state.jobs, job.id, queued)
-    facts = {"exit_code": run.exit_code, "exit_signal": run.exit_signal, "text": detail}
-    tell(state, now, job.id, EventKind.REQUEUED, run=run.run, node=run.node, reason=reason, cause_job=cause_job, **facts)
+    facts: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal, "text": detail}
+    tell(state, now, job.id, EventKind.REQUEUED, run=job.run, reason=reason, cause_job=cause_job, **facts)
+
+
+# ---- runs --------------------------------------------------------------------------------------------------------------
 
 
 def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Micros, cause_job: int = 0) -> Run:
@@ -72,14 +135,27 @@ def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Mic
         stop_grace_us=run.stop_grace_us if run.stop_us is not None else grace_us,
         stop_us=run.stop_us if run.stop_us is not None else now,
         stop_for=cause_job,
+        guarded_us=None,
     )
     state.put(state.runs, run.key, stopping)
     return stopping
 
 
-def end_run(state: State, now: Micros, run: Run, **outcome: object) -> Run:
+def stop_job(state: State, now: Micros, job: Job, why: StopReason, reason: Reason, cause_job: int = 0, **facts: Any) -> Job:
+    """Tells all of a job's tasks to leave, with its grace period, and shows it in the job, with other facts of its row."""
+    for run in state.runs_of(job.id):
+        stop_run(state, now, run, why, job.spec.grace_us, cause_job)
+    shown = shown_state(state, job)
+    if shown is JobState.STOPPING:
+        facts |= {"reason": reason, "cause_job": cause_job}
+    stopping: Job = changed(job, state=shown, limit_us=None, start_by_us=None, **facts)
+    state.put(state.jobs, job.id, stopping)
+    return stopping
+
+
+def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
-    ended: Run = changed(run, phase=RunPhase.ENDED, ended_us=now, **outcome)  # type: ignore[arg-type]  # fields of Run
+    ended: Run = changed(run, phase=RunPhase.ENDED, ended_us=now, guarded_us=None, **outcome)
     state.put(state.runs, run.key, ended)
     for index in run.devices:
         device = state.devices.rows[(run.node, index)]
@@ -90,43 +166,48 @@ def end_run(state: State, now: Micros, run: Run, **outcome: object) -> Run:
     return ended
 
 
+def shown_state(state: State, job: Job) -> JobState:
+    """The state of a job of which some task is active."""
+    runs = state.runs_of(job.id)
+    if any(state.nodes.rows[run.node].state is NodeState.SILENT for run in runs):
+        return JobState.UNREACHABLE
+    if any(run.phase is RunPhase.STOPPING for run in runs):
+        return JobState.STOPPING
+    if all(run.phase is RunPhase.RUNNING for run in runs):
+        return JobState.RUNNING
+    return JobState.STARTING
+
+
+# ---- earmarks ----------------------------------------------------------------------------------------------------------
+
+
 def _fill_earmark(state: State, now: Micros, operation_id: int, victim: RunKey, released: Vector) -> Vector:
     """Moves what the earmark still misses from what was released; returns what it took."""
     operation = state.operations.rows[operation_id]
     taken = least(released, sub(operation.want, operation.kept))
     victims = tuple(key for key in operation.victims if key != victim)
-    ready = not victims
-    filled = changed(
-        operation,
-        kept=add(operation.kept, taken),
-        victims=victims,
-        phase=OperationPhase.READY if ready else operation.phase,
-        deadline_us=now + state.settings.earmark_ttl_us if ready else None,
-    )
-    state.put(state.operations, operation_id, filled)
+    phase = operation.phase if victims else OperationPhase.READY
+    state.put(state.operations, operation_id, changed(operation, kept=add(operation.kept, taken), victims=victims, phase=phase))
+    if not victims:
+        start_earmark_clock(state, now, operation.job_id)
     return taken
 
 
-def drop_earmark(state: State, now: Micros, job_id: int, why: str, starts_on: int = 0) -> None:
+def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:
+    """Once everything is kept that the job waits for, on all of its nodes, it has some time to start there."""
+    earmarks = [state.operations.rows[i] for i in sorted(state.earmarks_of[job_id])]
+    if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
+        for earmark in earmarks:
+            state.put(state.operations, earmark.id, changed(earmark, deadline_us=now + state.settings.earmark_ttl_us))
+
+
+def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: Iterable[int] = ()) -> None:
     """Frees what is kept for the job, if anything is. Victims that were told to leave go on leaving.
 
-    Where the job starts on the very node (`starts_on`) the earmark has done its work, which is no news for the story.
+    Where the job starts on the very nodes (`starts_on`) the earmarks have done their work, which is no news for the story.
     """
-    operation_id = state.earmark_of.get(job_id)
-    if operation_id is None:
-        return
-    operation = state.operations.rows[operation_id]
-    state.put(state.operations, operation_id, None)
-    if operation.node != starts_on:
-        tell(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)
-
-
-def state_of(run: Run, node_state: NodeState) -> JobState:
-    """The state of a job whose run is active."""
-    if node_state is NodeState.SILENT:
-        return JobState.UNREACHABLE
-    return {
-        RunPhase.STARTING: JobState.STARTING,
-        RunPhase.RUNNING: JobState.RUNNING,
-        RunPhase.STOPPING: JobState.STOPPING,
-    }[run.phase]
+    for operation_id in sorted(state.earmarks_of.get(job_id, ())):
+        operation = state.operations.rows[operation_id]
+        state.put(state.operations, operation_id, None)
+        if operation.node not in starts_on:
+            tell(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)

@@ -1,9 +1,12 @@
 """The only place where resources change hands. Policies propose; every action is checked again here."""
 
-from scheduler_service.core.change import drop_earmark, stop_run, tell
+from typing import Any
+
+from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell
 from scheduler_service.core.errors import PlanRefused
 from scheduler_service.core.job import (
     EventKind,
+    Job,
     JobClass,
     JobState,
     NodeState,
@@ -15,13 +18,22 @@ from scheduler_service.core.job import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.messages import Action, DropEarmark, Earmark, Place, Plan, Preempt, Wait
+from scheduler_service.core.messages import Action, DropEarmark, Earmark, Place, Plan, Preempt, Spot, Wait
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Micros, add, fits, least, sub
+from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, sub
+from scheduler_service.core.waiting import queue_key
 
 WAITING = frozenset(
-    {Reason.NONE, Reason.BEHIND, Reason.NO_ROOM, Reason.TOO_LARGE, Reason.WAITING_FOR_VICTIMS, Reason.NOTHING_TO_PREEMPT}
+    {
+        Reason.NONE,
+        Reason.BEHIND,
+        Reason.NO_ROOM,
+        Reason.TOO_LARGE,
+        Reason.WAITING_FOR_VICTIMS,
+        Reason.NOTHING_TO_PREEMPT,
+        Reason.ARRAY_LIMIT,
+    }
 )
 """Reasons that a Wait may replace; why a job came back to its queue stays until it starts."""
 
@@ -59,52 +71,109 @@ def _require(holds: bool, otherwise: str) -> None:
 
 def _place(state: State, action: Place, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
-    if job is None or job.state is not JobState.QUEUED:
-        raise PlanRefused(f"job {action.job_id} is not queued")
-    node = state.nodes.rows.get(action.node)
-    if node is None or node.state is not NodeState.UP:
-        raise PlanRefused(f"node {action.node} is not up")
-    drop_earmark(state, now, job.id, f"the trial starts on {node.name}", starts_on=node.id)
-    demand = job.spec.demand
-    _require(fits(demand, state.room.free(node.id)), f"job {job.id} does not fit on {node.name}")
-    _require(len(set(action.devices)) == len(action.devices) == demand.devices, f"job {job.id}: wrong number of devices")
-    idle = state.idle_devices.get(node.id, 0)
-    _require(all(index >= 0 and idle >> index & 1 for index in action.devices), f"{node.name}: a device is not idle")
-    run = Run(job.id, job.run + 1, node.id, action.devices, demand, RunPhase.STARTING, now)
-    for index in action.devices:
-        state.put(state.devices, (node.id, index), changed(state.devices.rows[(node.id, index)], group=(run.key,)))
-    placed = changed(job, state=JobState.STARTING, reason=Reason.NONE, detail="", cause_job=0, run=run.run)
+    if job is None or queue_key(job, state.settings.aging_us) is None:
+        raise PlanRefused(f"job {action.job_id} does not stand in a queue")
+    nodes = []
+    for spot in action.spots:
+        node = state.nodes.rows.get(spot.node)
+        if node is None or not state.room.is_open(spot.node):
+            raise PlanRefused(f"node {spot.node} is not open")
+        nodes.append(node)
+    where = ", ".join(dict.fromkeys(node.name for node in nodes))
+    starts_on = {node.id for node in nodes}
+    drop_earmarks(state, now, job.id, f"the trial starts on {where}", starts_on)
+    if job.elements is not None:
+        job = _next_element(state, now, job)
+    tasks = job.spec.tasks()
+    _require(len(tasks) == len(action.spots), f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
+    is_gang = bool(job.spec.gang)
+    placed = changed(
+        job,
+        state=JobState.STARTING,
+        reason=Reason.NONE,
+        detail="",
+        cause_job=0,
+        run=job.run + 1,
+        start_by_us=now + state.settings.gang_start_us if is_gang else None,
+        rendezvous="",
+    )
     state.put(state.jobs, job.id, placed)
+    for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
+        _start_task(state, now, placed, rank, spot, demand)
+    tell(state, now, job.id, EventKind.PLACED, run=placed.run, node=nodes[0].id, text=f"on {where}" if is_gang else "")
+
+
+def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector) -> None:
+    name, devices = state.nodes.rows[spot.node].name, spot.devices
+    _require(fits(demand, state.room.free(spot.node)), f"job {job.id} does not fit on {name}")
+    _require(len(set(devices)) == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
+    idle = state.idle_devices.get(spot.node, 0)
+    _require(all(index >= 0 and idle >> index & 1 for index in devices), f"{name}: a device is not idle")
+    run = Run(job.id, job.run, spot.node, devices, demand, RunPhase.STARTING, now, task=rank)
+    for index in devices:
+        state.put(state.devices, (spot.node, index), changed(state.devices.rows[(spot.node, index)], group=(run.key,)))
     state.put(state.runs, run.key, run)
-    tell(state, now, job.id, EventKind.PLACED, run=run.run, node=node.id)
+
+
+def _next_element(state: State, now: Micros, array: Job) -> Job:
+    """The array's next element, as a job of its own."""
+    elements, of = array.elements, array.spec.array
+    assert elements is not None  # it is an array
+    assert of is not None
+    begun = elements._replace(begun=elements.begun + 1, live=elements.live + 1)
+    whole = begun.begun == of.size
+    shown: dict[str, Any] = {"state": JobState.RUNNING, "reason": Reason.NONE, "detail": "", "cause_job": 0} if whole else {}
+    first = now if array.started_us is None else array.started_us
+    state.put(state.jobs, array.id, changed(array, elements=begun, started_us=first, **shown))
+    cluster = state.cluster
+    state.put(state.cluster_table, 0, changed(cluster, next_job=cluster.next_job + 1))
+    spec = changed(array.spec, array=None, dependencies=())
+    element = Job(
+        cluster.next_job,
+        spec,
+        array.user,
+        "",
+        array.submitted_us,
+        priority=array.priority,
+        time_limit_us=array.time_limit_us,
+        array_job=array.id,
+        array_index=elements.begun,
+    )
+    state.put(state.jobs, element.id, element)
+    text = f"element {element.array_index} of array {array.id}"
+    tell(state, now, element.id, EventKind.SUBMITTED, cause_job=array.id, text=text)
+    return element
 
 
 def _preempt(state: State, action: Preempt, now: Micros) -> None:
-    run, trial = state.runs.rows.get(action.key), state.jobs.rows.get(action.trial)
-    if run is None or run.phase not in (RunPhase.STARTING, RunPhase.RUNNING):
-        raise PlanRefused(f"run {action.key} is not running")
-    job = state.jobs.rows[run.job_id]
-    node = state.nodes.rows[run.node]
+    job, trial = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.trial)
+    runs = state.runs_of(action.job_id)
+    if job is None or not runs or any(run.phase is RunPhase.STOPPING for run in runs):
+        raise PlanRefused(f"job {action.job_id} does not run")
     _require(job.spec.job_class is JobClass.BEST_EFFORT, f"job {job.id} is not best-effort")
     _require(job.preempted_for_trial < action.cap, f"job {job.id} was preempted {job.preempted_for_trial} times already")
-    _require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
+    _require(all(run.guarded_us is None for run in runs), f"job {job.id} has not run for its guaranteed time yet")
+    for run in runs:
+        node = state.nodes.rows[run.node]
+        _require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
     if trial is None or trial.state is not JobState.QUEUED or trial.spec.job_class is not JobClass.TRIAL:
         raise PlanRefused(f"job {action.trial} is not a waiting trial")
-    stop_run(state, now, run, StopReason.PREEMPTED, job.spec.grace_us, trial.id)
+    _require(job.priority <= trial.priority, f"job {job.id} has a higher priority than trial {trial.id}")
     counted = job.preempted_for_trial + 1
-    told = changed(job, state=JobState.STOPPING, reason=Reason.PREEMPTED, cause_job=trial.id, preempted_for_trial=counted)
-    state.put(state.jobs, job.id, told)
-    facts = {"cause_job": trial.id, "decision": action.decision}
-    tell(state, now, job.id, EventKind.PREEMPTED, run=run.run, node=run.node, reason=Reason.PREEMPTED, **facts)
+    stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, trial.id, preempted_for_trial=counted)
+    facts: dict[str, Any] = {"cause_job": trial.id, "decision": action.decision}
+    first = runs[0]
+    tell(state, now, job.id, EventKind.PREEMPTED, run=first.run, node=first.node, reason=Reason.PREEMPTED, **facts)
 
 
 def _earmark(state: State, action: Earmark, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None or job.state is not JobState.QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
-    _require(job.id not in state.earmark_of, f"job {job.id} has an earmark already")
-    node = state.nodes.rows.get(action.node)
-    _require(node is not None and node.state is NodeState.UP, f"node {action.node} is not up")
+    others = [state.operations.rows[i] for i in state.earmarks_of.get(job.id, ())]
+    _require(all(other.node != action.node for other in others), f"job {job.id} has an earmark there already")
+    _require(all(other.created_us == now for other in others), f"job {job.id} has earmarks already")
+    _require(state.room.is_open(action.node), f"node {action.node} is not open")
     promised = ZERO
     for i, key in enumerate(action.victims):
         _require(key not in action.victims[:i], f"run {key} is named twice")
@@ -127,17 +196,19 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         kept=kept,
         victims=action.victims,
         created_us=now,
-        deadline_us=None if action.victims else now + state.settings.earmark_ttl_us,
+        tasks=action.tasks,
     )
     state.put(state.operations, operation.id, operation)
-    tell(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
+    start_earmark_clock(state, now, job.id)
+    if not others:
+        tell(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
 
 
 def _drop(state: State, action: DropEarmark, now: Micros) -> None:
     operation = state.operations.rows.get(action.operation)
     if operation is None:
         raise PlanRefused(f"there is no operation {action.operation}")
-    drop_earmark(state, now, operation.job_id, action.why)
+    drop_earmarks(state, now, operation.job_id, action.why)
 
 
 def _wait(state: State, action: Wait) -> None:

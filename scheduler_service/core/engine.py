@@ -8,7 +8,8 @@ from collections.abc import Callable, Generator, Sequence
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.job import Run, RunPhase
+from scheduler_service.core.gangs import gang_place
+from scheduler_service.core.job import Job, Run, RunPhase
 from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Start, Step, Stop
 from scheduler_service.core.observe import observe, overdue
@@ -71,10 +72,12 @@ def _orders(state: State, changes: Sequence[Change]) -> tuple[Order, ...]:
     orders: list[Order] = []
     for change in changes:
         run = change.new
+        if isinstance(run, Job) and run.rendezvous and change.old is not None and change.old.rendezvous != run.rendezvous:
+            orders += [Start(task.node, task, run, gang_place(state, task)) for task in state.runs_of(run.id)]
         if change.table != "run" or not isinstance(run, Run):
             continue
         if run.phase is RunPhase.STARTING and change.old is None:
-            orders.append(Start(run.node, run, state.jobs.rows[run.job_id]))
+            orders.append(Start(run.node, run, state.jobs.rows[run.job_id], gang_place(state, run)))
         elif (
             run.phase is RunPhase.STOPPING
             and run.stop_reason is not None

@@ -28,3 +28,11 @@ class PlanRefused(Exception):
 
 class Broken(AssertionError):
     """An invariant does not hold: a fault in Ebb itself."""
+
+
+class LookupNeeded(NotFound):
+    """A request names jobs that are not live: whoever sent it looks up how they ended, and sends it again."""
+
+    def __init__(self, jobs: tuple[int, ...]) -> None:
+        super().__init__("NO_SUCH_JOB", f"there is no job {jobs[0]}, which this was to wait for", job_id=str(jobs[0]))
+        self.jobs = jobs

@@ -4,14 +4,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from scheduler_service.core.errors import Broken
-from scheduler_service.core.job import JobState, RunKey, RunPhase
+from scheduler_service.core.job import JobState, Reason, RunKey, RunPhase
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Vector, add, fits
+
+_INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
 
 def check(state: State) -> None:
     """Raises Broken, naming the first invariant that does not hold. Costs a pass over everything that is live."""
     _check_runs(state)
+    _check_arrays(state)
     _check_devices(state)
     _check_resources(state)
     _check_earmarks(state)
@@ -38,10 +41,32 @@ def _check_runs(state: State) -> None:
         _require(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
     for job in state.jobs.rows.values():
         active = runs_of[job.id]
-        _require(len(active) <= 1, f"job {job.id} has two active runs")
-        _require((job.state is JobState.QUEUED) == (not active), f"job {job.id} is {job.state.name} with runs {active}")
+        inactive = job.state in _INACTIVE or job.elements is not None
+        _require(inactive == (not active), f"job {job.id} is {job.state.name} with runs {active}")
         for key in active:
             _require(key.run == job.run, f"job {job.id} is at run {job.run} but {key} is active")
+        tasks = len(job.spec.tasks())
+        _require(sorted(set(active)) == sorted(active) and all(key.task < tasks for key in active), f"job {job.id}: {active}")
+        gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
+        _require(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
+        _require(not (inactive and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")
+        _require(job.eligible_us is None or job.state is JobState.QUEUED, f"job {job.id} is to be tried and does not wait")
+        _require(job.state is not JobState.SUSPENDED or job.suspend_requested, f"nobody suspended job {job.id}")
+
+
+def _check_arrays(state: State) -> None:
+    """An array counts its elements."""
+    for job in state.jobs.rows.values():
+        if job.elements is None or job.spec.array is None:
+            _require(job.elements is None, f"job {job.id} has elements and is no array")
+            continue
+        live, of = state.elements_of.get(job.id, set()), job.spec.array
+        begun, over = job.elements.begun, job.elements.succeeded + job.elements.failed
+        _require(job.elements.live == len(live), f"array {job.id} counts {job.elements.live} live elements of {len(live)}")
+        _require(begun == over + len(live) <= of.size, f"array {job.id} has begun {begun} elements and ended {over}")
+        _require(not of.at_once or len(live) <= of.at_once, f"array {job.id} runs {len(live)} elements at once")
+        indices = [state.jobs.rows[i].array_index for i in live]
+        _require(len(set(indices)) == len(indices), f"array {job.id} has an element twice: {indices}")
 
 
 def _check_devices(state: State) -> None:
@@ -84,7 +109,8 @@ def _check_earmarks(state: State) -> None:
             if run is None or run.phase is not RunPhase.STOPPING or run.node != operation.node:
                 raise Broken(f"earmark {operation.id} waits for {key}, which is not leaving")
             promised = add(promised, run.demand)
-        _require(
-            (operation.deadline_us is not None) == (not operation.victims), f"earmark {operation.id}: deadline and victims"
-        )
+        together = [state.operations.rows[i] for i in state.earmarks_of[operation.job_id]]
+        complete = not any(other.victims for other in together)
+        _require((operation.deadline_us is not None) == complete, f"earmark {operation.id}: deadline and victims")
+        _require(len({other.node for other in together}) == len(together), f"job {operation.job_id} has two earmarks on a node")
         _require(fits(operation.want, add(operation.kept, promised)), f"earmark {operation.id} was promised too little")

@@ -30,9 +30,11 @@ class JobState(IntEnum):
     SUCCEEDED = 6
     FAILED = 7
     CANCELLED = 8
+    SUSPENDED = 9
+    TIMED_OUT = 10
 
 
-ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
+ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
 
 
 class Reason(IntEnum):
@@ -53,6 +55,21 @@ class Reason(IntEnum):
     LAUNCH_FAILED = 12
     EXIT_UNKNOWN = 13
     YIELDED = 14
+    HELD = 15
+    SUSPENDED = 16
+    RESUMED = 17
+    REQUEUED = 18
+    TIME_LIMIT = 19
+    OUT_OF_MEMORY = 20
+    RETRYING = 21
+    FAILED_ON_SEVERAL_NODES = 22
+    DEPENDENCY = 23
+    DEPENDENCY_NEVER = 24
+    TASK_FAILED = 25
+    GANG_NOT_READY = 26
+    NODE_DRAINED = 27
+    ELEMENTS_FAILED = 28
+    ARRAY_LIMIT = 29
 
 
 class RunPhase(IntEnum):
@@ -62,6 +79,7 @@ class RunPhase(IntEnum):
     RUNNING = 2
     STOPPING = 3
     ENDED = 4
+    READY = 5
 
 
 class StopReason(IntEnum):
@@ -70,6 +88,19 @@ class StopReason(IntEnum):
     PREEMPTED = 1
     CANCELLED = 2
     UNCLAIMED = 3
+    SUSPENDED = 4
+    REQUEUED = 5
+    TIME_LIMIT = 6
+    GANG = 7
+    DRAINED = 8
+
+
+class DependencyKind(IntEnum):
+    """How the other job must end. Values as in ebb.v1.DependencyKind."""
+
+    AFTER_OK = 1
+    AFTER_ANY = 2
+    AFTER_FAILED = 3
 
 
 class NodeState(IntEnum):
@@ -106,16 +137,68 @@ class EventKind(IntEnum):
     NODE_RETURNED = 10
     ENDED = 11
     EARMARK_DROPPED = 12
+    HELD = 13
+    RELEASED = 14
+    SUSPEND_REQUESTED = 15
+    SUSPENDED = 16
+    RESUMED = 17
+    REQUEUE_REQUESTED = 18
+    UPDATED = 19
+    TIME_LIMIT = 20
+    TASK_ENDED = 21
+    GANG_READY = 22
 
 
 class RunKey(NamedTuple):
-    """Names one launch; every message of an agent carries it, so a late one cannot be taken for the present run's."""
+    """Names one task of one launch; every message of an agent carries it, so a late one cannot be taken for the present
+    run's."""
 
     job_id: int
     run: int
+    task: int = 0
+    """The rank within a gang; 0 for a job of one task."""
 
     def __str__(self) -> str:
-        return f"{self.job_id}.{self.run}"
+        return f"{self.job_id}.{self.run}/{self.task}" if self.task else f"{self.job_id}.{self.run}"
+
+
+class TaskGroup(NamedTuple):
+    """Tasks of a gang that are alike."""
+
+    size: int
+    demand: Vector
+    """Of each task."""
+    command: tuple[str, ...] = ()
+    """Empty: the job's."""
+
+
+class Dependency(NamedTuple):
+    job_id: int
+    kind: DependencyKind
+
+
+class Retry(NamedTuple):
+    """Which failed runs are followed by another."""
+
+    limit: int = 0
+    exit_codes: tuple[int, ...] = ()
+    exit_signals: tuple[int, ...] = ()
+    """With neither codes nor signals: every failure."""
+
+
+class Array(NamedTuple):
+    size: int
+    at_once: int = 0
+    """How many elements may be started and not ended; 0: any number."""
+
+
+class Elements(NamedTuple):
+    """How the elements of an array stand. Those from `begun` on have no row yet."""
+
+    begun: int = 0
+    live: int = 0
+    succeeded: int = 0
+    failed: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,11 +207,26 @@ class JobSpec:
 
     command: tuple[str, ...]
     demand: Vector
+    """Of all tasks together."""
     job_class: JobClass = JobClass.BEST_EFFORT
     grace_us: Micros = 0
     name: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     working_directory: str = ""
+    priority: int = 0
+    time_limit_us: Micros = 0
+    """0: none."""
+    estimate_us: Micros = 0
+    """How long it is expected to run in all; 0: unknown."""
+    retry: Retry = Retry()  # noqa: RUF009 (immutable)
+    gang: tuple[TaskGroup, ...] = ()
+    """Empty: one task."""
+    dependencies: tuple[Dependency, ...] = ()
+    array: Array | None = None
+
+    def tasks(self) -> tuple[Vector, ...]:
+        """What each task needs, in the order of their ranks."""
+        return tuple(group.demand for group in self.gang for _ in range(group.size)) if self.gang else (self.demand,)
 
 
 @dataclass(frozen=True)
@@ -155,11 +253,42 @@ class Job:
     ended_us: Micros | None = None
     exit_code: int = 0
     exit_signal: int = 0
+    priority: int = 0
+    time_limit_us: Micros = 0
+    held: bool = False
+    suspend_requested: bool = False
+    retries: int = 0
+    """Failed runs that were followed by another."""
+    eligible_us: Micros | None = None
+    """It does not start before; None: at once."""
+    ran_us: Micros = 0
+    """How long its launches have run, those that are over."""
+    limit_us: Micros | None = None
+    """When the time limit of the running launch is over."""
+    start_by_us: Micros | None = None
+    """When every task of the gang that is being started must run."""
+    rendezvous: str = ""
+    """Where the tasks of the launch meet (host:port), once all are ready."""
+    failed_on: tuple[int, ...] = ()
+    """Nodes on which runs failed that were followed by another."""
+    avoid: tuple[int, ...] = ()
+    """Nodes on which the last launch did not come together: the next one tries others first."""
+    verdict: Reason = Reason.NONE
+    """What the first task that failed did, while other tasks are still there."""
+    left: bool = False
+    """Some task left because it was told to, while other tasks are still there."""
+    waits_for: tuple[Dependency, ...] = ()
+    """Of its dependencies, those that do not hold yet."""
+    elements: Elements | None = None
+    """For an array."""
+    array_job: int = 0
+    """For an element: its array, or 0."""
+    array_index: int = 0
 
 
 @dataclass(frozen=True)
 class Run:
-    """One launch of a job on a node, and what it holds there until it has ended."""
+    """One task of one launch of a job: what it holds on its node until it has ended."""
 
     job_id: int
     run: int
@@ -183,10 +312,15 @@ class Run:
     """It saved its work and left because it was told to."""
     lost: bool = False
     """It ended with its node, or nobody knows how it ended."""
+    task: int = 0
+    ready_at: str = ""
+    """Of a task of a gang, once it is ready: where it can be reached (host:port)."""
+    guarded_us: Micros | None = None
+    """Until then no trial may have it preempted."""
 
     @property
     def key(self) -> RunKey:
-        return RunKey(self.job_id, self.run)
+        return RunKey(self.job_id, self.run, self.task)
 
 
 @dataclass(frozen=True)
@@ -204,6 +338,13 @@ class Node:
     """The last report of this boot that is in the state."""
     address: str = ""
     agent_version: str = ""
+    drained_us: Micros | None = None
+    """Since when nothing new is placed on it; None: it is open."""
+    drain_reason: str = ""
+    drain_user: str = ""
+    """Empty: Ebb itself."""
+    strikes: int = 0
+    """Failures that were this node's fault, as far as can be told, less what went well since."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +378,8 @@ class Operation:
     victims: tuple[RunKey, ...] = ()
     created_us: Micros = 0
     deadline_us: Micros | None = None
+    tasks: tuple[int, ...] = (0,)
+    """The ranks of the job's tasks that are to run there."""
 
 
 @dataclass(frozen=True)

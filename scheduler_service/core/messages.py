@@ -5,9 +5,21 @@ not at all. Replies go to whoever sent the event; orders go to nodes.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from scheduler_service.core.job import Decision, Job, JobEvent, JobSpec, Reason, Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.job import (
+    Decision,
+    Dependency,
+    Job,
+    JobEvent,
+    JobSpec,
+    JobState,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
 from scheduler_service.core.journal import Change
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import Micros, Vector
@@ -22,11 +34,70 @@ class Submitted:
     spec: JobSpec
     grace_given: bool = True
     """False: the spec's grace period is the site's default of the moment, not the user's word."""
+    ends: tuple[tuple[int, JobState], ...] = ()
+    """How those of its dependencies ended that are not live any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
     job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRequested:
+    """What is None stays."""
+
+    job_id: int
+    priority: int | None = None
+    time_limit_us: Micros | None = None
+    """0 takes the limit away."""
+    dependencies: tuple[Dependency, ...] | None = None
+    ends: tuple[tuple[int, JobState], ...] = ()
+    """As in Submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    node: str
+    reason: str
+    user: str
+    evict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UndrainRequested:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRequested:
+    node: str
+    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +139,18 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class RunReady:
+    """Report `sequence` of a node: a task of a gang is prepared, and can be reached there."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    address: str
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunExited:
     """Report `sequence` of a node: the run is over and left nothing behind."""
 
@@ -80,27 +163,43 @@ class RunExited:
     yielded: bool = False
     launch_error: str = ""
     unknown: bool = False
+    out_of_memory: bool = False
 
 
-Event = Submitted | CancelRequested | NodeSeen | NodeSilent | RunStarted | RunExited
+JobRequest = (
+    CancelRequested | SuspendRequested | ResumeRequested | HoldRequested | ReleaseRequested | RequeueRequested | UpdateRequested
+)
+NodeRequest = DrainRequested | UndrainRequested | FenceRequested
+Request = Submitted | JobRequest | NodeRequest
+"""What people ask for: refused when too much of it waits."""
+Report = RunStarted | RunReady | RunExited
+Event = Request | Report | NodeSeen | NodeSilent
 
 # ---- plans -------------------------------------------------------------------------------------------------------------
 
 
+class Spot(NamedTuple):
+    """Where a task is to run."""
+
+    node: int
+    devices: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Start the job's next run on these devices of this node; gives up the job's earmark, wherever that is."""
+    """Start the job's next run, a spot for each task in the order of ranks; of an array, its next element. Gives up the
+    job's earmarks, wherever they are."""
 
     job_id: int
-    node: int
-    devices: tuple[int, ...]
+    spots: tuple[Spot, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Tell a best-effort run to leave for a trial; refused where it was preempted `cap` times already."""
+    """Tell a best-effort job's run, all of its tasks, to leave for a trial; refused where it was preempted `cap` times
+    already."""
 
-    key: RunKey
+    job_id: int
     trial: int
     cap: int
     decision: Decision
@@ -108,13 +207,17 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True)
 class Earmark:
-    """Keep `want` on the node for a waiting trial: what is free now, and what the victims release."""
+    """Keep `want` on the node for a waiting trial: what is free now, and what the victims release.
+
+    A gang has one for each of its nodes, all in one plan; `tasks` are the ranks that are to run on this one.
+    """
 
     job_id: int
     node: int
     want: Vector
     victims: tuple[RunKey, ...]
     decision: Decision
+    tasks: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +244,16 @@ Plan = tuple[Action, ...]
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Reply to Submitted and CancelRequested: the job, new or already there."""
+    """Reply to Submitted and to requests about a job: the job, new or already there."""
 
     job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """Reply to requests about a node."""
+
+    node: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +274,28 @@ class Acknowledged:
     stale: bool = False
 
 
-Reply = Accepted | Joined | Acknowledged | None
+Reply = Accepted | NodeChanged | Joined | Acknowledged | None
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlace:
+    """What a task of a gang is told about it. Ranks count through nodes in the order in which they are first used."""
+
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
+    """Start a run; for a task of a gang: prepare it, and begin once its job has a rendezvous."""
+
     node: int
     run: Run
     job: Job
+    gang: GangPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

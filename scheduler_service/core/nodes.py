@@ -1,7 +1,10 @@
 """What it means for the state that a node joins, comes back, or falls silent."""
 
-from scheduler_service.core.change import drop_earmark, end_job, end_run, requeue, state_of, tell
+from scheduler_service.core.change import end_run, shown_state, tell
+from scheduler_service.core.drains import drop_earmarks_on, named
+from scheduler_service.core.ending import task_over
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.gangs import gang_place
 from scheduler_service.core.job import (
     EventKind,
     JobState,
@@ -15,8 +18,10 @@ from scheduler_service.core.job import (
     StopReason,
 )
 from scheduler_service.core.messages import (
+    FenceRequested,
     Joined,
     KnownRun,
+    NodeChanged,
     NodeSeen,
     NodeSilent,
     Order,
@@ -47,7 +52,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     for key in sorted(state.runs_on.get(node_id, ())):
         run = state.runs.rows[key]
         if rebooted or (key not in known and run.started_us is not None):
-            _lose_run(state, run, now)
+            _lose_run(state, run, now, "its node came back without it")
     _take_inventory(state, node_id, event, now)
     returned = node.state is NodeState.SILENT
     node = changed(
@@ -85,30 +90,49 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
         return
     node = changed(state.nodes.rows[node_id], state=NodeState.SILENT, since_us=now)
     state.put(state.nodes, node_id, node)
-    _drop_earmarks_on(state, node_id, now, "its node fell silent")
+    drop_earmarks_on(state, node_id, now, "its node fell silent")
     _show_runs(state, node, EventKind.NODE_SILENT, Reason.NODE_SILENT, now)
+
+
+def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeChanged:
+    """An operator says that nothing runs on a silent node any more. Should it come back with runs all the same, they are
+    stopped as unclaimed."""
+    node = named(state, event.node)
+    if node.state is NodeState.UP:
+        raise FailedPrecondition(
+            "NODE_UP", f"node {node.name} is up: only a silent node can be declared dead; drain it instead", node=node.name
+        )
+    for key in sorted(state.runs_on.get(node.id, ())):
+        if (run := state.runs.rows.get(key)) is not None:
+            _lose_run(state, run, now, f"its node was declared dead by {event.user}")
+    return NodeChanged(node.id)
+
+
+_SHOWN = {
+    StopReason.PREEMPTED: Reason.PREEMPTED,
+    StopReason.CANCELLED: Reason.CANCELLED,
+    StopReason.SUSPENDED: Reason.SUSPENDED,
+    StopReason.REQUEUED: Reason.REQUEUED,
+    StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
+    StopReason.GANG: Reason.TASK_FAILED,
+    StopReason.DRAINED: Reason.NODE_DRAINED,
+}
 
 
 def _show_runs(state: State, node: Node, kind: EventKind, reason: Reason, now: Micros) -> None:
     """Gives the jobs of a node's runs the state that goes with the node's."""
-    for key in sorted(state.runs_on.get(node.id, ())):
-        run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
-        shown, cause = state_of(run, node.state), 0
-        why = reason
+    for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
+        job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
+        shown, cause, why = shown_state(state, job), 0, reason
         if shown is JobState.STOPPING:
-            why = Reason.PREEMPTED if run.stop_reason is StopReason.PREEMPTED else Reason.CANCELLED
-            cause = run.stop_for
+            stopping = next(run for run in runs if run.stop_reason is not None)
+            why, cause = _SHOWN.get(stopping.stop_reason or StopReason.UNCLAIMED, Reason.NONE), stopping.stop_for
         state.put(state.jobs, job.id, changed(job, state=shown, reason=why, cause_job=cause))
-        tell(state, now, job.id, kind, run=run.run, node=node.id)
+        tell(state, now, job.id, kind, run=job.run, node=node.id)
 
 
-def _lose_run(state: State, run: Run, now: Micros) -> None:
-    ended = end_run(state, now, run, lost=True)
-    job = state.jobs.rows[run.job_id]
-    if job.cancel_requested:
-        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, ended)
-    else:
-        requeue(state, now, job, ended, Reason.NODE_LOST, detail="its node came back without it")
+def _lose_run(state: State, run: Run, now: Micros, why: str) -> None:
+    task_over(state, now, end_run(state, now, run, lost=True), Reason.NODE_LOST, why)
 
 
 def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) -> None:
@@ -121,7 +145,7 @@ def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) ->
             f"node {event.name} reports other devices or capacity than before while runs hold them; "
             "start its agent as it was, or stop those runs first",
         )
-    _drop_earmarks_on(state, node_id, now, "its node came back with another inventory")
+    drop_earmarks_on(state, node_id, now, "its node came back with another inventory")
     devices = event.inventory.devices
     gone = len(devices)
     while (node_id, gone) in state.devices.rows:
@@ -129,12 +153,6 @@ def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) ->
         gone += 1
     for d in devices:
         state.put(state.devices, (node_id, d.index), NodeDevice(node_id, d.index, d.uuid, d.model, d.memory_mib, d.path))
-
-
-def _drop_earmarks_on(state: State, node_id: int, now: Micros, why: str) -> None:
-    """In order of ids: that of the rows depends on what was undone before."""
-    for operation in sorted((row for row in state.operations.rows.values() if row.node == node_id), key=lambda row: row.id):
-        drop_earmark(state, now, operation.job_id, why)
 
 
 def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
@@ -150,6 +168,11 @@ def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
     return (node_id, len(inventory.devices)) in state.devices.rows
 
 
+def _has_to_begin(state: State, run: Run) -> bool:
+    """A task of a gang that was ready, and may not have heard that all are."""
+    return run.phase is RunPhase.READY and bool(state.jobs.rows[run.job_id].rendezvous)
+
+
 def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) -> tuple[Order, ...]:
     """Everything that is to hold on the node, given what its agent knows. Harmless to repeat."""
     orders: list[Order] = []
@@ -158,8 +181,8 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
         run = state.runs.rows[key]
         if run.phase is RunPhase.STOPPING and run.stop_reason is not None:
             orders.append(Stop(node_id, key, run.stop_grace_us, run.stop_reason, run.stop_for))
-        elif run.phase is RunPhase.STARTING and key not in known:
-            orders.append(Start(node_id, run, state.jobs.rows[run.job_id]))
+        elif (run.phase is RunPhase.STARTING and key not in known) or _has_to_begin(state, run):
+            orders.append(Start(node_id, run, state.jobs.rows[run.job_id], gang_place(state, run)))
     for run_known in known.values():
         if run_known.key not in active and run_known.phase is not RunPhase.ENDED:
             orders.append(Stop(node_id, run_known.key, state.settings.default_grace_us, StopReason.UNCLAIMED))

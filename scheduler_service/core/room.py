@@ -4,6 +4,8 @@ Free is capacity less what runs own less what earmarks keep. Nodes are columns i
 the order in which they are tried.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +13,31 @@ from scheduler_service.core.job import Node, NodeState
 from scheduler_service.core.values import ZERO, Vector, add, fits, sub
 
 _NEVER = -1
+
+
+def largest_first(needs: Sequence[Vector]) -> list[int]:
+    """Their places, by devices, then CPU, then memory."""
+    return sorted(range(len(needs)), key=lambda i: (-needs[i].devices, -needs[i].cpu_milli, -needs[i].memory_mib))
+
+
+def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | None:
+    """A node for each need, the largest first and each on the first node that has room; None where one finds none.
+
+    `offered` (3, nodes + 1) is what is free by node, as `Room.offered` gives it; what is taken is taken off it.
+    """
+    nodes = [0] * len(needs)
+    for i in largest_first(needs):
+        cpu, memory, devices = needs[i]
+        enough = offered[2] >= devices
+        enough &= offered[0] >= cpu
+        enough &= offered[1] >= memory
+        enough[0] = False
+        node = int(enough.argmax())
+        if not enough[node]:
+            return None
+        offered[:, node] -= needs[i]
+        nodes[i] = node
+    return nodes
 
 
 class Room:
@@ -44,7 +71,7 @@ class Room:
             self._count_shape(total, 1)
         self._free[node] = add(self._free[node], sub(total, self._total[node]))
         self._total[node] = total
-        self._up[node] = row is not None and row.state is NodeState.UP
+        self._up[node] = row is not None and row.state is NodeState.UP and row.drained_us is None
         self.count = max(self.count, node)
         self._offer(node)
 
@@ -71,11 +98,12 @@ class Room:
     def capacity_of(self, node: int) -> Vector:
         return self._total[node] if node < len(self._total) else ZERO
 
-    def is_up(self, node: int) -> bool:
-        return self._up[node]
+    def is_open(self, node: int) -> bool:
+        """Whether something may be placed on it: it is up, and not drained."""
+        return 0 < node < len(self._up) and self._up[node]
 
     def first_fit(self, need: Vector) -> int | None:
-        """The first node, in order of ids, that is up and has `need` free. One pass over the nodes in C."""
+        """The first node, in order of ids, that is open and has `need` free. One pass over the nodes in C."""
         cpu, memory, devices = self._offered[:, : self.count + 1]
         # The scarcest resource first: where no node has it, the others need not be looked at.
         enough = devices >= need.devices
@@ -86,8 +114,13 @@ class Room:
         return node if enough[node] else None
 
     def offered(self) -> NDArray[np.int64]:
-        """(3, nodes + 1): free resources by node id, -1 for a node that is not up."""
+        """(3, nodes + 1): free resources by node id, -1 for a node that is not open."""
         return self._offered[:, : self.count + 1]
+
+    def could_ever_fit_all(self, needs: Sequence[Vector]) -> bool:
+        """Whether all of these would fit at once if every node, up or not, were empty."""
+        total = np.array([t if t != ZERO else (_NEVER,) * 3 for t in self._total[: self.count + 1]], dtype=np.int64).T
+        return pack(needs, total) is not None
 
     def could_ever_fit(self, need: Vector) -> bool:
         """Whether some node, up or not, has `need` as its capacity."""

@@ -16,7 +16,6 @@ from scheduler_service.core.job import (
     Job,
     JobClass,
     JobEvent,
-    JobState,
     Node,
     NodeDevice,
     Operation,
@@ -26,19 +25,31 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.room import Room
-from scheduler_service.core.values import Micros
+from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.core.waiting import Deadline, queue_key
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
-QueueKey = tuple[bool, int]
 
 
 class Settings(NamedTuple):
     """What the engine itself must know of the site's choices (policies have their own)."""
 
-    default_grace_us: Micros = 30_000_000
-    earmark_ttl_us: Micros = 60_000_000
+    default_grace_us: Micros = 30 * SECOND
+    earmark_ttl_us: Micros = 60 * SECOND
     """How long an earmark outlives the moment at which its last promised part became free."""
+    aging_us: Micros = 0
+    """How much waiting is worth a step of priority; 0: waiting is worth nothing."""
+    min_run_us: Micros = 0
+    """How long a run may not be preempted for a trial after its start."""
+    gang_start_us: Micros = 60 * SECOND
+    """In which all tasks of a gang must have started, from its placement."""
+    retry_pause_us: Micros = SECOND
+    """Before the first retry; each further one waits twice as long, 5 minutes at most."""
+    blame_nodes: int = 3
+    """A job that failed on so many nodes is not tried again; 0: never mind."""
+    bad_node_strikes: int = 3
+    """A node with so many strikes is drained; 0: never."""
 
 
 DEFAULTS = Settings()
@@ -57,19 +68,24 @@ class State:
         self.room = Room()
         self.candidates = Candidates()
         self.queues: dict[JobClass, SortedList] = {job_class: SortedList() for job_class in JobClass}
-        """Queued jobs by class, as (has not run before, id): those that have run stand first, in submit order."""
+        """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id."""
         self.runs_on: dict[int, set[RunKey]] = {}
-        self.active_run: dict[int, RunKey] = {}
+        self.active: dict[int, set[RunKey]] = {}
+        """Job -> the tasks of its launch that have not ended."""
         self.node_ids: dict[str, int] = {}
         self.idle_devices: dict[int, int] = {}
         """Node -> bit mask of the devices that have no share group."""
         self.requests: dict[tuple[str, str], int] = {}
-        self.earmark_of: dict[int, int] = {}
-        """Waiting trial -> its earmark operation."""
+        self.earmarks_of: dict[int, set[int]] = {}
+        """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
         self.promised_by: dict[RunKey, tuple[int, ...]] = {}
         """Victim -> the operations that wait for what it holds."""
         self.deadlines: SortedList = SortedList()
-        """(deadline, operation), soonest first."""
+        """(time, Deadline, key of the row as a tuple), soonest first."""
+        self.dependents: dict[int, set[int]] = {}
+        """Job -> those that wait for its end."""
+        self.elements_of: dict[int, set[int]] = {}
+        """Array -> its live elements."""
 
         self.cluster_table: Table[int, Cluster] = Table("cluster", lambda _old, _new: None)
         self.jobs: Table[int, Job] = Table("job", self._job, lambda job: job.state in ENDED)
@@ -85,6 +101,11 @@ class State:
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         return (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.operations)
+
+    def runs_of(self, job_id: int) -> list[Run]:
+        """The tasks of the job's launch that have not ended, in the order of their ranks."""
+        keys = self.active.get(job_id, ())
+        return [self.runs.rows[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
 
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
@@ -122,42 +143,63 @@ class State:
     # ---- indices -------------------------------------------------------------------------------------------------------
 
     def _job(self, old: Job | None, new: Job | None) -> None:
-        was = old is not None and old.state is JobState.QUEUED
-        now = new is not None and new.state is JobState.QUEUED
-        if was != now or (was and now and old.requeued != new.requeued):  # type: ignore[union-attr]  # both are set there
-            if was and old is not None:
-                self.queues[old.spec.job_class].remove((not old.requeued, old.id))
-            if now and new is not None:
-                self.queues[new.spec.job_class].add((not new.requeued, new.id))
+        aging = self.settings.aging_us
+        was = None if old is None else queue_key(old, aging)
+        now = None if new is None else queue_key(new, aging)
+        if was != now:
+            if was is not None and old is not None:
+                self.queues[old.spec.job_class].remove(was)
+            if now is not None and new is not None:
+                self.queues[new.spec.job_class].add(now)
             self.unsettled = True
         if old is None or new is None:
             row = new or old
-            if row is not None and row.request_id:
+            if row is None:
+                return
+            if row.request_id:
                 _set_or_drop(self.requests, (row.user, row.request_id), row.id if new else None)
-        if old is None or new is None or old.preempted_for_trial != new.preempted_for_trial:
-            row = new or old
-            if row is not None and (key := self.active_run.get(row.id)) is not None:
+            if row.array_job:
+                _add_or_discard(self.elements_of, row.array_job, row.id, new is not None)
+        for kind, before, after in (
+            (Deadline.ELIGIBLE, old.eligible_us if old else None, new.eligible_us if new else None),
+            (Deadline.TIME_LIMIT, old.limit_us if old else None, new.limit_us if new else None),
+            (Deadline.GANG_START, old.start_by_us if old else None, new.start_by_us if new else None),
+        ):
+            if before != after:
+                self._deadline(kind, ((old or new).id,), before, after)  # type: ignore[union-attr]  # one is there
+        if (old is not None and old.waits_for) or (new is not None and new.waits_for):
+            for row, there in ((old, False), (new, True)):
+                for dependency in row.waits_for if row is not None else ():
+                    _add_or_discard(self.dependents, dependency.job_id, row.id, there)  # type: ignore[union-attr]
+        if old is None or new is None or (old.preempted_for_trial, old.priority) != (new.preempted_for_trial, new.priority):
+            for key in self.active.get((old or new).id, ()):  # type: ignore[union-attr]
                 self._refresh_candidate(key)
 
     def _run(self, old: Run | None, new: Run | None) -> None:
         row = new or old
         if row is None:
             return
+        key = row.key
         if old is None or new is None:
-            on = self.runs_on.setdefault(row.node, set())
+            _add_or_discard(self.runs_on, row.node, key, new is not None)
+            _add_or_discard(self.active, row.job_id, key, new is not None)
             if new is not None:
-                on.add(row.key)
-                self.active_run[row.job_id] = row.key
                 self.room.take(row.node, row.demand)
             else:
-                on.discard(row.key)
-                if not on:
-                    del self.runs_on[row.node]
-                del self.active_run[row.job_id]
                 self.room.give(row.node, row.demand)
             self.unsettled = True
-        if old is None or new is None or RunPhase.STOPPING in (old.phase, new.phase):
-            self._refresh_candidate(row.key)
+        guarded = old.guarded_us if old else None, new.guarded_us if new else None
+        if guarded[0] != guarded[1]:
+            self._deadline(Deadline.GUARD, tuple(key), *guarded)
+            self.unsettled = True
+        if old is None or new is None or RunPhase.STOPPING in (old.phase, new.phase) or guarded[0] != guarded[1]:
+            self._refresh_candidate(key)
+
+    def _deadline(self, kind: Deadline, key: tuple[int, ...], before: Micros | None, after: Micros | None) -> None:
+        if before is not None:
+            self.deadlines.remove((before, kind, key))
+        if after is not None:
+            self.deadlines.add((after, kind, key))
 
     def _refresh_candidate(self, key: RunKey) -> None:
         run, job = self.runs.rows.get(key), self.jobs.rows.get(key.job_id)
@@ -165,11 +207,10 @@ class State:
             run is not None
             and job is not None
             and job.spec.job_class is JobClass.BEST_EFFORT
-            and run.phase in (RunPhase.STARTING, RunPhase.RUNNING)
+            and run.phase in (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING)
+            and run.guarded_us is None
         ):
-            self.candidates.put(
-                key, run.node, run.demand, self.room.capacity_of(run.node), job.spec.grace_us, job.preempted_for_trial
-            )
+            self.candidates.put(key, run, job, self.room.capacity_of(run.node))
         else:
             self.candidates.drop(key)
 
@@ -177,7 +218,7 @@ class State:
         row = new or old
         if row is None:
             return
-        if old is not None and new is not None and (old.state, old.capacity) == (new.state, new.capacity):
+        if old is not None and new is not None and _offer(old) == _offer(new):
             return  # a report was counted, or its agent connected again
         _set_or_drop(self.node_ids, row.name, row.id if new else None)
         self.room.set_node(row.id, new)
@@ -196,20 +237,17 @@ class State:
         _set_or_drop(self.idle_devices, row.node, idle or None)
 
     def _operation(self, old: Operation | None, new: Operation | None) -> None:
-        for row, sign in ((old, -1), (new, 1)):
+        for row, there in ((old, False), (new, True)):
             if row is None:
                 continue
-            if sign > 0:
-                self.room.take(row.node, row.kept)
-                self.earmark_of[row.job_id] = row.id
-            else:
-                self.room.give(row.node, row.kept)
-                del self.earmark_of[row.job_id]
-            if row.deadline_us is not None:
-                (self.deadlines.add if sign > 0 else self.deadlines.remove)((row.deadline_us, row.id))
+            (self.room.take if there else self.room.give)(row.node, row.kept)
+            _add_or_discard(self.earmarks_of, row.job_id, row.id, there)
             for key in row.victims:
                 others = [i for i in self.promised_by.get(key, ()) if i != row.id]
-                _set_or_drop(self.promised_by, key, tuple(sorted(others + [row.id] * (sign > 0))) or None)
+                _set_or_drop(self.promised_by, key, tuple(sorted(others + [row.id] * there)) or None)
+        before, after = old.deadline_us if old else None, new.deadline_us if new else None
+        if before != after:
+            self._deadline(Deadline.EARMARK, ((old or new).id,), before, after)  # type: ignore[union-attr]  # one is there
         self.unsettled = True
 
     # ---- for tests: everything that the indices hold, in a form that can be compared -------------------------------------
@@ -226,16 +264,32 @@ class State:
             "rows": {table.name: dict(table.rows) for table in self.tables()},
             "queues": {name: list(queue) for name, queue in self.queues.items()},
             "runs_on": {node: set(keys) for node, keys in self.runs_on.items()},
-            "active_run": dict(self.active_run),
+            "active": {job: set(keys) for job, keys in self.active.items()},
             "node_ids": dict(self.node_ids),
             "idle": dict(self.idle_devices),
             "requests": dict(self.requests),
-            "earmark_of": dict(self.earmark_of),
+            "earmarks_of": {job: set(ids) for job, ids in self.earmarks_of.items()},
+            "dependents": {job: set(ids) for job, ids in self.dependents.items()},
+            "elements_of": {job: set(ids) for job, ids in self.elements_of.items()},
             "promised_by": dict(self.promised_by),
             "deadlines": list(self.deadlines),
             "room": self.room.snapshot(),
             "candidates": self.candidates.snapshot(),
         }
+
+
+def _offer(node: Node) -> tuple[object, ...]:
+    """What of a node decides whether something fits there."""
+    return node.state, node.capacity, node.drained_us is None
+
+
+def _add_or_discard(index: dict[K, set[R]], key: K, member: R, there: bool) -> None:
+    if there:
+        index.setdefault(key, set()).add(member)
+    elif (members := index.get(key)) is not None:
+        members.discard(member)
+        if not members:
+            del index[key]
 
 
 def _set_or_drop(index: dict[K, R], key: K, value: R | None) -> None:

@@ -9,6 +9,7 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.state import State
+from scheduler_service.core.waiting import queue_key
 from scheduler_service.policies.fitting import no_room, place, queued
 
 
@@ -20,7 +21,7 @@ def fifo(state: State, _rng: Rng) -> Proposals:
 def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
     """Starts the queued jobs of the classes in order, until one does not fit. Costs one look for each job that starts."""
     skipped = dict.fromkeys(classes, 0)
-    while (job := _head(state, skipped)) is not None:
+    while (job := head_of(state, skipped)) is not None:
         action = place(state, job)
         if action is None:
             wait = no_room(state, job)
@@ -32,6 +33,7 @@ def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
         skipped[job.spec.job_class] += 1
 
 
-def _head(state: State, skipped: dict[JobClass, int]) -> Job | None:
+def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:
+    """The first job of these queues taken together, behind those that were skipped of each."""
     heads = [job for job_class, skip in skipped.items() if (job := queued(state, job_class, skip)) is not None]
-    return min(heads, key=lambda job: (not job.requeued, job.id), default=None)
+    return min(heads, key=lambda job: queue_key(job, state.settings.aging_us) or (), default=None)

@@ -1,69 +1,65 @@
-"""FitGpp: trials start now, at the cost of small best-effort runs with short grace periods (papers: section 3).
+"""FitGpp's choice of victims: small best-effort runs with short grace periods (papers: section 3, Eqns 1-4).
 
-Trials have their own strict FIFO, which is served first. One that fits nowhere has runs preempted for it and waits for
-them with an earmark; those behind it are then served in turn. Best-effort jobs follow by FIFO with what is left.
+With gangs, which the paper leaves to future work: a gang is one candidate, whose size is the sum of its tasks' sizes and
+which releases on each node what its tasks hold there; a trial that is a gang has victims chosen for one task after the
+other, the largest first, each with what those before it have left.
 """
 
-from collections.abc import Generator
+import numpy as np
+from numpy.typing import NDArray
 
-from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.job import Job, JobClass, OperationPhase, Reason
-from scheduler_service.core.messages import Place, Plan, Rng, Wait
+from scheduler_service.core.engine import Policy
+from scheduler_service.core.job import Job
+from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
-from scheduler_service.policies.fifo import serve
-from scheduler_service.policies.fitting import no_room, pick_devices, place, queued
-from scheduler_service.policies.victims import FitGppSettings, fitgpp_victims
+from scheduler_service.policies import fifo
+from scheduler_service.policies.trials import Serve, trials_first
+from scheduler_service.policies.victims import Field, FitGppSettings, Scores, draw, field_for, plan_for, random_order
 
 
-def fitgpp(settings: FitGppSettings) -> Policy:
+def fitgpp(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
     """The policy with these parameters."""
 
-    def policy(state: State, rng: Rng) -> Proposals:
-        yield from _start_on_earmarks(state)
-        if (yield from _serve_trials(state, settings, rng)):
-            yield from serve(state, (JobClass.BEST_EFFORT,))
+    def victims(state: State, trial: Job, rng: Rng) -> Plan | None:
+        return fitgpp_victims(state, trial, settings, rng)
 
-    return policy
+    return trials_first(victims, serve, settings.trials_in_flight)
 
 
-def _start_on_earmarks(state: State) -> Proposals:
-    """Trials whose earmark is complete start on it. They take nothing from anybody, so those before them in the queue, who
-    may be waiting for that very room, do not hold them up."""
-    for operation_id in sorted(state.earmark_of.values()):
-        earmark = state.operations.rows[operation_id]
-        if earmark.phase is OperationPhase.READY:
-            yield (Place(earmark.job_id, earmark.node, pick_devices(state, earmark.node, earmark.want.devices)),)
+def fitgpp_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+    """Eqn 4: the run of least score among those that suffice alone; else random runs until they suffice; None if none do.
 
-
-def _serve_trials(state: State, settings: FitGppSettings, rng: Rng) -> Generator[Plan, str | None, bool]:
-    """Returns whether best-effort jobs may be served: not while a trial waits that nothing could be preempted for, since
-    they would take what becomes free before it."""
-    skip = 0
-    while (trial := queued(state, JobClass.TRIAL, skip)) is not None:
-        action, had_earmark = place(state, trial), trial.id in state.earmark_of
-        if action is not None and (yield (action,)) is None:
-            # What was kept for it elsewhere is free: those before it in the queue are asked again.
-            skip = 0 if had_earmark else skip
+    One pass over the running best-effort jobs for each task of the trial, in C.
+    """
+    field = field_for(state, trial, settings.cap)
+    if field is None:
+        return None
+    scores = score(field, settings.s)
+    rule = "fitgpp"
+    for rank in field.ranks():
+        if field.seat(rank):
             continue
-        if trial.id not in state.earmark_of:
-            wait = no_room(state, trial)
-            if wait.reason is Reason.TOO_LARGE:
-                yield (wait,)
-            elif settings.trials_in_flight is not None and len(state.earmark_of) >= settings.trials_in_flight:
-                yield (wait,)
-                return True
-            elif not (yield from _preempt_for(state, trial, settings, rng)):
-                yield (
-                    Wait(trial.id, Reason.NOTHING_TO_PREEMPT, "every run that may be preempted, together, would not make room"),
-                )
-                return False
-        skip += 1
-    return True
+        eligible = field.sufficient(rank) & field.free_to_go()
+        if eligible.any():
+            best = scores.score[eligible].min()
+            ties = np.nonzero(eligible & (scores.score == best))[0]
+            # Equal scores: the job that was submitted last, so that the order of the queue is disturbed least.
+            field.release(int(ties[field.job[ties].argmax()]))
+            field.seat(rank)
+        elif draw(field, rank, random_order(field, rank, rng)):
+            rule = "random"
+        else:
+            return None
+    return plan_for(field, scores, settings, rule)
 
 
-def _preempt_for(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Generator[Plan, str | None, bool]:
-    """Whether runs were told to leave for the trial."""
-    plan = fitgpp_victims(state, trial, settings, rng)
-    if plan is None:
-        return False
-    return (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is None
+def score(field: Field, s: float) -> Scores:
+    """Eqn 3 for every run in J: running best-effort jobs that this trial may preempt, whatever their preemption count.
+
+    Maxima are over J; a zero maximum contributes 0.
+    """
+    max_size, max_grace = float(field.size.max()), int(field.grace.max())
+    total: NDArray[np.float64] = field.size / max_size if max_size > 0 else np.zeros(len(field.size))
+    if max_grace > 0:
+        total = total + s * (field.grace / max_grace)
+    return Scores(total, max_size, max_grace)

@@ -1,33 +1,77 @@
-"""Where a job fits: plain vector fitting, first node first."""
+"""Where a job fits: plain vector fitting, first node first; of a gang, the largest task first."""
 
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scheduler_service.core.job import Job, JobClass, Reason
-from scheduler_service.core.messages import Place, Wait
+from scheduler_service.core.messages import Place, Spot, Wait
+from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import add, fits
 
 
 def place(state: State, job: Job) -> Place | None:
-    """Puts the job on the first node that has room, counting what is kept for it there. None: nowhere."""
-    node = _first_node(state, job)
-    return None if node is None else Place(job.id, node, pick_devices(state, node, job.spec.demand.devices))
+    """Puts the job on the first nodes that have room, counting what is kept for it there. None: there is no room.
+
+    Nodes that it is to avoid come last.
+    """
+    if not job.spec.gang and not job.avoid:  # nearly always
+        node = _first_node(state, job)
+        return None if node is None else Place(job.id, (Spot(node, pick_devices(state, node, job.spec.demand.devices)),))
+    offered = offered_to(state, job)
+    without = offered.copy()
+    without[:, list(job.avoid)] = -1
+    nodes = pack(job.spec.tasks(), without) or pack(job.spec.tasks(), offered)
+    return None if nodes is None else place_on(state, job, nodes)
+
+
+def place_on_earmarks(state: State, job: Job) -> Place:
+    """Puts the job where everything is kept for it."""
+    nodes = [0] * len(job.spec.tasks())
+    for operation_id in state.earmarks_of[job.id]:
+        earmark = state.operations.rows[operation_id]
+        for rank in earmark.tasks:
+            nodes[rank] = earmark.node
+    return place_on(state, job, nodes)
+
+
+def place_on(state: State, job: Job, nodes: list[int]) -> Place:
+    """With devices for each task, a node of which is given."""
+    taken: dict[int, int] = {}
+    spots = []
+    for node, demand in zip(nodes, job.spec.tasks(), strict=True):
+        devices = pick_devices(state, node, demand.devices, taken.get(node, 0))
+        taken[node] = taken.get(node, 0) | sum(1 << index for index in devices)
+        spots.append(Spot(node, devices))
+    return Place(job.id, tuple(spots))
+
+
+def offered_to(state: State, job: Job) -> NDArray[np.int64]:
+    """(3, nodes + 1): what each node has for the job, with what is kept there for it; a copy."""
+    offered = state.room.offered().copy()
+    for operation_id in state.earmarks_of.get(job.id, ()):
+        earmark = state.operations.rows[operation_id]
+        if state.room.is_open(earmark.node):
+            offered[:, earmark.node] += earmark.kept
+    return offered
 
 
 def _first_node(state: State, job: Job) -> int | None:
     first = state.room.first_fit(job.spec.demand)
-    operation_id = state.earmark_of.get(job.id)
-    if operation_id is not None:
+    for operation_id in state.earmarks_of.get(job.id, ()):
         earmark = state.operations.rows[operation_id]
         here = add(state.room.free(earmark.node), earmark.kept)
-        if state.room.is_up(earmark.node) and fits(job.spec.demand, here) and (first is None or earmark.node < first):
+        if state.room.is_open(earmark.node) and fits(job.spec.demand, here) and (first is None or earmark.node < first):
             return earmark.node
     return first
 
 
-def pick_devices(state: State, node: int, count: int) -> tuple[int, ...]:
-    """The first `count` idle devices of the node."""
-    return tuple(index for index, _ in zip(_set_bits(state.idle_devices.get(node, 0)), range(count), strict=False))
+def pick_devices(state: State, node: int, count: int, taken: int = 0) -> tuple[int, ...]:
+    """The first `count` idle devices of the node that are not in the mask `taken`."""
+    idle = state.idle_devices.get(node, 0) & ~taken
+    return tuple(index for index, _ in zip(_set_bits(idle), range(count), strict=False))
 
 
 def _set_bits(mask: int) -> Iterator[int]:
@@ -40,11 +84,14 @@ def _set_bits(mask: int) -> Iterator[int]:
 def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
     """The job that stands behind `skip` others in the queue of its class."""
     queue = state.queues[job_class]
-    return state.jobs.rows[queue[skip][1]] if skip < len(queue) else None
+    return state.jobs.rows[queue[skip][-1]] if skip < len(queue) else None
 
 
 def no_room(state: State, job: Job) -> Wait:
     """Why the first of a queue waits. TOO_LARGE: no node could ever take it, and it must not block the others."""
-    if state.nodes.rows and not state.room.could_ever_fit(job.spec.demand):
-        return Wait(job.id, Reason.TOO_LARGE, "no node of the cluster is large enough, even when empty")
+    if state.nodes.rows:
+        if not all(state.room.could_ever_fit(demand) for demand in set(job.spec.tasks())):
+            return Wait(job.id, Reason.TOO_LARGE, "no node of the cluster is large enough, even when empty")
+        if job.spec.gang and not state.room.could_ever_fit_all(job.spec.tasks()):
+            return Wait(job.id, Reason.TOO_LARGE, "its tasks would not fit on the cluster at once, even when it is empty")
     return Wait(job.id, Reason.NO_ROOM)

@@ -1,28 +1,40 @@
-"""Which runs must leave so that a trial can start: the port, and FitGpp's choice (papers: Eqns 1-4).
+"""Which runs must leave so that a trial can start: the field on which every rule plays, and the plan that follows.
 
-Who may preempt whom, of the table in the design: here a trial may preempt any best-effort run that was preempted fewer
-than P times. A choice is a plan; nothing has changed until it is carried out.
+Who may preempt whom, of the table in the design: here a trial may preempt any best-effort run of no higher priority that was
+preempted fewer than P times and has run for its guaranteed time. A choice is a plan; nothing has changed until it is carried
+out.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.candidates import Candidates
-from scheduler_service.core.job import CandidateScore, Decision, Job, RunKey
+from scheduler_service.core.job import CandidateScore, Decision, Job
 from scheduler_service.core.messages import Earmark, Plan, Preempt, Rng
+from scheduler_service.core.room import largest_first
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Vector, add, fits, sub
+from scheduler_service.core.values import ZERO, Vector, add, fits, sub
 
 SHOWN = 16
 """How many candidates a decision keeps for the story."""
 
+Mask = NDArray[np.bool_]
+
+
+class Scores(NamedTuple):
+    """`score` by place in the field (Eqn 3), and its maxima."""
+
+    score: NDArray[np.float64]
+    max_size: float
+    max_grace_us: int
+
 
 class FitGppSettings(NamedTuple):
-    """Parameters of the paper. `s` weighs the grace period against the size (Eqn 3); `cap` is P (Eqn 4).
-
-    `trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers' setting.
+    """Parameters of the paper. `s` weighs the grace period against the size (Eqn 3); `cap` is P (Eqn 4), which holds for
+    every rule. `trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers'
+    setting.
     """
 
     s: float = 4.0
@@ -30,154 +42,245 @@ class FitGppSettings(NamedTuple):
     trials_in_flight: int | None = None
 
 
-class Scores(NamedTuple):
-    """Columns over the candidate slots that are in J, the runs that the trial may preempt."""
+class Field:
+    """J, the runs that one trial may preempt, as columns; and what is free, as victims go and tasks of the trial come.
 
-    slots: NDArray[np.intp]
-    score: NDArray[np.float64]
-    sufficient: NDArray[np.bool_]
-    under_cap: NDArray[np.bool_]
-    max_size: float
-    max_grace_us: int
-
-
-def fitgpp_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
-    """Eqn 4: the run of least score among those that suffice alone; else random runs until they suffice; None if none do.
-
-    One pass over the running best-effort jobs, in C.
+    A place of the columns is a task; those of one gang share its size, and go together.
     """
-    scores = score(state, trial.spec.demand, settings)
-    if scores is None:
-        return None
-    eligible = scores.sufficient & scores.under_cap
-    if eligible.any():
-        best = scores.score[eligible].min()
-        ties = scores.slots[eligible & (scores.score == best)]
-        # Equal scores: the job that was submitted last, so that the order of the queue is disturbed least.
-        victim = state.candidates.keys[int(ties[state.candidates.job[ties].argmax()])]
-        assert victim is not None  # a slot in J is in use
-        return _plan(state, trial, (victim,), scores, settings, "fitgpp")
-    victims = _random_victims(state, trial.spec.demand, scores, rng)
-    return _plan(state, trial, victims, scores, settings, "random") if victims else None
+
+    def __init__(self, state: State, trial: Job, slots: NDArray[np.intp], cap: int) -> None:
+        c = state.candidates
+        self.state, self.trial, self.slots = state, trial, slots
+        self.job, self.node = c.job[slots], c.node[slots]
+        self.size, self.grace = c.size[slots], c.grace[slots]
+        self.demand: NDArray[np.int64] = c.demand[:, slots]
+        self.under_cap: Mask = c.count[slots] < cap
+        self.offered: NDArray[np.int64] = state.room.offered()
+        self.victims: list[int] = []
+        """Jobs, in the order in which they were chosen."""
+        self.seats: dict[int, int] = {}
+        """Rank -> node."""
+        self._tasks = trial.spec.tasks()
+        self._last_node = 0
+        """Where the victim that was chosen last makes room."""
+        self.gangs: Mask = c.tasks[slots] > 1
+        if c.gangs and self.gangs.any():
+            self._gather()
+        if len(self._tasks) > 1:
+            self.offered = self.offered.copy()
+
+    def _gather(self) -> None:
+        """Gives every task of a gang the size of the whole, and what the gang holds on its node."""
+        places = np.nonzero(self.gangs)[0]
+        _, gang = np.unique(self.job[places], return_inverse=True)
+        self.size = self.size.copy()
+        self.size[places] = np.bincount(gang, weights=self.size[places])[gang]
+        _, here = np.unique(np.stack([self.job[places], self.node[places]]), axis=1, return_inverse=True)
+        here = here.reshape(-1)
+        self.demand = self.demand.copy()
+        for resource in range(3):
+            self.demand[resource, places] = np.bincount(here, weights=self.demand[resource, places])[here].astype(np.int64)
+
+    def ranks(self) -> list[int]:
+        """The trial's tasks, the largest first."""
+        return largest_first(self._tasks)
+
+    def need(self, rank: int) -> Vector:
+        return self._tasks[rank]
+
+    def seat(self, rank: int) -> bool:
+        """Gives the task a place where there is room, if there is. Of the only task there is: only once there are victims,
+        since the queue's own way would have placed it."""
+        if len(self._tasks) == 1:
+            if not self.victims:
+                return False
+            self.seats[rank] = self._last_node
+            return True
+        cpu, memory, devices = self._tasks[rank]
+        enough = (self.offered[2] >= devices) & (self.offered[0] >= cpu) & (self.offered[1] >= memory)
+        enough[0] = False
+        node = int(enough.argmax())
+        if not enough[node]:
+            return False
+        self.offered[:, node] -= self._tasks[rank]
+        self.seats[rank] = node
+        return True
+
+    def sufficient(self, rank: int) -> Mask:
+        """Eqn 2, `D_TE <= D_BE + N`, for each place."""
+        enough: Mask = np.ones(len(self.job), dtype=np.bool_)
+        for resource, need in enumerate(self._tasks[rank]):
+            enough &= self.demand[resource] + self.offered[resource, self.node] >= need
+        return enough
+
+    def free_to_go(self) -> Mask:
+        """Under the cap, and not chosen already."""
+        if not self.victims:
+            return self.under_cap
+        return self.under_cap & ~np.isin(self.job, self.victims)
+
+    def release(self, place: int) -> None:
+        """Chooses the job at this place: all of its tasks go, on whatever nodes."""
+        job = int(self.job[place])
+        self.victims.append(job)
+        self._last_node = int(self.node[place])
+        if len(self._tasks) > 1:
+            for run in self.state.runs_of(job):
+                if self.state.room.is_open(run.node):
+                    self.offered[:, run.node] += run.demand
 
 
-def score(state: State, demand: Vector, settings: FitGppSettings) -> Scores | None:
-    """Eqn 3 for every run in J: running best-effort jobs on nodes that are up, whatever their preemption count.
-
-    Maxima are over J; a zero maximum contributes 0. `sufficient` is Eqn 2, `D_TE <= D_BE + N`.
-    """
+def field_for(state: State, trial: Job, cap: int) -> Field | None:
+    """None: there is nothing that the trial may preempt."""
     c = state.candidates
     used = slice(0, c.used)
     offered = state.room.offered()
-    node = c.node[used]
-    slots = np.nonzero((c.job[used] > 0) & (offered[2, node] >= 0))[0]
-    if not len(slots):
-        return None
-    size, grace, node = c.size[slots], c.grace[slots], node[slots]
-    max_size, max_grace = float(size.max()), int(grace.max())
-    total = size / max_size if max_size > 0 else np.zeros(len(slots))
-    if max_grace > 0:
-        total = total + settings.s * (grace / max_grace)
-    sufficient = np.ones(len(slots), dtype=np.bool_)
-    for resource, need in enumerate(demand):
-        sufficient &= c.demand[resource, slots] + offered[resource, node] >= need
-    return Scores(slots, total, sufficient, c.count[slots] < settings.cap, max_size, max_grace)
+    mask = (c.job[used] > 0) & (offered[2, c.node[used]] >= 0) & (c.priority[used] <= trial.priority)
+    slots = np.nonzero(mask)[0]
+    if c.gangs and len(slots):
+        slots = _whole(state, slots)
+    return Field(state, trial, slots, cap) if len(slots) else None
 
 
-def _random_victims(state: State, demand: Vector, scores: Scores, rng: Rng) -> tuple[RunKey, ...]:
-    """Random runs under the cap until those of one node make room there; the others are spared, and so is any not needed.
+def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Without tasks of gangs of which another task cannot be told to leave now, as on a silent node."""
+    c = state.candidates
+    gang = np.nonzero(c.tasks[slots] > 1)[0]
+    job, count = np.unique(c.job[slots[gang]], return_counts=True)
+    whole = np.array([count[i] == len(state.active[int(job[i])]) for i in range(len(job))], dtype=np.bool_)
+    keep = np.ones(len(slots), dtype=np.bool_)
+    keep[gang] = np.isin(c.job[slots[gang]], job[whole])
+    return slots[keep]
 
-    The paper preempts "a random BE job" when no single one suffices. Runs on several nodes would not add up to room, so
-    draws are grouped by node. Nobody is preempted when all of them together would not make room.
-    """
-    drawn: dict[int, list[RunKey]] = {}
+
+def draw(field: Field, rank: int, order: Iterable[int]) -> bool:
+    """Takes runs in this order (places of the field) until those of one node make room there for the task; the others are
+    spared, and so is any not needed. False, and nobody is chosen, where all of them together do not."""
+    need = field.need(rank)
+    drawn: dict[int, list[int]] = {}
     room: dict[int, Vector] = {}
-    pool = _pool(state, demand, scores)
+    for place in order:
+        node = int(field.node[place])
+        had = room.get(node, Vector(*field.offered[:, node].tolist()))
+        room[node] = add(had, Vector(*field.demand[:, place].tolist()))
+        drawn.setdefault(node, []).append(place)
+        if fits(need, room[node]):
+            for chosen in _needed(field, need, room[node], drawn[node]):
+                field.release(chosen)
+            return field.seat(rank)
+    return False
+
+
+def random_order(field: Field, rank: int, rng: Rng) -> Iterator[int]:
+    """The paper preempts "a random BE job" when no single one suffices. Draws are from runs that may go, on nodes where all
+    of them together would make room: runs on several nodes would not add up."""
+    pool = pool_for(field, rank)
     while pool:
-        draw = rng.randrange(len(pool))
-        pool[draw], pool[-1] = pool[-1], pool[draw]
-        key = state.candidates.keys[pool.pop()]
-        assert key is not None  # a slot in J is in use
-        run = state.runs.rows[key]
-        drawn.setdefault(run.node, []).append(key)
-        room[run.node] = add(room.get(run.node, state.room.free(run.node)), run.demand)
-        if fits(demand, room[run.node]):
-            return _needed(state, demand, room[run.node], drawn[run.node])
-    return ()
+        drawn = rng.randrange(len(pool))
+        pool[drawn], pool[-1] = pool[-1], pool[drawn]
+        yield pool.pop()
 
 
-def _pool(state: State, demand: Vector, scores: Scores) -> list[int]:
-    """The slots to draw from, in order of their jobs: runs under the cap on nodes where, all together, they make room."""
-    c, offered = state.candidates, state.room.offered()
-    slots = scores.slots[scores.under_cap]
-    slots = slots[c.job[slots].argsort()]
-    node = c.node[slots]
-    enough = np.ones(offered.shape[1], dtype=np.bool_)
-    for resource, need in enumerate(demand):
-        together = np.bincount(node, weights=c.demand[resource, slots], minlength=offered.shape[1])
-        enough &= together + offered[resource] >= need
-    pool: list[int] = slots[enough[node]].tolist()
+def pool_for(field: Field, rank: int) -> list[int]:
+    """Places of runs under the cap on nodes where, all together, they make room for the task; in order of their jobs. Of
+    tasks of one gang on one node, one."""
+    places = np.nonzero(field.free_to_go())[0]
+    places = places[np.lexsort((field.node[places], field.job[places]))]
+    if len(places):
+        first = np.ones(len(places), dtype=np.bool_)
+        job, node = field.job[places], field.node[places]
+        first[1:] = (job[1:] != job[:-1]) | (node[1:] != node[:-1])
+        places = places[first]
+    node = field.node[places]
+    enough: Mask = np.ones(field.offered.shape[1], dtype=np.bool_)
+    for resource, need in enumerate(field.need(rank)):
+        together = np.bincount(node, weights=field.demand[resource, places], minlength=field.offered.shape[1])
+        enough &= together + field.offered[resource] >= need
+    pool: list[int] = places[enough[node]].tolist()
     return pool
 
 
-def _needed(state: State, demand: Vector, room: Vector, drawn: list[RunKey]) -> tuple[RunKey, ...]:
+def _needed(field: Field, demand: Vector, room: Vector, drawn: list[int]) -> list[int]:
     """Leaves out, first drawn first, every run without which there is room all the same."""
     kept = []
-    for key in drawn:
-        without = sub(room, state.runs.rows[key].demand)
+    for place in drawn:
+        without = sub(room, Vector(*field.demand[:, place].tolist()))
         if fits(demand, without):
             room = without
         else:
-            kept.append(key)
-    return tuple(kept)
+            kept.append(place)
+    return kept
 
 
-def _plan(state: State, trial: Job, victims: tuple[RunKey, ...], scores: Scores, settings: FitGppSettings, rule: str) -> Plan:
-    node = state.runs.rows[victims[0]].node
+# ---- the plan ----------------------------------------------------------------------------------------------------------
+
+
+def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) -> Plan:
+    """The victims are told to leave, and what each node of the trial needs is kept for it there."""
+    trial, state = field.trial, field.state
+    nodes = sorted(set(field.seats.values()))
     decision = Decision(
         trial=trial.id,
-        node=node,
+        node=nodes[0],
         demand=trial.spec.demand,
         rule=rule,
         s=settings.s,
         cap=settings.cap,
         max_size=scores.max_size,
         max_grace_us=scores.max_grace_us,
-        considered=len(scores.slots),
-        candidates=_shown(state, state.candidates, scores, victims),
+        considered=len(np.unique(field.job)) if field.gangs.any() else len(field.job),
+        candidates=_shown(field, scores),
     )
-    preemptions = tuple(Preempt(key, trial.id, settings.cap, decision) for key in victims)
-    return (*preemptions, Earmark(trial.id, node, trial.spec.demand, victims, decision))
+    preemptions = tuple(Preempt(job, trial.id, settings.cap, decision) for job in field.victims)
+    earmarks = []
+    for node in nodes:
+        ranks = tuple(sorted(rank for rank, seat in field.seats.items() if seat == node))
+        want = ZERO
+        for rank in ranks:
+            want = add(want, field.need(rank))
+        leaving = tuple(run.key for job in field.victims for run in state.runs_of(job) if run.node == node)
+        earmarks.append(Earmark(trial.id, node, want, leaving, decision, ranks))
+    return (*preemptions, *earmarks)
 
 
-def _shown(state: State, c: Candidates, scores: Scores, victims: tuple[RunKey, ...]) -> tuple[CandidateScore, ...]:
+def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
     """The chosen runs and those of lowest score, lowest first."""
-    chosen = np.isin(c.job[scores.slots], [key.job_id for key in victims])
-    shown = np.nonzero(_lowest(scores.score, -c.job[scores.slots]) | chosen)[0]
+    c, state = field.state.candidates, field.state
+    chosen = np.isin(field.job, field.victims)
+    alone = _alone(field)
+    shown = np.nonzero(_lowest(scores.score, -field.job) | chosen)[0]
     rows = []
-    for i in shown[np.lexsort((-c.job[scores.slots[shown]], scores.score[shown]))].tolist():
-        slot = int(scores.slots[i])
-        key = c.keys[slot]
+    for i in shown[np.lexsort((-field.job[shown], scores.score[shown]))].tolist():
+        key = c.keys[int(field.slots[i])]
         assert key is not None  # a slot in J is in use
         run = state.runs.rows[key]
         rows.append(
             CandidateScore(
                 key=key,
                 node=run.node,
-                demand=run.demand,
+                demand=Vector(*field.demand[:, i].tolist()),
                 node_free=state.room.free(run.node),
-                size=float(c.size[slot]),
-                grace_us=int(c.grace[slot]),
+                size=float(field.size[i]),
+                grace_us=int(field.grace[i]),
                 score=float(scores.score[i]),
-                preempted_for_trial=int(c.count[slot]),
-                sufficient=bool(scores.sufficient[i]),
-                chosen=key in victims,
+                preempted_for_trial=int(c.count[int(field.slots[i])]),
+                sufficient=bool(alone[i]),
+                chosen=bool(chosen[i]),
             )
         )
     return tuple(rows)
 
 
-def _lowest(score: NDArray[np.float64], tie: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _alone(field: Field) -> Mask:
+    """Eqn 2 for the trial's largest task, with what was free before anybody was told to leave."""
+    offered = field.state.room.offered()
+    enough: Mask = np.ones(len(field.job), dtype=np.bool_)
+    for resource, need in enumerate(field.need(field.ranks()[0])):
+        enough &= field.demand[resource] + offered[resource, field.node] >= need
+    return enough
+
+
+def _lowest(score: NDArray[np.float64], tie: NDArray[np.int64]) -> Mask:
     """Which are the SHOWN of lowest (score, tie). Sorts none of them, for there may be thousands."""
     if len(score) <= SHOWN:
         return np.ones(len(score), dtype=np.bool_)
@@ -185,5 +288,5 @@ def _lowest(score: NDArray[np.float64], tie: NDArray[np.int64]) -> NDArray[np.bo
     below, level = score < bound, np.nonzero(score == bound)[0]
     missing = SHOWN - int(below.sum())
     below[level[np.argpartition(tie[level], missing - 1)[:missing]]] = True
-    lowest: NDArray[np.bool_] = below
+    lowest: Mask = below
     return lowest

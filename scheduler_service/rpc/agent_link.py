@@ -13,18 +13,22 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Acknowledged, Joined, Reply
 from scheduler_service.rpc.convert import hello_in, orders_out, report_in
 from scheduler_service.rpc.front import Front, Leading
-from scheduler_service.rpc.interceptors import Context, InvalidArgument, abort, check
-from scheduler_service.run.dispatch import Link
+from scheduler_service.rpc.interceptors import Context, InvalidArgument, check, refuse
+from scheduler_service.rpc.logs import Transfers
+from scheduler_service.run.dispatch import Link, LogRequest
 
 log = logging.getLogger(__name__)
 
 HELLO_LIMIT = 10.0
 """Seconds in which an agent must have said who it is."""
+LARGEST_EPOCH = 2**62
+"""Far above what any number of take-overs makes, and below what the database can count to."""
 
 
 class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, transfers: Transfers) -> None:
         self._front = front
+        self._transfers = transfers
 
     async def Connect(  # noqa: N802
         self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
@@ -46,7 +50,16 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             finally:
                 leading.dispatch.close(link)
         except Exception as error:
-            await abort(context, error)
+            await refuse(context, error, self._front)
+
+    async def SendLog(  # noqa: N802
+        self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], context: Context
+    ) -> agent_link_pb2.SendLogResponse:
+        try:
+            await self._transfers.receive(requests)
+        except Exception as error:
+            await refuse(context, error, self._front)
+        return agent_link_pb2.SendLogResponse()
 
     async def _serve(
         self,
@@ -62,18 +75,20 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         log.info("node %s connected from %s", hello.node, context.peer())
         yield self._welcome(leading, joined)
         if joined.orders:
-            yield agent_link_pb2.ConnectResponse(orders=orders_out(joined.orders, leading.view.commit_no))
+            yield agent_link_pb2.ConnectResponse(orders=orders_out(joined.orders, leading.view.commit_no, leading.view.nodes))
         committed: asyncio.Queue[asyncio.Future[Reply] | None] = asyncio.Queue()
         reading = asyncio.create_task(_read(leading, link, hello, requests, committed))
         acknowledging = asyncio.create_task(_acknowledge(link, committed))
         try:
             while (waiting := await link.next()) is not None:
-                orders, acknowledged = waiting
+                orders, acknowledged, logs = waiting
                 if orders:
-                    yield agent_link_pb2.ConnectResponse(orders=orders_out(orders, leading.view.commit_no))
+                    yield agent_link_pb2.ConnectResponse(orders=orders_out(orders, leading.view.commit_no, leading.view.nodes))
                 if acknowledged:
                     acknowledgement = agent_link_pb2.Acknowledgement(sequence=acknowledged)
                     yield agent_link_pb2.ConnectResponse(acknowledgement=acknowledgement)
+                for asked in logs:
+                    yield agent_link_pb2.ConnectResponse(log_request=log_request_out(asked))
             for task in (acknowledging, reading):
                 if task.done():
                     task.result()  # raises what ended it
@@ -108,6 +123,12 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         )
 
 
+def log_request_out(asked: LogRequest) -> agent_link_pb2.LogRequest:
+    return agent_link_pb2.LogRequest(
+        id=asked.id, job_id=asked.job_id, run=asked.run, task=asked.task, offset=asked.offset, follow=asked.follow
+    )
+
+
 async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading: Leading) -> agent_link_pb2.Hello:
     """The first message, checked."""
     first: Any = await anext(aiter(requests), None)
@@ -115,6 +136,8 @@ async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading
         raise InvalidArgument("HELLO_FIRST", "an agent's first message must be Hello")
     hello: agent_link_pb2.Hello = first.hello
     check(hello)
+    if hello.epoch > LARGEST_EPOCH:
+        raise InvalidArgument("INVALID_FIELD", f"epoch: must be at most {LARGEST_EPOCH}", field="epoch", rule="int64.lte")
     if hello.cluster_id and hello.cluster_id != leading.cluster_id:
         raise FailedPrecondition(
             "OTHER_CLUSTER",
@@ -122,6 +145,8 @@ async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading
             "check --scheduler, or start the agent once with --forget-cluster",
         )
     if hello.epoch > leading.epoch:
+        if hello.cluster_id:
+            leading.meet(hello.epoch)
         raise FailedPrecondition(
             "OLD_EPOCH", f"node {hello.node} has obeyed epoch {hello.epoch}, this scheduler leads in {leading.epoch}"
         )

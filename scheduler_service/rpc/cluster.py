@@ -4,6 +4,9 @@ from collections.abc import AsyncIterator
 
 from ebb.v1 import cluster_pb2, cluster_pb2_grpc
 
+from scheduler_service.core.errors import NotFound
+from scheduler_service.core.messages import DrainRequested, FenceRequested, NodeChanged, NodeRequest, UndrainRequested
+from scheduler_service.rpc.access import user
 from scheduler_service.rpc.convert import node_out
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context
@@ -17,7 +20,34 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
     async def ListNodes(  # noqa: N802
         self, _request: cluster_pb2.ListNodesRequest, _context: Context
     ) -> cluster_pb2.ListNodesResponse:
-        return cluster_pb2.ListNodesResponse(nodes=[node_out(view) for view in self._front.leading.view.all_nodes()])
+        view = await self._front.view_of_nodes()
+        return cluster_pb2.ListNodesResponse(nodes=[node_out(node) for node in view.all_nodes()])
+
+    async def GetNode(self, request: cluster_pb2.GetNodeRequest, _context: Context) -> cluster_pb2.GetNodeResponse:  # noqa: N802
+        view = await self._front.view_of_nodes()
+        for node in view.nodes.values():
+            if node.name == request.node:
+                return cluster_pb2.GetNodeResponse(node=node_out(view.node(node.id)))
+        raise NotFound(
+            "NO_SUCH_NODE", f"there is no node {request.node}; `ebb node list` shows those there are", node=request.node
+        )
+
+    async def Drain(self, request: cluster_pb2.DrainRequest, _context: Context) -> cluster_pb2.DrainResponse:  # noqa: N802
+        event = DrainRequested(request.node, request.reason, user(), request.evict)
+        return cluster_pb2.DrainResponse(node=await self._ask(event))
+
+    async def Undrain(self, request: cluster_pb2.UndrainRequest, _context: Context) -> cluster_pb2.UndrainResponse:  # noqa: N802
+        return cluster_pb2.UndrainResponse(node=await self._ask(UndrainRequested(request.node)))
+
+    async def Fence(self, request: cluster_pb2.FenceRequest, _context: Context) -> cluster_pb2.FenceResponse:  # noqa: N802
+        return cluster_pb2.FenceResponse(node=await self._ask(FenceRequested(request.node, user())))
+
+    async def _ask(self, event: NodeRequest) -> cluster_pb2.Node:
+        """Has the engine take the event, and returns the node as it then stands."""
+        leading = self._front.leading
+        reply = await leading.service.handle(event)
+        assert isinstance(reply, NodeChanged)
+        return node_out(leading.view.node(reply.node))
 
     async def Watch(  # noqa: N802
         self, _request: cluster_pb2.ClusterWatchRequest, _context: Context

@@ -6,25 +6,63 @@ from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from scheduler_service.core.job import Decision, Job, JobClass, JobEvent, JobSpec, Node, Run, RunKey, RunPhase
-from scheduler_service.core.messages import KnownRun, NodeSeen, Order, RunExited, RunStarted, Start
+from scheduler_service.core.gangs import begins
+from scheduler_service.core.job import (
+    Array,
+    Decision,
+    Dependency,
+    DependencyKind,
+    Job,
+    JobClass,
+    JobEvent,
+    JobSpec,
+    Node,
+    Retry,
+    Run,
+    RunKey,
+    RunPhase,
+    TaskGroup,
+)
+from scheduler_service.core.messages import GangPlace, KnownRun, NodeSeen, Order, Report, RunExited, RunReady, RunStarted, Start
 from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import Micros, Vector
+from scheduler_service.core.values import ZERO, Micros, Vector, add
 from scheduler_service.run.view import JobView, NodeView
 
 # ---- in ----------------------------------------------------------------------------------------------------------------
 
 
 def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
+    gang = tuple(TaskGroup(g.count, vector_in(g.resources), tuple(g.command)) for g in spec.task_groups)
+    demand = vector_in(spec.resources)
+    if gang:
+        demand = ZERO
+        for group in gang:
+            demand = add(demand, Vector(*(part * group.size for part in group.demand)))
+    more = {}
+    if spec.HasField("retry"):
+        more["retry"] = Retry(spec.retry.limit, tuple(sorted(spec.retry.exit_codes)), tuple(sorted(spec.retry.exit_signals)))
     return JobSpec(
         command=tuple(spec.command),
-        demand=vector_in(spec.resources),
+        demand=demand,
         job_class=JobClass(spec.job_class) if spec.job_class else JobClass.BEST_EFFORT,
         grace_us=duration_in(spec.grace_period) if spec.HasField("grace_period") else default_grace_us,
         name=spec.name,
         environment=tuple(sorted(spec.environment.items())),
         working_directory=spec.working_directory,
+        priority=spec.priority,
+        time_limit_us=duration_in(spec.time_limit),
+        estimate_us=duration_in(spec.estimate),
+        gang=gang,
+        dependencies=dependencies_in(spec.dependencies),
+        array=Array(spec.array.size, spec.array.at_once) if spec.HasField("array") else None,
+        **more,
     )
+
+
+def dependencies_in(found: Iterable[job_pb2.Dependency]) -> tuple[Dependency, ...]:
+    """Each job once for each kind, in order."""
+    pairs = (Dependency(d.job_id, DependencyKind(d.kind) if d.kind else DependencyKind.AFTER_OK) for d in found)
+    return tuple(sorted(set(pairs)))
 
 
 def clean(text: str) -> str:
@@ -46,19 +84,24 @@ def hello_in(hello: agent_link_pb2.Hello, address: str) -> NodeSeen:
         name=hello.node,
         boot_id=hello.boot_id,
         inventory=Inventory(vector_in(hello.capacity), tuple(hello.levels), devices),
-        runs=tuple(KnownRun(RunKey(r.job_id, r.run), RunPhase(r.phase)) for r in hello.runs),
+        runs=tuple(KnownRun(RunKey(r.job_id, r.run, r.task), RunPhase(r.phase)) for r in hello.runs),
         address=address,
         agent_version=hello.agent_version,
     )
 
 
-def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> RunStarted | RunExited:
-    key = RunKey(report.job_id, report.run)
-    if report.WhichOneof("event") == "started":
-        return RunStarted(node, boot_id, report.sequence, key, clean(report.started.log_path))
-    e = report.exited
-    why = clean(e.launch_error)[:4096]
-    return RunExited(node, boot_id, report.sequence, key, e.exit_code, e.exit_signal, e.yielded, why, e.unknown)
+def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> Report:
+    key = RunKey(report.job_id, report.run, report.task)
+    match report.WhichOneof("event"):
+        case "started":
+            return RunStarted(node, boot_id, report.sequence, key, clean(report.started.log_path))
+        case "ready":
+            return RunReady(node, boot_id, report.sequence, key, clean(report.ready.address), report.ready.port)
+        case _:
+            e = report.exited
+            why = clean(e.launch_error)[:4096]
+            how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory)
+            return RunExited(node, boot_id, report.sequence, key, *how)
 
 
 # ---- out ---------------------------------------------------------------------------------------------------------------
@@ -84,7 +127,7 @@ def vector_out(amount: Vector) -> job_pb2.Resources:
 
 
 def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
-    return job_pb2.JobSpec(
+    out = job_pb2.JobSpec(
         name=spec.name,
         job_class=int(spec.job_class),  # type: ignore[arg-type]  # the values are the same by definition
         command=spec.command,
@@ -92,11 +135,26 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         working_directory=spec.working_directory,
         resources=vector_out(spec.demand),
         grace_period=duration_out(spec.grace_us),
+        priority=spec.priority,
     )
+    if spec.time_limit_us:
+        out.time_limit.CopyFrom(duration_out(spec.time_limit_us))
+    if spec.estimate_us:
+        out.estimate.CopyFrom(duration_out(spec.estimate_us))
+    if spec.retry.limit:
+        out.retry.CopyFrom(job_pb2.Retry(**spec.retry._asdict()))
+    if spec.gang:
+        groups = (job_pb2.TaskGroup(count=g.size, resources=vector_out(g.demand), command=g.command) for g in spec.gang)
+        out.task_groups.extend(groups)
+    if spec.dependencies:
+        out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
+    if spec.array:
+        out.array.CopyFrom(job_pb2.Array(size=spec.array.size, at_once=spec.array.at_once))
+    return out
 
 
 def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
-    job, run = view
+    job, runs = view
     out = job_pb2.Job(
         id=job.id,
         spec=spec_out(job.spec),
@@ -113,12 +171,39 @@ def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
         exit_signal=job.exit_signal,
         preempted_for_trial=job.preempted_for_trial,
         cancel_requested=job.cancel_requested,
+        priority=job.priority,
+        held=job.held,
+        suspend_requested=job.suspend_requested,
+        retries=job.retries,
+        eligible_time=time_out(job.eligible_us),
+        array_job_id=job.array_job,
+        array_index=job.array_index,
     )
-    if run is not None:
-        out.node = _name(nodes, run.node)
-        out.devices.extend(run.devices)
-        out.log_path = run.log_path
+    if job.time_limit_us:
+        out.time_limit.CopyFrom(duration_out(job.time_limit_us))
+    if job.ran_us:
+        out.run_time.CopyFrom(duration_out(job.ran_us))
+    if runs:
+        out.node = _name(nodes, runs[0].node)
+        out.devices.extend(runs[0].devices)
+        out.log_path = runs[0].log_path
+        out.tasks.extend(task_out(run, nodes) for run in runs)
+    if job.elements is not None and job.spec.array is not None:
+        size, e = job.spec.array.size, job.elements
+        pending = 0 if job.ended_us is not None else size - e.begun
+        status = job_pb2.ArrayStatus(size=size, pending=pending, live=e.live, succeeded=e.succeeded, failed=e.failed)
+        out.array.CopyFrom(status)
     return out
+
+
+def task_out(run: Run, nodes: Nodes) -> job_pb2.Task:
+    return job_pb2.Task(
+        rank=run.task,
+        node=_name(nodes, run.node),
+        devices=run.devices,
+        resources=vector_out(run.demand),
+        log_path=run.log_path,
+    )
 
 
 def event_out(event: JobEvent, commit_no: int, nodes: Nodes) -> job_pb2.JobEvent:
@@ -171,6 +256,9 @@ def decision_out(decision: Decision, nodes: Nodes) -> job_pb2.PreemptionDecision
 
 def node_out(view: NodeView) -> cluster_pb2.Node:
     node = view.node
+    drain = None
+    if node.drained_us is not None:
+        drain = cluster_pb2.NodeDrain(reason=node.drain_reason, user=node.drain_user, time=time_out(node.drained_us))
     return cluster_pb2.Node(
         name=node.name,
         state=int(node.state),  # type: ignore[arg-type]
@@ -188,22 +276,58 @@ def node_out(view: NodeView) -> cluster_pb2.Node:
         address=node.address,
         agent_version=node.agent_version,
         state_time=time_out(node.since_us),
+        drain=drain,
+        strikes=node.strikes,
     )
 
 
-def orders_out(orders: Iterable[Order], commit_no: int) -> agent_link_pb2.Orders:
-    return agent_link_pb2.Orders(commit_no=commit_no, orders=[_order_out(order) for order in orders])
+def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> agent_link_pb2.Orders:
+    return agent_link_pb2.Orders(commit_no=commit_no, orders=[_order_out(order, nodes) for order in orders])
 
 
-def _order_out(order: Order) -> agent_link_pb2.RunOrder:
+def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:
     if isinstance(order, Start):
-        run: Run = order.run
-        job: Job = order.job
-        start = agent_link_pb2.StartRun(spec=spec_out(job.spec), user=job.user, devices=run.devices)
-        return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, start=start)
+        run, job = order.run, order.job
+        start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.devices)
+        if order.gang is not None:
+            start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
+        if job.array_job:
+            start.array_index = job.array_index
+        return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
     stop = agent_link_pb2.StopRun(
         grace_period=duration_out(order.grace_us),
         reason=int(order.reason),  # type: ignore[arg-type]
         cause_job_id=order.cause_job,
     )
-    return agent_link_pb2.RunOrder(job_id=order.key.job_id, run=order.key.run, stop=stop)
+    return agent_link_pb2.RunOrder(job_id=order.key.job_id, run=order.key.run, task=order.key.task, stop=stop)
+
+
+def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
+    """What the agent is told to run: of a gang, what this task is."""
+    out = spec_out(spec)
+    if spec.gang:
+        out.resources.CopyFrom(vector_out(run.demand))
+        left = run.task
+        for group in spec.gang:
+            if left < group.size:
+                if group.command:
+                    out.command[:] = group.command
+                break
+            left -= group.size
+        del out.task_groups[:]
+    return out
+
+
+def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> agent_link_pb2.Gang:
+    address, _, port = job.rendezvous.rpartition(":")
+    return agent_link_pb2.Gang(
+        rank=run.task,
+        world_size=place.world_size,
+        local_rank=place.local_rank,
+        local_world_size=place.local_world_size,
+        node_rank=place.node_rank,
+        nodes=[_name(nodes, node) for node in place.nodes],
+        go=begins(job),
+        master_address=address,
+        master_port=int(port or 0),
+    )

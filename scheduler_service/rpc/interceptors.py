@@ -13,12 +13,15 @@ from google.protobuf import any_pb2, duration_pb2, message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused
+from scheduler_service.rpc.front import Front
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.service import NotLeading, Overloaded
 
 DOMAIN = "ebb"
 SHOWN = 5
 """Broken rules that an error names."""
+FROM_LEADER = ("ebb-read", "leader")
+"""Metadata of a call whose sender wants the leader's answer, and a standby's only where nobody leads."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
 log = logging.getLogger(__name__)
@@ -28,11 +31,36 @@ class InvalidArgument(Refused):
     """A field of the request breaks a rule."""
 
 
+class Unauthenticated(Refused):
+    """Nobody knows who is calling."""
+
+
+class PermissionDenied(Refused):
+    """The caller is known, and may not do this."""
+
+
+class OutOfRange(Refused):
+    """What is asked for begins after the end of what there is."""
+
+
+class ResourceExhausted(Refused):
+    """There is too much of it at once already."""
+
+
+class Unavailable(Refused):
+    """Not now; the same request may well be answered later."""
+
+
 _CODES: dict[type[Refused], int] = {
     NotFound: code_pb2.NOT_FOUND,
     AlreadyExists: code_pb2.ALREADY_EXISTS,
     FailedPrecondition: code_pb2.FAILED_PRECONDITION,
     InvalidArgument: code_pb2.INVALID_ARGUMENT,
+    Unauthenticated: code_pb2.UNAUTHENTICATED,
+    PermissionDenied: code_pb2.PERMISSION_DENIED,
+    OutOfRange: code_pb2.OUT_OF_RANGE,
+    ResourceExhausted: code_pb2.RESOURCE_EXHAUSTED,
+    Unavailable: code_pb2.UNAVAILABLE,
 }
 
 
@@ -54,7 +82,11 @@ def status_of(error: BaseException) -> status_pb2.Status:
     more: list[message.Message] = []
     match error:
         case Refused():
-            code, reason, text = _CODES.get(type(error), code_pb2.FAILED_PRECONDITION), error.reason, str(error)
+            code, reason, text = (
+                next((code for kind, code in _CODES.items() if isinstance(error, kind)), code_pb2.FAILED_PRECONDITION),
+                error.reason,
+                str(error),
+            )
             metadata = error.metadata
         case Overloaded():
             code, reason = code_pb2.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS"
@@ -63,6 +95,9 @@ def status_of(error: BaseException) -> status_pb2.Status:
         case NotLeading():
             code, reason = code_pb2.UNAVAILABLE, "NOT_LEADING"
             text = "this scheduler does not lead (yet, or any more); try again in a moment"
+            if error.leader:
+                metadata = {"leader": error.leader}
+                text = f"this scheduler stands by: the one at {error.leader} leads"
         case NotCommitted():
             code, reason, text = code_pb2.UNAVAILABLE, "DATABASE_UNAVAILABLE", f"{error}; try again"
         case CommitRefused():
@@ -90,8 +125,18 @@ async def abort(context: Context, error: BaseException) -> NoReturn:
     raise AssertionError("abort always raises")
 
 
+async def refuse(context: Context, error: Exception, front: Front) -> NoReturn:
+    """`abort`, and whoever needs the leader is told where that is."""
+    if isinstance(error, NotLeading) and not error.leader:
+        error = await front.refer()
+    await abort(context, error)
+
+
 class Checked(grpc.aio.ServerInterceptor):
     """Validates requests of ebb.v1's unary-request calls and maps what handlers raise."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         handler = await continuation(handler_call_details)
@@ -99,26 +144,31 @@ class Checked(grpc.aio.ServerInterceptor):
             return handler
         coders = handler.request_deserializer, handler.response_serializer
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary), *coders)
+            return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, self._front), *coders)
         if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream), *coders)
+            return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream, self._front), *coders)
         return handler
 
 
-def _unary(behaviour: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
+def _unary(behaviour: Callable[[Any, Context], Awaitable[Any]], front: Front) -> Callable[[Any, Context], Awaitable[Any]]:
     async def call(request: Any, context: Context) -> Any:
         try:
             check(request)
+            wants_leader = FROM_LEADER in (context.invocation_metadata() or ())
+            if wants_leader and front.leads is None and (leader := await front.leader()):
+                raise NotLeading(leader)
             return await behaviour(request, context)
         except grpc.aio.AbortError:
             raise
         except Exception as error:
-            await abort(context, error)
+            await refuse(context, error, front)
 
     return call
 
 
-def _stream(behaviour: Callable[[Any, Context], AsyncIterator[Any]]) -> Callable[[Any, Context], AsyncIterator[Any]]:
+def _stream(
+    behaviour: Callable[[Any, Context], AsyncIterator[Any]], front: Front
+) -> Callable[[Any, Context], AsyncIterator[Any]]:
     async def call(request: Any, context: Context) -> AsyncIterator[Any]:
         try:
             check(request)
@@ -127,6 +177,6 @@ def _stream(behaviour: Callable[[Any, Context], AsyncIterator[Any]]) -> Callable
         except grpc.aio.AbortError:
             raise
         except Exception as error:
-            await abort(context, error)
+            await refuse(context, error, front)
 
     return call

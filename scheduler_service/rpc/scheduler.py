@@ -1,50 +1,85 @@
 """ebb.v1.Scheduler: jobs, for users."""
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
 
 from ebb.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
 
-from scheduler_service.core.errors import NotFound
+from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound
 from scheduler_service.core.job import JobState
-from scheduler_service.core.messages import Accepted, CancelRequested, Event, Submitted
-from scheduler_service.rpc.convert import event_out, job_out, spec_in
-from scheduler_service.rpc.front import Front, Leading
+from scheduler_service.core.messages import (
+    Accepted,
+    CancelRequested,
+    Event,
+    HoldRequested,
+    JobRequest,
+    ReleaseRequested,
+    RequeueRequested,
+    ResumeRequested,
+    Submitted,
+    SuspendRequested,
+    UpdateRequested,
+)
+from scheduler_service.rpc import logs
+from scheduler_service.rpc.access import user
+from scheduler_service.rpc.convert import dependencies_in, duration_in, event_out, job_out, spec_in
+from scheduler_service.rpc.explain import Answers, preempted_out
+from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, InvalidArgument
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
 
+T = TypeVar("T")
+
 DEFAULT_PAGE = 100
 LARGEST_SPEC = 1 << 20
+MOST_TASKS = 4096
+"""Of one gang."""
 _LAST_ID = 2**63 - 1  # the largest that the database can be asked about
 
 
+Ends = tuple[tuple[int, JobState], ...]
+
+
 class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: Front, transfers: logs.Transfers) -> None:
         self._front = front
+        self._transfers = transfers
+        self._answers = Answers(front)
 
     async def Submit(self, request: scheduler_pb2.SubmitRequest, _context: Context) -> scheduler_pb2.SubmitResponse:  # noqa: N802
         if request.spec.ByteSize() > LARGEST_SPEC:
             too_large = f"spec: must be at most {LARGEST_SPEC} bytes"
             raise InvalidArgument("INVALID_FIELD", too_large, field="spec", rule="bytes.max_len")
+        tasks = sum(group.count for group in request.spec.task_groups)
+        if tasks > MOST_TASKS:
+            too_many = f"spec.task_groups: at most {MOST_TASKS} tasks in all, not {tasks}"
+            raise InvalidArgument("INVALID_FIELD", too_many, field="spec.task_groups", rule="tasks.max")
         spec = spec_in(request.spec, self._front.default_grace_us)
         given = request.spec.HasField("grace_period")
-        job = await self._ask(Submitted(self._front.user, request.request_id, spec, given))
-        return scheduler_pb2.SubmitResponse(job=job)
+        who = user()
+
+        async def submit(ends: Ends) -> scheduler_pb2.SubmitResponse:
+            if request.validate_only:
+                return await self._answers.preview(Submitted(who, "", spec, given, ends))
+            return scheduler_pb2.SubmitResponse(job=await self._ask(Submitted(who, request.request_id, spec, given, ends)))
+
+        return await self._with_ends(submit)
 
     async def Get(self, request: scheduler_pb2.GetRequest, _context: Context) -> scheduler_pb2.GetResponse:  # noqa: N802
-        leading = self._front.leading
-        return scheduler_pb2.GetResponse(job=job_out(await _find(leading, request.job_id), leading.view.nodes))
+        found = await _find(self._front, request.job_id)
+        return scheduler_pb2.GetResponse(job=job_out(found, await self._front.names()))
 
     async def List(self, request: scheduler_pb2.ListRequest, _context: Context) -> scheduler_pb2.ListResponse:  # noqa: N802
-        leading = self._front.leading
+        front = self._front
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
         before = min(int(request.page_token), _LAST_ID) if request.page_token else None
-        found = await leading.read(leading.reader.list_jobs, states, before, size + 1)
-        names = leading.view.nodes
-        # A live job's row comes from the view, whose reason knows its place in the queue.
-        page = [leading.view.job(job.id) or JobView(job, run) for job, run in found[:size]]
+        found = await front.read(front.reader.list_jobs, states, before, size + 1)
+        names = await front.names()
+        # A live job's row comes from the leader's view, whose reason knows its place in the queue.
+        leading = front.leads
+        page = [(leading and leading.view.job(job.id)) or JobView(job, runs) for job, runs in found[:size]]
         token = str(found[size - 1][0].id) if len(found) > size else ""
         return scheduler_pb2.ListResponse(jobs=[job_out(view, names) for view in page], next_page_token=token)
 
@@ -53,7 +88,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     ) -> AsyncIterator[scheduler_pb2.SchedulerWatchResponse]:
         leading = self._front.leading
         nodes = leading.view.nodes
-        if request.job_id and (found := await _find(leading, request.job_id)).job.ended_us is not None:
+        if request.job_id and (found := await _find(self._front, request.job_id)).job.ended_us is not None:
             yield scheduler_pb2.SchedulerWatchResponse(
                 snapshot=not leading.view.holds_after(request.after_commit),
                 jobs=[job_out(found, nodes)],
@@ -63,7 +98,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         async for update in leading.view.watch_jobs(request.after_commit, request.job_id):
             jobs = update.jobs
             if request.job_id and update.snapshot and not jobs:  # it has just ended: the view holds live jobs only
-                jobs = (await _find(leading, request.job_id),)
+                jobs = (await _find(self._front, request.job_id),)
             yield scheduler_pb2.SchedulerWatchResponse(
                 snapshot=update.snapshot, jobs=[job_out(view, nodes) for view in jobs], commit_no=update.commit_no
             )
@@ -75,31 +110,92 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         try:
             job = await self._ask(CancelRequested(request.job_id))
         except NotFound:  # not live: has it ended?
-            leading = self._front.leading
-            job = job_out(await _find(leading, request.job_id), leading.view.nodes)
+            job = job_out(await _find(self._front, request.job_id), await self._front.names())
         return scheduler_pb2.CancelResponse(job=job)
 
+    async def Suspend(self, request: scheduler_pb2.SuspendRequest, _context: Context) -> scheduler_pb2.SuspendResponse:  # noqa: N802
+        return scheduler_pb2.SuspendResponse(job=await self._request(SuspendRequested(request.job_id)))
+
+    async def Resume(self, request: scheduler_pb2.ResumeRequest, _context: Context) -> scheduler_pb2.ResumeResponse:  # noqa: N802
+        return scheduler_pb2.ResumeResponse(job=await self._request(ResumeRequested(request.job_id)))
+
+    async def Hold(self, request: scheduler_pb2.HoldRequest, _context: Context) -> scheduler_pb2.HoldResponse:  # noqa: N802
+        return scheduler_pb2.HoldResponse(job=await self._request(HoldRequested(request.job_id)))
+
+    async def Release(self, request: scheduler_pb2.ReleaseRequest, _context: Context) -> scheduler_pb2.ReleaseResponse:  # noqa: N802
+        return scheduler_pb2.ReleaseResponse(job=await self._request(ReleaseRequested(request.job_id)))
+
+    async def Requeue(self, request: scheduler_pb2.RequeueRequest, _context: Context) -> scheduler_pb2.RequeueResponse:  # noqa: N802
+        return scheduler_pb2.RequeueResponse(job=await self._request(RequeueRequested(request.job_id)))
+
+    async def Update(self, request: scheduler_pb2.UpdateRequest, _context: Context) -> scheduler_pb2.UpdateResponse:  # noqa: N802
+        priority = request.priority if request.HasField("priority") else None
+        limit = duration_in(request.time_limit) if request.HasField("time_limit") else None
+        wanted = dependencies_in(request.dependencies.dependencies) if request.HasField("dependencies") else None
+
+        async def update(ends: Ends) -> scheduler_pb2.UpdateResponse:
+            event = UpdateRequested(request.job_id, priority, limit, wanted, ends)
+            return scheduler_pb2.UpdateResponse(job=await self._request(event))
+
+        return await self._with_ends(update)
+
+    async def Explain(self, request: scheduler_pb2.ExplainRequest, _context: Context) -> scheduler_pb2.ExplainResponse:  # noqa: N802
+        found = await _find(self._front, request.job_id)
+        explanation = await self._answers.explain(found.job)
+        story = await self._front.read(self._front.reader.story, request.job_id)
+        if (cost := preempted_out([event for event, _ in story], found)) is not None:
+            by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
+            cost.by_user = by[0].user if by else ""
+            explanation.preempted.CopyFrom(cost)
+        return scheduler_pb2.ExplainResponse(job=job_out(found, await self._front.names()), explanation=explanation)
+
     async def Story(self, request: scheduler_pb2.StoryRequest, _context: Context) -> scheduler_pb2.StoryResponse:  # noqa: N802
-        leading = self._front.leading
-        events = await leading.read(leading.reader.story, request.job_id)
+        front = self._front
+        events = await front.read(front.reader.story, request.job_id)
         if not events:
-            await _find(leading, request.job_id)
-        names = leading.view.nodes
+            await _find(front, request.job_id)
+        names = await front.names()
         return scheduler_pb2.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
+
+    async def Logs(  # noqa: N802
+        self, request: scheduler_pb2.LogsRequest, context: Context
+    ) -> AsyncIterator[scheduler_pb2.LogsResponse]:
+        async for response in logs.read(self._front, self._transfers, request, context, _find):
+            yield response
+
+    async def _request(self, event: JobRequest) -> job_pb2.Job:
+        """What a user asks of a job, which may have ended."""
+        try:
+            return await self._ask(event)
+        except LookupNeeded:
+            raise
+        except NotFound:  # not live: has it ended?
+            found = await _find(self._front, event.job_id)
+            ended = found.job.state.name
+            text = f"job {event.job_id} has ended as {ended}, which nothing changes; submit it again for another try"
+            raise FailedPrecondition("JOB_ENDED", text, job_id=str(event.job_id), state=ended) from None
+
+    async def _with_ends(self, attempt: Callable[[Ends], Awaitable[T]]) -> T:
+        """Makes a request that may depend on jobs that have ended: those are looked up, and it is made again."""
+        try:
+            return await attempt(())
+        except LookupNeeded as needed:
+            ends = await self._front.read(self._front.reader.find_ends, needed.jobs)
+        return await attempt(tuple(sorted(ends.items())))
 
     async def _ask(self, event: Event) -> job_pb2.Job:
         """Has the engine take the event, and returns the job as it then stands."""
         leading = self._front.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, Accepted)
-        return job_out(leading.view.job(reply.job_id) or await _find(leading, reply.job_id), leading.view.nodes)
+        return job_out(leading.view.job(reply.job_id) or await _find(self._front, reply.job_id), leading.view.nodes)
 
 
-async def _find(leading: Leading, job_id: int) -> JobView:
-    """The job, live or ended. Raises NotFound."""
-    if (live := leading.view.job(job_id)) is not None:
+async def _find(front: Front, job_id: int) -> JobView:
+    """The job, live or ended, as the leader sees it or as it is stored. Raises NotFound."""
+    if (leading := front.leads) is not None and (live := leading.view.job(job_id)) is not None:
         return live
-    stored: Any = await leading.read(leading.reader.find_job, job_id)
+    stored: Any = await front.read(front.reader.find_job, job_id)
     if stored is None:
         raise NotFound("NO_SUCH_JOB", f"there is no job {job_id}; `ebb list --all` shows those there are", job_id=str(job_id))
     return JobView(*stored)

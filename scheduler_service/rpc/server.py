@@ -11,11 +11,16 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from scheduler_service.certificates import TlsFiles
+from scheduler_service.rpc import tls
+from scheduler_service.rpc.access import Access
 from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.cluster import Cluster
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Checked
+from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.scheduler import Scheduler
+from scheduler_service.run.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +33,9 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
     ("grpc.max_receive_message_length", 16 * 2**20),
+    # What comes in is small, but for logs, of which no more is to wait here than its reader takes: not the megabytes that
+    # gRPC would let in ahead where it finds the network fast.
+    ("grpc.http2.bdp_probe", 0),
 )
 
 
@@ -44,25 +52,38 @@ class Health:
 
 
 @asynccontextmanager
-async def serving(listen: str, front: Front) -> AsyncIterator[tuple[str, Health]]:
+async def serving(
+    listen: str, front: Front, tls_files: TlsFiles | None = None, tokens: Tokens | None = None
+) -> AsyncIterator[tuple[str, Health]]:
     """Serves on HOST:PORT while the context lasts; gives the address with its real port.
 
+    With `tls_files` it speaks TLS alone, and with `tokens` it asks every caller for one.
     It answers from the start, and says that it does not lead until it does. Raises RuntimeError when the port is taken.
     """
-    server = grpc.aio.server(interceptors=[Checked()], options=_OPTIONS)
-    scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front), server)
+    server = grpc.aio.server(interceptors=[Access(front, tokens), Checked(front)], options=_OPTIONS)
+    transfers = Transfers()
+    scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), server)
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), server)
-    agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front), server)
+    agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), server)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     reflection.enable_server_reflection([*SERVICES, "grpc.health.v1.Health", reflection.SERVICE_NAME], server)
-    port = server.add_insecure_port(listen)
+    if tls_files is None:
+        port = server.add_insecure_port(listen)
+    else:
+        port = server.add_secure_port(listen, tls.credentials(tls_files))
     address = f"{listen.rpartition(':')[0]}:{port}"
     health = Health(servicer)
     await health.serving(False)
     await server.start()
-    log.info("serving on %s, for this machine alone: there is no TLS yet", address)
+    log.info("serving on %s, %s, %s", address, _encryption(tls_files), "callers show a token" if tokens else "to whoever asks")
     try:
         yield address, health
     finally:
         await server.stop(grace=1)
+
+
+def _encryption(files: TlsFiles | None) -> str:
+    if files is None:
+        return "not encrypted"
+    return "with TLS" if files.client_ca is None else "with mutual TLS"

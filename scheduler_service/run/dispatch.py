@@ -6,15 +6,38 @@ Orders for a node that is not connected are dropped: when its agent connects, it
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from scheduler_service.core.job import NodeState
 from scheduler_service.core.messages import Order
 from scheduler_service.run.view import View
 
 
+@dataclass(frozen=True, slots=True)
+class LogRequest:
+    """Asks an agent for the log of a run, from a byte on; `follow` until the run is over. `id` names the answer."""
+
+    id: str
+    job_id: int
+    run: int
+    task: int
+    offset: int
+    follow: bool
+
+
+class Outgoing(NamedTuple):
+    """What waits to be sent to an agent: orders first, so that it knows every run of which a log is asked for."""
+
+    orders: list[Order]
+    acknowledged: int
+    """The last sequence to acknowledge; 0: none."""
+    logs: list[LogRequest]
+
+
 class Link:
-    """The scheduler's end of one agent's stream. `outbox` holds orders, and acknowledged sequences as int; None ends it."""
+    """The scheduler's end of one agent's stream. `outbox` holds orders, acknowledged sequences as int, and requests for logs;
+    None ends it."""
 
     def __init__(self, node: str, boot_id: str, call: "asyncio.Task[Any] | None") -> None:
         self.node = node
@@ -23,8 +46,10 @@ class Link:
         self.joined = False
         """Whether the agent was accepted: until then it is no sign of life of the node."""
         self.ended = False
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when nothing goes over it any more."""
         self._call = call
-        self.outbox: asyncio.Queue[tuple[Order, ...] | int | None] = asyncio.Queue()
+        self.outbox: asyncio.Queue[tuple[Order, ...] | int | LogRequest | None] = asyncio.Queue()
 
     def end(self) -> None:
         """Ends the stream, also when its agent reads nothing any more."""
@@ -32,9 +57,10 @@ class Link:
         if self._call is not None:
             self._call.cancel()
 
-    async def next(self) -> tuple[list[Order], int] | None:
-        """All that waits to be sent: orders, and the last sequence to acknowledge (0: none). None: the link has ended."""
+    async def next(self) -> Outgoing | None:
+        """All that waits to be sent. None: the link has ended."""
         orders: list[Order] = []
+        logs: list[LogRequest] = []
         acknowledged = 0
         message = await self.outbox.get()
         if message is None:
@@ -42,13 +68,15 @@ class Link:
         while message is not None:
             if isinstance(message, int):
                 acknowledged = message
+            elif isinstance(message, LogRequest):
+                logs.append(message)
             else:
                 orders += message
             if self.outbox.empty():
-                return orders, acknowledged
+                return Outgoing(orders, acknowledged, logs)
             message = self.outbox.get_nowait()
         self.outbox.put_nowait(None)  # what came before the end is sent first
-        return orders, acknowledged
+        return Outgoing(orders, acknowledged, logs)
 
 
 class Dispatch:
@@ -75,6 +103,8 @@ class Dispatch:
     def close(self, link: Link) -> None:
         if self._links.get(link.node) is link:
             del self._links[link.node]
+        if not link.closed.done():
+            link.closed.set_result(None)
         if link.joined:
             self._last_heard[link.node] = max(link.heard, self._last_heard.get(link.node, 0.0))
 

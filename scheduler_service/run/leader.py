@@ -23,21 +23,25 @@ class Lease(Protocol):
 
     def release(self, epoch: int) -> None: ...
 
+    def leader(self) -> str:
+        """Where the holder of a valid lease is; empty when nobody holds one."""
+        ...
+
 
 def wait_to_lead(lease: Lease, ttl: float, stop: threading.Event) -> int | None:
     """Blocks until the lease is ours and returns the epoch; None when `stop` was set first. Blocks: call it off the loop."""
-    waiting = False
+    said = ""
     while not stop.is_set():
         try:
-            epoch = lease.take()
+            if (epoch := lease.take()) is not None:
+                return epoch
+            leader = lease.leader()
+            now = f"{leader} leads" if leader else "nobody leads, and the lease is about to be free"
         except Exception as error:
-            log.warning("cannot ask for the lease: %s", error)
-            epoch = None
-        if epoch is not None:
-            return epoch
-        if not waiting:
-            log.info("standing by: another scheduler leads, or the database cannot be reached")
-            waiting = True
+            now = f"the database cannot be asked for the lease: {error}"
+        if now != said:
+            log.info("standing by: %s", now)
+            said = now
         stop.wait(ttl / 5)
     return None
 
@@ -75,7 +79,7 @@ class Renewal:
             asked = time.monotonic()
             try:
                 if not self._lease.renew(self._epoch):
-                    log.error("another scheduler has taken the lease")
+                    log.error("stepping down: another scheduler has taken the lease")
                     self._lost()
                     return
                 self.valid_until = asked + self._ttl

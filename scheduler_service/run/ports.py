@@ -1,10 +1,12 @@
 """What the running service needs of its store. `app` puts the real one behind it; run imports no SQL."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from scheduler_service.core.job import Job, JobEvent, JobState, Run
+from scheduler_service.core.access import Token
+from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run
 from scheduler_service.core.journal import Change
+from scheduler_service.run.view import View
 
 
 class NotCommitted(Exception):
@@ -41,12 +43,34 @@ class Writer(Protocol):
 class Reader(Protocol):
     """Reads for the API, on connections of their own; thread-safe, blocking. Raise NotCommitted without a database."""
 
-    def find_job(self, job_id: int) -> tuple[Job, Run | None] | None: ...
+    def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
+        """A job, and every task of its current or last run."""
+        ...
 
-    def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, Run | None]]:
+    def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
+        """How those of the jobs ended that have."""
+        ...
+
+    def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, tuple[Run, ...]]]:
         """Newest first."""
         ...
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
         """The job's events in order, each with its commit number."""
+        ...
+
+    def nodes(self) -> Mapping[int, Node]:
+        """Every node by its id."""
+        ...
+
+    def view_of_nodes(self) -> View:
+        """Nodes with what is free on them, as of the last commit. Of jobs it knows nothing."""
+        ...
+
+    def leader(self) -> str:
+        """Where clients reach whoever holds a valid lease, HOST:PORT; empty when nobody does."""
+        ...
+
+    def find_tokens(self, digests: Collection[bytes]) -> Mapping[bytes, Token]:
+        """Those of these SHA-256 that are tokens and not revoked; they may have expired."""
         ...

@@ -12,15 +12,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import AlreadyExists, Refused
 from scheduler_service.core.job import JobClass
-from scheduler_service.core.messages import Accepted, CancelRequested, Event, Order, Reply, RunStarted, Step, Submitted
-from scheduler_service.core.observe import check_same_request
+from scheduler_service.core.messages import Accepted, Event, Order, Reply, Request, RunStarted, Step, Submitted
 from scheduler_service.core.state import State
+from scheduler_service.core.submit import check_same_request
+from scheduler_service.core.values import Micros
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
+from scheduler_service.run.record import Recorder, Unrecorded
 from scheduler_service.run.view import View
 
 BATCH = 200
@@ -29,6 +31,10 @@ LINGER = 0.005
 """Seconds that a report which nothing waits for may wait for others, to be committed with them."""
 WAITING_REQUESTS = 2000
 """Requests of users that may wait; more are refused."""
+WAITING_QUESTIONS = 100
+"""The same for questions, which cost more."""
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +44,25 @@ class Overloaded(Exception):
 
 
 class NotLeading(Exception):
-    """This scheduler does not lead (any more)."""
+    """This scheduler does not lead (any more). `leader` is the address of the one that does, where that is known."""
+
+    def __init__(self, leader: str = "") -> None:
+        super().__init__(f"the leader is {leader}" if leader else "it is not known who leads")
+        self.leader = leader
 
 
 class _Waiting(NamedTuple):
     event: Event
     outcome: "asyncio.Future[Reply]"
+
+
+Question = Callable[[State, Micros, Random, Policy], T]
+"""What is asked of the state, with the present time, the randomness of the next step, and the policy at work."""
+
+
+class _Asked(NamedTuple):
+    question: Question[Any]
+    outcome: "asyncio.Future[Any]"
 
 
 class _Published(NamedTuple):
@@ -67,6 +86,7 @@ class Service:
         writer: Writer,
         dispatch: Callable[[Sequence[Order]], None],
         now: Callable[[], int],
+        recorder: Recorder | None = None,
     ) -> None:
         self.view = view
         self.stopped: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -76,11 +96,13 @@ class Service:
         self._writer = writer
         self._dispatch = dispatch
         self._now = now
+        self._recorder = recorder or Unrecorded()
         self._loop = asyncio.get_running_loop()
         self._commit_no = view.commit_no
         self._wake = threading.Condition()
         self._reports: deque[_Waiting] = deque()
         self._requests: deque[_Waiting] = deque()
+        self._questions: deque[_Asked] = deque()
         self._in_hand: Sequence[_Waiting] = ()
         """The batch that the engine has taken, whole or in part not answered yet."""
         self._stopping = False
@@ -103,7 +125,7 @@ class Service:
 
         Raises Overloaded, NotLeading. The future raises Refused, NotCommitted, NotLeading.
         """
-        is_request = isinstance(event, Submitted | CancelRequested)
+        is_request = isinstance(event, Request)
         waiting = _Waiting(event, self._loop.create_future())
         with self._wake:
             if self._stopping:
@@ -114,6 +136,22 @@ class Service:
             self._wake.notify()
         return waiting.outcome
 
+    def ask(self, question: "Question[T]") -> "asyncio.Future[T]":
+        """Has the engine's thread answer a question from the state, between two steps. Whatever the question does to the
+        state is undone.
+
+        Raises Overloaded, NotLeading. The future raises NotLeading, and what the question raises.
+        """
+        asked = _Asked(question, self._loop.create_future())
+        with self._wake:
+            if self._stopping:
+                raise NotLeading
+            if len(self._questions) >= WAITING_QUESTIONS:
+                raise Overloaded
+            self._questions.append(asked)
+            self._wake.notify()
+        return asked.outcome
+
     def _publish(self, published: _Published) -> None:
         try:
             self.view.apply(published.commit_no, published.step.changes, published.heads)
@@ -123,7 +161,7 @@ class Service:
             self.stop()
         self._answer(published.batch, published.replies)
 
-    def _answer(self, batch: Sequence[_Waiting], replies: Sequence[Reply | Exception]) -> None:
+    def _answer(self, batch: "Sequence[_Waiting | _Asked]", replies: Sequence[Any]) -> None:
         for waiting, reply in zip(batch, replies, strict=True):
             if waiting.outcome.done():  # whoever asked has gone; what was asked is done all the same
                 continue
@@ -140,16 +178,19 @@ class Service:
             while (batch := self._next_batch()) is not None:
                 self._in_hand = batch
                 self._take(batch)
+                self._in_hand = ()
+                self._answer_questions()
         except Exception as fault:  # leadership lost, or a fault: in both cases the state here is worth nothing any more
             why = fault
+            self._recorder.failed(fault)
             if not isinstance(fault, LeadershipLost):
                 log.exception("the engine failed; its state is dropped and loaded again")
         with self._wake:
             self._stopping = True
-            left = [*self._in_hand, *self._reports, *self._requests]
+            left: list[_Waiting | _Asked] = [*self._in_hand, *self._reports, *self._requests, *self._questions]
         self._loop.call_soon_threadsafe(self._end, left, why)
 
-    def _end(self, left: Sequence[_Waiting], why: Exception | None) -> None:
+    def _end(self, left: "Sequence[_Waiting | _Asked]", why: Exception | None) -> None:
         self._answer(left, [NotLeading()] * len(left))
         self.view.close()
         self.stopped.set_result(why)
@@ -157,7 +198,7 @@ class Service:
     def _next_batch(self) -> list[_Waiting] | None:
         """Waits for events or for the next deadline; None: stop."""
         with self._wake:
-            while not (self._reports or self._requests or self._stopping):
+            while not (self._reports or self._requests or self._questions or self._stopping):
                 wait = self._until_deadline()
                 if wait is not None and wait <= 0:
                     return []
@@ -174,12 +215,29 @@ class Service:
 
     def _urgent(self) -> bool:
         """Whether something in the lanes cannot wait. That a run has started changes no decision, and its end may follow."""
-        return self._stopping or bool(self._requests) or not all(isinstance(w.event, RunStarted) for w in self._reports)
+        if self._stopping or self._requests or self._questions:
+            return True
+        return not all(isinstance(w.event, RunStarted) for w in self._reports)
 
     def _until_deadline(self) -> float | None:
         """Seconds until the soonest deadline of the state."""
         deadlines = self._state.deadlines
         return (deadlines[0][0] - self._now()) / 1e6 if deadlines else None
+
+    def _answer_questions(self) -> None:
+        while self._questions:
+            asked = self._questions.popleft()
+            state = self._state
+            unsettled = state.unsettled
+            try:
+                rng = Random(f"{state.cluster.seed}:{self._commit_no + 1}")
+                answer: Any = asked.question(state, self._now(), rng, self._policy)
+            except Exception as fault:
+                answer = fault
+            finally:
+                state.undo()
+                state.unsettled = unsettled
+            self._loop.call_soon_threadsafe(self._answer, [asked], [answer])
 
     def _take(self, batch: Sequence[_Waiting]) -> None:
         """One step with its commit. What the database refuses is found out and refused alone; the others are taken again."""
@@ -187,16 +245,20 @@ class Service:
             try:
                 self._step(batch)
             except RequestKnown as refusal:
-                self._state.undo()
+                self._undo()
                 self._take_others(batch, self._repeated(batch), refusal)
             except CommitRefused as refusal:
-                self._state.undo()
+                self._undo()
                 self._take_others(batch, {}, refusal)
         except NotCommitted as lost:
-            self._state.undo()
+            self._undo()
             self._settle_later(batch, [lost] * len(batch))
             if not batch:  # a deadline that could not be kept: not at once again
                 time.sleep(0.2)
+
+    def _undo(self) -> None:
+        self._state.undo()
+        self._recorder.undone()
 
     def _take_others(self, batch: Sequence[_Waiting], repeated: dict[int, Reply | Exception], refusal: CommitRefused) -> None:
         """After a refusal: answers the repeated submits (by their place in the batch) and takes the rest again."""
@@ -215,8 +277,10 @@ class Service:
 
     def _step(self, batch: Sequence[_Waiting]) -> None:
         state = self._state
-        rng = Random(f"{state.cluster.seed}:{self._commit_no + 1}")
-        taken = step(state, [w.event for w in batch], self._now(), rng, self._policy)
+        commit_no, now, events = self._commit_no + 1, self._now(), [w.event for w in batch]
+        self._recorder.taking(commit_no, now, state.unsettled, events)
+        taken = step(state, events, now, Random(f"{state.cluster.seed}:{commit_no}"), self._policy)
+        self._recorder.taken(taken)
         for why in taken.refused:
             log.warning("a plan was refused: %s", why)
         for reply in taken.replies:
@@ -227,6 +291,7 @@ class Service:
         state.adopt()
         published = _Published(self._commit_no, taken, batch, taken.replies, _heads(state))
         self._loop.call_soon_threadsafe(self._publish, published)
+        self._recorder.adopted()
 
     def _repeated(self, batch: Sequence[_Waiting]) -> dict[int, Reply | Exception]:
         """What each submit is answered whose request_id belongs to a job in the database, which may have ended long ago."""
@@ -249,4 +314,4 @@ class Service:
 
 def _heads(state: State) -> dict[JobClass, int]:
     """The first job of each queue."""
-    return {job_class: queue[0][1] for job_class, queue in state.queues.items() if queue}
+    return {job_class: queue[0][-1] for job_class, queue in state.queues.items() if queue}

@@ -22,8 +22,8 @@ _ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM})
 
 class JobView(NamedTuple):
     job: Job
-    run: Run | None
-    """The current or last run."""
+    runs: tuple[Run, ...]
+    """Every task of the current or last run, in the order of ranks; none before the first."""
 
 
 class NodeView(NamedTuple):
@@ -55,13 +55,13 @@ class View:
         self.commit_no = commit_no
         self.closed = False
         self.jobs: dict[int, Job] = {}
-        self.runs: dict[int, Run] = {}
-        """The last run of each live job."""
+        self.runs: dict[int, tuple[Run, ...]] = {}
+        """The current or last run of each live job: its tasks."""
         self.nodes: dict[int, Node] = {}
         self.devices: dict[int, dict[int, NodeDevice]] = {}
         self.operations: dict[int, Operation] = {}
-        self.runs_on: dict[int, set[int]] = {}
-        """Node -> jobs whose run is active there."""
+        self.runs_on: dict[int, dict[RunKey, Run]] = {}
+        """Node -> the runs that are active there."""
         self._earmarks_on: dict[int, set[int]] = {}
         self.heads: dict[JobClass, int] = {}
         """The first job of each queue."""
@@ -91,9 +91,7 @@ class View:
                     touched[new.id] = new
                     self.jobs[new.id] = new
                 case Run():
-                    self.runs[new.job_id] = new
-                    on = self.runs_on.setdefault(new.node, set())
-                    (on.discard if new.phase is RunPhase.ENDED else on.add)(new.job_id)
+                    self._take_run(new)
                     nodes.add(new.node)
                 case Node():
                     self.nodes[new.id] = new
@@ -112,26 +110,37 @@ class View:
                 case None if table == "device":
                     self.devices[key[0]].pop(key[1], None)
                     nodes.add(key[0])
-        shown = {job_id: JobView(job, self.runs.get(job_id)) for job_id, job in touched.items()}
+        shown = {job_id: JobView(job, self.runs.get(job_id, ())) for job_id, job in touched.items()}
         for job_id, job in touched.items():
             if job.ended_us is not None:
                 self.jobs.pop(job_id, None)
                 self.runs.pop(job_id, None)
         return shown, nodes
 
+    def _take_run(self, new: Run) -> None:
+        before = self.runs.get(new.job_id, ())
+        others = [run for run in before if run.task != new.task and run.run == new.run]
+        self.runs[new.job_id] = tuple(sorted((*others, new), key=lambda run: run.task)) if others else (new,)
+        here = self.runs_on.setdefault(new.node, {})
+        if new.phase is RunPhase.ENDED:
+            here.pop(new.key, None)
+        else:
+            here[new.key] = new
+
     # ---- reads ---------------------------------------------------------------------------------------------------------
 
     def job(self, job_id: int) -> JobView | None:
         """A live job; None: unknown, or ended."""
         job = self.jobs.get(job_id)
-        return None if job is None else JobView(self.explained(job), self.runs.get(job_id))
+        return None if job is None else JobView(self.explained(job), self.runs.get(job_id, ()))
 
     def explained(self, job: Job) -> Job:
         """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
 
         The first of its class, at which the policy has not looked, waits for the first of the other class.
         """
-        if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD:
+        waits = job.held or job.eligible_us is not None or job.waits_for
+        if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
             head = self.heads.get(job.spec.job_class, 0)
             if head == job.id and job.reason is Reason.NONE:
                 head = next((other for other in self.heads.values() if other != job.id), 0)
@@ -145,8 +154,8 @@ class View:
         for operation_id in self._earmarks_on.get(node_id, ()):
             earmarked = add(earmarked, self.operations[operation_id].kept)
         free = sub(node.capacity, earmarked)
-        for job_id in self.runs_on.get(node_id, ()):
-            free = sub(free, self.runs[job_id].demand)
+        for run in self.runs_on.get(node_id, {}).values():
+            free = sub(free, run.demand)
         devices = tuple(row for _, row in sorted(self.devices.get(node_id, {}).items()))
         return NodeView(node, free, earmarked, devices)
 
@@ -154,7 +163,7 @@ class View:
         return tuple(self.node(node_id) for node_id in sorted(self.nodes))
 
     def active_runs(self, node_id: int) -> set[RunKey]:
-        return {self.runs[job_id].key for job_id in self.runs_on.get(node_id, ())}
+        return set(self.runs_on.get(node_id, ()))
 
     # ---- watching ------------------------------------------------------------------------------------------------------
 
@@ -173,7 +182,7 @@ class View:
             latest: dict[int, JobView] = {}
             for commit in self._after(at):
                 latest |= {i: shown for i, shown in commit.jobs.items() if job_id in (0, i)}
-            shown = tuple(JobView(self.explained(v.job), v.run) for _, v in sorted(latest.items()))
+            shown = tuple(JobView(self.explained(v.job), v.runs) for _, v in sorted(latest.items()))
             return Update(False, shown, (), self.commit_no)
 
         return self._watch(job_id, after_commit, snapshot, since)

@@ -1,4 +1,4 @@
-"""Everything durable, in PostgreSQL. `commit` is the only writer; `errors` says what can go wrong."""
+"""Everything durable, in PostgreSQL. `commit` is the only writer of the state; `errors` says what can go wrong."""
 
 from scheduler_service.store.commit import commit, outcome
 from scheduler_service.store.connect import open_engine
@@ -15,8 +15,9 @@ from scheduler_service.store.errors import (
     Unavailable,
 )
 from scheduler_service.store.lease import Lease, holder, release, renew, take
-from scheduler_service.store.load import Loaded, find_job, find_requests, list_jobs, load, story
-from scheduler_service.store.migrate import migrate
+from scheduler_service.store.load import Loaded, find_ends, find_job, find_requests, list_jobs, list_nodes, load, story
+from scheduler_service.store.migrate import migrate, revision
+from scheduler_service.store.tokens import add_token, find_tokens, list_tokens, revoke_token
 
 __all__ = [
     "CommitUnknown",
@@ -31,17 +32,24 @@ __all__ = [
     "SchemaTooNew",
     "StoreError",
     "Unavailable",
+    "add_token",
     "commit",
+    "find_ends",
     "find_job",
     "find_requests",
+    "find_tokens",
     "holder",
     "list_jobs",
+    "list_nodes",
+    "list_tokens",
     "load",
     "migrate",
     "open_engine",
     "outcome",
     "release",
     "renew",
+    "revision",
+    "revoke_token",
     "story",
     "take",
 ]

@@ -12,46 +12,51 @@ from sqlalchemy.exc import DBAPIError
 from scheduler_service.core.job import JobEvent
 from scheduler_service.core.journal import Change
 from scheduler_service.store.errors import CommitUnknown, DuplicateRequest, Fenced, Rejected, StoreError, Unavailable
+from scheduler_service.store.pipeline import Statement, execute
 from scheduler_service.store.rows import Record, event_new
-from scheduler_service.store.statements import EVENTS, FENCE, VALID, WRITES
+from scheduler_service.store.statements import BEGIN, COMMIT, EVENTS, FENCE, VALID, WRITES
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _READ = text("SELECT epoch, commit_no FROM leader FOR UPDATE")
 
 
-class _Work(NamedTuple):
+class Work(NamedTuple):
     """One statement, its records, and whether each of them must have met a row."""
 
     table: str
-    sql: str
+    kind: Literal["insert", "update", "delete"]
+    statement: Statement
     records: list[Record]
 
 
 def commit(conn: Connection, epoch: int, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
     """Makes the changes and events durable in one transaction and returns its number, which is one more than the last.
 
-    The connection must be in no transaction, and is in none afterwards. The statements go to the driver itself, in one
-    pipeline, since every submit waits for this.
+    The connection must be in no transaction, and is in none afterwards. The statements go through libpq itself, in one
+    pipeline, since every submit waits for this. COMMIT follows once they are answered: a fence and counts that raise in
+    the server, so that it could go with them, cost more there than a second round trip.
 
     Raises Fenced when `epoch` is over; Rejected (DuplicateRequest) when a constraint refuses; Unavailable when the
     connection was lost before COMMIT: nothing was committed after these three. Raises CommitUnknown when it was lost
     from COMMIT on: ask `outcome`.
     """
-    work = _plan(changes, events)
+    work = plan(changes, events)
     try:
-        driver = conn.connection.driver_connection
-        assert isinstance(driver, psycopg.Connection)
+        pooled = conn.connection
     except DBAPIError as lost:
         raise Unavailable(lost.orig) from lost
-    number = _write(conn, driver, epoch, work)
+    driver = pooled.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    prepared: set[bytes] = pooled.info.setdefault("prepared", set())  # of this connection, and gone with it
+    number = _write(conn, driver, prepared, epoch, work)
     try:
-        driver.commit()
+        execute(driver.pgconn, prepared, [(COMMIT, None)])
     except psycopg.Error as error:
         raise _failure(conn, driver, error) from error
     return number
 
 
-def _plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[_Work]:
+def plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[Work]:
     """The statements, in an order in which each row finds those that it refers to, and none meets one that it replaces."""
     inserts: dict[str, list[Record]] = {}
     updates: dict[str, list[Record]] = {}
@@ -66,39 +71,36 @@ def _plan(changes: Sequence[Change], events: Sequence[JobEvent]) -> list[_Work]:
             updates.setdefault(table, []).append(writes.changed(new))
     work = []
     if deletes:
-        work += [_Work(name, WRITES[name].delete, deletes[name]) for name in reversed(WRITES) if name in deletes]
+        work += [Work(name, "delete", WRITES[name].delete, deletes[name]) for name in reversed(WRITES) if name in deletes]
     for name, writes in WRITES.items():
         if name in updates:
-            work.append(_Work(name, writes.update, updates[name]))
+            work.append(Work(name, "update", writes.update, updates[name]))
         if name in inserts:
-            work.append(_Work(name, writes.insert, inserts[name]))
+            work.append(Work(name, "insert", writes.insert, inserts[name]))
     if events:
-        work.append(_Work("job_event", EVENTS, [event_new(line, event) for line, event in enumerate(events)]))
+        work.append(Work("job_event", "insert", EVENTS, [event_new(line, event) for line, event in enumerate(events)]))
     return work
 
 
-def _write(conn: Connection, driver: "psycopg.Connection[Any]", epoch: int, work: list[_Work]) -> int:
+def _write(conn: Connection, driver: "psycopg.Connection[Any]", prepared: set[bytes], epoch: int, work: list[Work]) -> int:
     """Everything before COMMIT. The fence is the first statement, but its answer is read together with the others'."""
+    calls = [(w.statement, encode(w.records).encode()) for w in work]
     try:
-        with driver.pipeline():
-            fence = driver.execute(FENCE, (epoch,), prepare=True)
-            done = [driver.execute(w.sql, (_encode(w.records),), prepare=True) for w in work]
-        row = fence.fetchone()
-        met = [cursor.rowcount for cursor in done]
-    except (psycopg.Error, ValueError) as error:
+        _, fence, *done = execute(driver.pgconn, prepared, [(BEGIN, None), (FENCE, b"%d" % epoch), *calls])
+    except psycopg.Error as error:
         raise _failure(conn, driver, error, epoch) from error
-    if row is None:
+    if not fence.ntuples:
         driver.rollback()
         raise Fenced(epoch)
-    for w, count in zip(work, met, strict=True):
-        if count != len(w.records):
+    for w, result in zip(work, done, strict=True):
+        missing = len(w.records) - (result.command_tuples or 0)
+        if missing:
             driver.rollback()
-            raise Rejected(f"{w.table}_present", f"{len(w.records) - count} of {len(w.records)} rows do not exist")
-    number: int = row[0]
-    return number
+            raise Rejected(f"{w.table}_present", f"{missing} of {len(w.records)} rows do not exist")
+    return int(fence.get_value(0, 0) or 0)
 
 
-def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: Exception, epoch: int | None = None) -> StoreError:
+def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: psycopg.Error, epoch: int | None = None) -> StoreError:
     """Leaves the connection usable (a lost one is made anew at its next use) and says what the error means.
 
     `epoch` is None when COMMIT itself failed. Before, a refusal may only follow from changes that another leader made, whose
@@ -117,8 +119,6 @@ def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: Excepti
         return Fenced(epoch)
     if isinstance(error, psycopg.OperationalError):  # such as a deadlock, a full disk, or a limit of time
         return Unavailable(error)
-    if not isinstance(error, psycopg.Error):
-        return Rejected("", str(error))
     constraint = error.diag.constraint_name or ""
     detail = " ".join(filter(None, (error.diag.message_primary or str(error), error.diag.message_detail)))
     if isinstance(error, pg.UniqueViolation) and constraint == "job_request_once":

@@ -69,8 +69,8 @@ class Embedded:
         An orphaned server of this folder, whose user was killed, is stopped first. Raises InUse when another process uses the
         folder, and EmbeddedError, with the end of the server's log, when it cannot be started.
         """
-        if self._server is not None:
-            return self._url()
+        if self._server is not None and self._socket_dir is not None:
+            return _url(self._socket_dir)
         identity = who_runs_it(self.asked)
         self.place = self._find_place(identity)
         self._take_lock()
@@ -85,12 +85,24 @@ class Embedded:
             self._server = _launch(bin_dir, home, self._socket_dir, identity, self.durable)
             self._user_pid = os.getpid()
             atexit.register(self.stop)
-            self._wait_until_ready()
+            self._wait_until_ready(url := _url(self._socket_dir))
         except BaseException:
             self.stop()
             raise
         log.info("PostgreSQL runs on %s, pid %d", self.place, self._server.pid)
-        return self._url()
+        return url
+
+    def find(self) -> str:
+        """The URL of the server that another process uses, for a moment's work beside it. Raises EmbeddedError."""
+        self.place = self._find_place(who_runs_it(self.asked))
+        try:
+            lines = (self.place / "postgres" / "data" / "postmaster.pid").read_text("utf-8").splitlines()
+            return _url(Path(lines[4]))
+        except PermissionError:
+            problem = "ask as the user who runs the scheduler, or as root"
+        except (OSError, IndexError):
+            problem = "its server is about to start or to stop: try again"
+        raise EmbeddedError(self.place, problem)
 
     @property
     def running(self) -> bool:
@@ -143,15 +155,12 @@ class Embedded:
         os.pwrite(lock, b"%d\n" % os.getpid(), 0)
         self._lock = lock
 
-    def _url(self) -> str:
-        return f"postgresql://{_USER}@/postgres?host={quote(str(self._socket_dir), safe='')}"
-
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, url: str) -> None:
         assert self._server is not None
         limit = time.monotonic() + _START_LIMIT
         while True:
             try:
-                psycopg.connect(self._url(), connect_timeout=5).close()
+                psycopg.connect(url, connect_timeout=5).close()
                 return
             except psycopg.OperationalError as error:
                 if self._server.poll() is not None or time.monotonic() > limit:
@@ -160,6 +169,10 @@ class Embedded:
                     )
                     raise EmbeddedError(self.place, problem) from error
             time.sleep(0.01)
+
+
+def _url(socket_dir: Path) -> str:
+    return f"postgresql://{_USER}@/postgres?host={quote(str(socket_dir), safe='')}"
 
 
 def _own_dir(path: Path, identity: Identity) -> None:

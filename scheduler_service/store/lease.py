@@ -27,7 +27,7 @@ class Lease:
 
 
 _TAKE = text(
-    "UPDATE leader SET holder = :holder, address = :address, epoch = epoch + 1,"
+    "UPDATE leader SET holder = :holder, address = :address, epoch = GREATEST(epoch, :above) + 1,"
     " expires_at = clock_timestamp() + make_interval(secs => :ttl)"
     " WHERE :force OR holder IN ('', :holder) OR expires_at <= clock_timestamp() RETURNING epoch"
 )
@@ -48,15 +48,16 @@ def _ask(conn: Connection, statement: Any, values: Mapping[str, Any]) -> Sequenc
         raise Unavailable(error.orig) from error
 
 
-def take(conn: Connection, holder: str, ttl: float, force: bool = False, address: str = "") -> int | None:
+def take(conn: Connection, holder: str, ttl: float, force: bool = False, address: str = "", above: int = 0) -> int | None:
     """Takes the lease for `ttl` seconds and returns the new epoch; None when somebody else holds a valid one.
 
     A lease is free when it has expired or was released, or when `holder`, whose name no other process may have, is who
-    holds it. `force` takes it from a valid holder, who then is fenced. Every take raises the epoch.
+    holds it. `force` takes it from a valid holder, who then is fenced. Every take raises the epoch, to more than `above`,
+    which an agent has obeyed: a database that was restored from a backup knows less than they do.
     """
     if not holder:
         raise ValueError("a holder needs a name")
-    row = _ask(conn, _TAKE, {"holder": holder, "ttl": ttl, "force": force, "address": address})
+    row = _ask(conn, _TAKE, {"holder": holder, "ttl": ttl, "force": force, "address": address, "above": above})
     return None if row is None else int(row[0])
 
 

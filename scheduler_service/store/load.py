@@ -48,17 +48,18 @@ _ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _CLUSTER = select(tables.cluster)
 _COMMIT_NO = select(tables.leader.c.commit_no)
 _JOBS = select(_job).where(_job.c.ended_us.is_(None)).order_by(_job.c.id)
-_RUNS = select(_run).where(_run.c.ended_us.is_(None)).order_by(_run.c.job_id, _run.c.run)
+_RUNS = select(_run).where(_run.c.ended_us.is_(None)).order_by(_run.c.job_id, _run.c.run, _run.c.task)
 _LAST_RUNS = (
     select(_run)
     .join(_job, and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run))
     .where(_job.c.ended_us.is_(None), _run.c.ended_us.is_not(None))
-    .order_by(_run.c.job_id)
+    .order_by(_run.c.job_id, _run.c.task)
 )
 _NODES = select(tables.node).order_by(tables.node.c.id)
 _DEVICES = select(tables.device).order_by(tables.device.c.node, tables.device.c.index)
 _OPERATIONS = select(tables.operation).order_by(tables.operation.c.id)
-_WITH_RUN = select(_job, _run).select_from(_job.outerjoin(_run, and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run)))
+_FIRST_TASK = and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run, _run.c.task == 0)
+_WITH_RUN = select(_job, _run).select_from(_job.outerjoin(_run, _FIRST_TASK))
 _JOB_COLUMNS = len(_job.columns)
 
 
@@ -72,33 +73,58 @@ def reading(conn: Connection) -> Iterator[None]:
         raise Unavailable(error.orig) from error
 
 
-def load(conn: Connection) -> Loaded:
-    """All live rows as of one commit. Rows of finished jobs and runs are not among them."""
+def load(conn: Connection, jobs: bool = True) -> Loaded:
+    """All live rows as of one commit. Rows of finished jobs and runs are not among them.
+
+    Without `jobs` there are only the rows that say what nodes have and what is taken of it.
+    """
     with reading(conn):
         conn.execute(_ONE_MOMENT)
         found = conn.execute(_CLUSTER).one_or_none()
         return Loaded(
             cluster=None if found is None else rows.to_cluster(found),
-            jobs=tuple(map(rows.to_job, conn.execute(_JOBS))),
+            jobs=tuple(map(rows.to_job, conn.execute(_JOBS))) if jobs else (),
             runs=tuple(map(rows.to_run, conn.execute(_RUNS))),
             nodes=tuple(map(rows.to_node, conn.execute(_NODES))),
             devices=tuple(map(rows.to_device, conn.execute(_DEVICES))),
             operations=tuple(map(rows.to_operation, conn.execute(_OPERATIONS))),
-            last_runs=tuple(map(rows.to_run, conn.execute(_LAST_RUNS))),
+            last_runs=tuple(map(rows.to_run, conn.execute(_LAST_RUNS))) if jobs else (),
             commit_no=conn.execute(_COMMIT_NO).scalar_one(),
         )
 
 
-def _pair(row: Sequence[Any]) -> tuple[Job, Run | None]:
-    launch = row[_JOB_COLUMNS:]
-    return rows.to_job(row), None if launch[0] is None else rows.to_run(launch)
+JobAndRun = tuple[Job, tuple[Run, ...]]
+"""A job, and every task of its current or last run; none before the first."""
 
 
-def find_job(conn: Connection, job_id: int) -> tuple[Job, Run | None] | None:
+def _with_tasks(conn: Connection, found: Sequence[Sequence[Any]]) -> list[JobAndRun]:
+    jobs = [(rows.to_job(row), row[_JOB_COLUMNS:]) for row in found]
+    gangs = [(job.id, job.run) for job, first in jobs if job.spec.gang and first[0] is not None]
+    others: dict[int, list[Run]] = {}
+    if gangs:
+        query = select(_run).where(tuple_(_run.c.job_id, _run.c.run).in_(gangs), _run.c.task > 0).order_by(_run.c.task)
+        for run in map(rows.to_run, conn.execute(query)):
+            others.setdefault(run.job_id, []).append(run)
+    return [(job, () if first[0] is None else (rows.to_run(first), *others.get(job.id, ()))) for job, first in jobs]
+
+
+def find_job(conn: Connection, job_id: int) -> JobAndRun | None:
     """The job and its current or last run, whether it has ended or not; None when there is no such job."""
     with reading(conn):
-        row = conn.execute(_WITH_RUN.where(_job.c.id == job_id)).one_or_none()
-    return None if row is None else _pair(row)
+        found = _with_tasks(conn, conn.execute(_WITH_RUN.where(_job.c.id == job_id)).all())
+    return found[0] if found else None
+
+
+def find_ends(conn: Connection, job_ids: Collection[int]) -> dict[int, JobState]:
+    """How those of the jobs ended that have."""
+    query = select(_job.c.id, _job.c.state).where(_job.c.id.in_(list(job_ids)), _job.c.ended_us.is_not(None))
+    with reading(conn):
+        return {job_id: JobState(state) for job_id, state in conn.execute(query)}
+
+
+def list_nodes(conn: Connection) -> list[Node]:
+    with reading(conn):
+        return [rows.to_node(row) for row in conn.execute(_NODES)]
 
 
 def find_requests(conn: Connection, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
@@ -112,7 +138,7 @@ def find_requests(conn: Connection, requests: Collection[tuple[str, str]]) -> di
 
 def list_jobs(
     conn: Connection, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100
-) -> list[tuple[Job, Run | None]]:
+) -> list[JobAndRun]:
     """Jobs with their current or last runs, newest first: of these states (none: of every state), with ids less than
     `before_id`, and at most `limit`. The next page begins before the last id of this one."""
     query: Select[Any] = _WITH_RUN.order_by(_job.c.id.desc()).limit(limit)
@@ -123,7 +149,7 @@ def list_jobs(
     if before_id is not None:
         query = query.where(_job.c.id < before_id)
     with reading(conn):
-        return [_pair(row) for row in conn.execute(query)]
+        return _with_tasks(conn, conn.execute(query).all())
 
 
 def story(conn: Connection, job_id: int) -> list[tuple[JobEvent, int]]:

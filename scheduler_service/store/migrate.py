@@ -30,6 +30,15 @@ def migrate(engine: Engine, to: str = "heads") -> None:
         raise Unavailable(error.orig) from error
 
 
+def revision(engine: Engine) -> str:
+    """The revision that the database is at; empty for a new one. Raises Unavailable."""
+    try:
+        with engine.connect() as conn:
+            return ", ".join(sorted(MigrationContext.configure(conn).get_current_heads()))
+    except DBAPIError as error:
+        raise Unavailable(error.orig) from error
+
+
 def configuration(conn: Connection) -> Config:
     """Alembic's configuration for this connection and the migrations that are installed with this package."""
     spec = find_spec("migrations")

@@ -27,6 +27,7 @@ from scheduler_service.core.job import (
     StopReason,
 )
 from scheduler_service.core.values import Vector
+from scheduler_service.store import more
 
 Record = dict[str, Any]
 """Plain JSON: numbers, strings, lists and None."""
@@ -61,6 +62,7 @@ def job_changed(j: Job) -> Record:
         "ended_us": j.ended_us,
         "exit_code": j.exit_code,
         "exit_signal": j.exit_signal,
+        "more": more.of_job(j),
     }
 
 
@@ -77,6 +79,9 @@ def job_new(j: Job) -> Record:
     record["environment"] = spec.environment
     record["working_directory"] = spec.working_directory
     record["submitted_us"] = j.submitted_us
+    record["spec_more"] = more.of_spec(spec)
+    record["array_job"] = j.array_job
+    record["array_index"] = j.array_index
     return record
 
 
@@ -84,6 +89,7 @@ def run_changed(r: Run) -> Record:
     return {
         "job_id": r.job_id,
         "run": r.run,
+        "task": r.task,
         "phase": r.phase,
         "started_us": r.started_us,
         "ended_us": r.ended_us,
@@ -96,6 +102,8 @@ def run_changed(r: Run) -> Record:
         "exit_signal": r.exit_signal,
         "yielded": r.yielded,
         "lost": r.lost,
+        "ready_at": r.ready_at,
+        "guarded_us": r.guarded_us,
     }
 
 
@@ -122,6 +130,10 @@ def node_new(n: Node) -> Record:
         "sequence": n.sequence,
         "address": n.address,
         "agent_version": n.agent_version,
+        "drained_us": n.drained_us,
+        "drain_reason": n.drain_reason,
+        "drain_user": n.drain_user,
+        "strikes": n.strikes,
     }
 
 
@@ -153,6 +165,7 @@ def operation_new(o: Operation) -> Record:
         "victims": o.victims,
         "created_us": o.created_us,
         "deadline_us": o.deadline_us,
+        "tasks": o.tasks,
     }
 
 
@@ -210,8 +223,8 @@ def decision_new(d: Decision) -> Record:
 # -- records to rows: values in the order of the table's columns ----------------------------------------------------------
 
 
-def _keys(pairs: Sequence[Sequence[int]]) -> tuple[RunKey, ...]:
-    return tuple(RunKey(job_id, run) for job_id, run in pairs)
+def _keys(parts: Sequence[Sequence[int]]) -> tuple[RunKey, ...]:
+    return tuple(RunKey(*part) for part in parts)
 
 
 def to_cluster(v: Sequence[Any]) -> Cluster:
@@ -220,13 +233,15 @@ def to_cluster(v: Sequence[Any]) -> Cluster:
 
 def to_job(v: Sequence[Any]) -> Job:
     command, environment = tuple(v[9]), tuple((name, value) for name, value in v[10])
-    spec = JobSpec(command, Vector(v[5], v[6], v[7]), JobClass(v[4]), v[8], v[1], environment, v[11])
-    return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25])
+    demand = Vector(v[5], v[6], v[7])
+    spec = JobSpec(command, demand, JobClass(v[4]), v[8], v[1], environment, v[11], **more.to_spec(v[25]))
+    state = {"array_job": v[27], "array_index": v[28], **more.to_job(v[26])}
+    return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25], **state)
 
 
 def to_run(v: Sequence[Any]) -> Run:
     job_id, run, node, devices, cpu_milli, memory_mib, count, phase, placed_us, started_us, ended_us, log_path = v[:12]
-    stop_reason, stop_grace_us, stop_us, stop_for, exit_code, exit_signal, yielded, lost = v[12:20]
+    stop_reason, stop_grace_us, stop_us, stop_for, exit_code, exit_signal, yielded, lost, task, ready_at, guarded_us = v[12:23]
     return Run(
         job_id,
         run,
@@ -246,11 +261,14 @@ def to_run(v: Sequence[Any]) -> Run:
         exit_signal,
         yielded,
         lost,
+        task,
+        ready_at,
+        guarded_us,
     )
 
 
 def to_node(v: Sequence[Any]) -> Node:
-    return Node(v[0], v[1], v[2], NodeState(v[3]), Vector(v[4], v[5], v[6]), tuple(v[7]), *v[8:12])
+    return Node(v[0], v[1], v[2], NodeState(v[3]), Vector(v[4], v[5], v[6]), tuple(v[7]), *v[8:16])
 
 
 def to_device(v: Sequence[Any]) -> NodeDevice:
@@ -259,7 +277,8 @@ def to_device(v: Sequence[Any]) -> NodeDevice:
 
 def to_operation(v: Sequence[Any]) -> Operation:
     want, kept = Vector(v[5], v[6], v[7]), Vector(v[8], v[9], v[10])
-    return Operation(v[0], OperationKind(v[1]), OperationPhase(v[2]), v[3], v[4], want, kept, _keys(v[11]), v[12], v[13])
+    victims, tasks = _keys(v[11]), tuple(v[14])
+    return Operation(v[0], OperationKind(v[1]), OperationPhase(v[2]), v[3], v[4], want, kept, victims, v[12], v[13], tasks)
 
 
 def to_event(v: Sequence[Any]) -> JobEvent:

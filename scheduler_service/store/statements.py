@@ -11,6 +11,7 @@ from sqlalchemy import Column, Table
 from sqlalchemy.dialects import postgresql
 
 from scheduler_service.store import rows, tables
+from scheduler_service.store.pipeline import Statement
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 
@@ -19,21 +20,27 @@ class Writes(NamedTuple):
     """How the changes of one table are written."""
 
     table: str
-    insert: str
-    update: str
-    delete: str
+    insert: Statement
+    update: Statement
+    delete: Statement
     new: Callable[[Any], rows.Record]
     changed: Callable[[Any], rows.Record]
     key: tuple[str, ...]
 
 
-FENCE = "UPDATE leader SET commit_no = commit_no + 1 WHERE epoch = %s RETURNING commit_no"
+BEGIN = Statement(b"BEGIN", b"BEGIN")
+COMMIT = Statement(b"COMMIT", b"COMMIT")
+FENCE = Statement(b"fence", b"UPDATE leader SET commit_no = commit_no + 1 WHERE epoch = $1 RETURNING commit_no")
 VALID = "SELECT FROM leader WHERE epoch = %s"
+
+
+def _statement(name: str, sql: str) -> Statement:
+    return Statement(name.encode(), sql.encode())
 
 
 def _records(columns: Iterable[Column[Any]]) -> str:
     listed = ", ".join(f'"{column.name}" {column.type.compile(dialect=_DIALECT)}' for column in columns)
-    return f"json_to_recordset(%s::json) AS r({listed})"
+    return f"json_to_recordset($1::json) AS r({listed})"
 
 
 def _writes(
@@ -52,9 +59,11 @@ def _writes(
     keys = [table.columns[name] for name in key]
     return Writes(
         table.name,
-        f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {_records(columns)}",
-        f"UPDATE {table.name} SET {settings} FROM {_records([*keys, *changing])} WHERE {matches}",
-        f"DELETE FROM {table.name} USING {_records(keys)} WHERE {matches}",
+        _statement(f"insert_{table.name}", f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {_records(columns)}"),
+        _statement(
+            f"update_{table.name}", f"UPDATE {table.name} SET {settings} FROM {_records([*keys, *changing])} WHERE {matches}"
+        ),
+        _statement(f"delete_{table.name}", f"DELETE FROM {table.name} USING {_records(keys)} WHERE {matches}"),
         new,
         changed or new,
         key,
@@ -63,7 +72,7 @@ def _writes(
 
 _JOB_CONSTANT = (
     "name user_name request_id job_class demand_cpu_milli demand_memory_mib demand_devices grace_us command environment "
-    "working_directory submitted_us"
+    "working_directory submitted_us spec_more array_job array_index"
 )
 _RUN_CONSTANT = "node devices demand_cpu_milli demand_memory_mib demand_devices placed_us"
 
@@ -74,7 +83,7 @@ WRITES = {
         _writes(tables.cluster, ("id",), rows.cluster_new, constant=("seed",)),
         _writes(tables.node, ("id",), rows.node_new),
         _writes(tables.job, ("id",), rows.job_new, rows.job_changed, tuple(_JOB_CONSTANT.split())),
-        _writes(tables.run, ("job_id", "run"), rows.run_new, rows.run_changed, tuple(_RUN_CONSTANT.split())),
+        _writes(tables.run, ("job_id", "run", "task"), rows.run_new, rows.run_changed, tuple(_RUN_CONSTANT.split())),
         _writes(tables.device, ("node", "index"), rows.device_new),
         _writes(tables.operation, ("id",), rows.operation_new),
     )
@@ -82,7 +91,8 @@ WRITES = {
 
 _EVENT = [column for column in tables.job_event.columns if column.name != "commit_no"]
 _EVENT_NAMES = ", ".join(f'"{column.name}"' for column in _EVENT)
-EVENTS = (
+EVENTS = _statement(
+    "insert_job_event",
     f"INSERT INTO job_event (commit_no, {_EVENT_NAMES}) "
-    f"SELECT (SELECT commit_no FROM leader), {_EVENT_NAMES} FROM {_records(_EVENT)}"
+    f"SELECT (SELECT commit_no FROM leader), {_EVENT_NAMES} FROM {_records(_EVENT)}",
 )

@@ -26,9 +26,10 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB
 from sqlalchemy.types import TypeEngine
 
+from scheduler_service.core.access import Role
 from scheduler_service.core.job import (
     ENDED,
     EventKind,
@@ -147,12 +148,16 @@ node = Table(
     _big("sequence", "The last report of this boot that is in the state"),
     _text("address", "Where the agent said that the node's jobs can be reached"),
     _text("agent_version"),
+    _micros("drained_us", "Since when nothing new is placed on it; null while it is open", null=True),
+    _text("drain_reason"),
+    _text("drain_user", "Who drained it; empty: Ebb itself"),
+    _int("strikes", "Failures that were the node's fault, less what went well since"),
     PrimaryKeyConstraint("id", name="node_pkey"),
     UniqueConstraint("name", name="node_name_once", deferrable=True, initially="DEFERRED"),
     _known("node", "state", NodeState),
     _amounts("node", "capacity"),
     _rule("node_id_positive", "id > 0"),
-    _rule("node_sequence_not_negative", "sequence >= 0"),
+    _rule("node_counters_not_negative", "sequence >= 0 AND strikes >= 0"),
     comment="Machines with an agent",
 )
 
@@ -182,6 +187,10 @@ job = Table(
     _micros("ended_us", "When it ended; null while it has not", null=True),
     _int("exit_code"),
     _int("exit_signal", "The signal that ended it, or 0"),
+    _json("spec_more", "What the user asked for beyond the usual, by name (see core.job.JobSpec); null: nothing", null=True),
+    _json("more", "What is not as it usually is, by name (see core.job.Job); null: nothing", null=True),
+    _big("array_job", "The array that it is an element of, or 0"),
+    _int("array_index", "Its place there"),
     PrimaryKeyConstraint("id", name="job_pkey"),
     _known("job", "job_class", JobClass),
     _known("job", "state", JobState),
@@ -219,20 +228,23 @@ run = Table(
     _int("exit_signal", "The signal that ended it, or 0"),
     _flag("yielded", "It saved its work and left because it was told to"),
     _flag("lost", "It ended with its node, or nobody knows how it ended"),
-    PrimaryKeyConstraint("job_id", "run", name="run_pkey"),
-    UniqueConstraint("job_id", "run", "node", name="run_on_node"),
+    _int("task", "The rank within a gang; 0 for a job of one task"),
+    _text("ready_at", "Of a task of a gang that is ready: where it can be reached, host:port"),
+    _micros("guarded_us", "Until when no trial may have it preempted; null: at any time", null=True),
+    PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
+    UniqueConstraint("job_id", "run", "task", "node", name="run_on_node"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
     _known("run", "phase", RunPhase),
     _known("run", "stop_reason", StopReason),
     _amounts("run", "demand"),
-    _rule("run_counts_from_one", "run > 0"),
+    _rule("run_counts_from_one", "run > 0 AND task >= 0"),
     _rule("run_grace_not_negative", "stop_grace_us >= 0 AND stop_for >= 0"),
     _rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
-    comment="Launches of jobs on nodes",
+    comment="Launches of jobs: a row for each task",
 )
 # On ended_us and not on phase, so that a change of phase leaves the index alone.
-Index("run_one_live", run.c.job_id, unique=True, postgresql_where=text("ended_us IS NULL"))
+Index("run_one_live", run.c.job_id, run.c.task, unique=True, postgresql_where=text("ended_us IS NULL"))
 
 device = Table(
     "device",
@@ -243,15 +255,18 @@ device = Table(
     _text("model"),
     _big("memory_mib"),
     _column("path", ARRAY(Integer()), "Its place in the node's tree: a number for each of the node's levels"),
-    _json("share_group", "The runs that share it: array of [job, run]; exclusive for now, so at most one"),
+    _json("share_group", "The runs that share it: array of [job, run, task]; exclusive for now, so at most one"),
     Column("holder_job", BigInteger(), Computed("(share_group->0->>0)::bigint", persisted=True), comment="From share_group"),
     Column("holder_run", Integer(), Computed("(share_group->0->>1)::integer", persisted=True), comment="From share_group"),
+    Column("holder_task", Integer(), Computed("(share_group->0->>2)::integer", persisted=True), comment="From share_group"),
     PrimaryKeyConstraint("node", "index", name="device_pkey"),
     # Deferred: devices may swap indices when a node boots.
     UniqueConstraint("node", "uuid", name="device_uuid_once", deferrable=True, initially="DEFERRED"),
     ForeignKeyConstraint(["node"], ["node.id"], name="device_node_exists"),
     ForeignKeyConstraint(
-        ["holder_job", "holder_run", "node"], ["run.job_id", "run.run", "run.node"], name="device_holder_on_node"
+        ["holder_job", "holder_run", "holder_task", "node"],
+        ["run.job_id", "run.run", "run.task", "run.node"],
+        name="device_holder_on_node",
     ),
     _rule("device_amounts_not_negative", "index >= 0 AND memory_mib >= 0"),
     _rule("device_exclusive", "jsonb_typeof(share_group) = 'array' AND jsonb_array_length(share_group) <= 1"),
@@ -268,9 +283,10 @@ operation = Table(
     _big("node"),
     *_vector("want", "What is to be kept in the end"),
     *_vector("kept", "What is kept now: neither free nor owned by a run"),
-    _json("victims", "The runs that promised what is missing: array of [job, run]"),
+    _json("victims", "The runs that promised what is missing: array of [job, run, task]"),
     _micros("created_us", "When it began"),
     _micros("deadline_us", "When it lapses; null while it cannot", null=True),
+    _column("tasks", ARRAY(Integer()), "The ranks of the job's tasks that are to run there"),
     PrimaryKeyConstraint("id", name="operation_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="operation_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="operation_node_exists"),
@@ -308,4 +324,26 @@ job_event = Table(
     _known("job_event", "kind", EventKind),
     _known("job_event", "reason", Reason),
     comment="Each job's story, in the order of (commit_no, line); only ever added to",
+)
+
+api_token = Table(
+    "api_token",
+    metadata,
+    _big("id"),
+    _column("hash", BYTEA(), "SHA-256 of the secret, which only its owner has"),
+    _text("last_chars", "The end of the secret, by which its owner recognises it"),
+    _text("subject", "Whose it is: the user of the jobs that are submitted with it"),
+    _enum("role", Role, "What it is for"),
+    _micros("created_us", "When it was made"),
+    _micros("expires_us", "From when on it is refused; null where it does not expire", null=True),
+    _micros("revoked_us", "When it was taken back; null while it holds", null=True),
+    PrimaryKeyConstraint("id", name="api_token_pkey"),
+    UniqueConstraint("hash", name="api_token_hash_once"),
+    _known("api_token", "role", Role),
+    _rule("api_token_id_positive", "id > 0"),
+    _rule("api_token_hash_is_sha256", "octet_length(hash) = 32"),
+    _rule("api_token_tells_little_of_the_secret", "length(last_chars) <= 6"),
+    _rule("api_token_subject_given", "subject <> ''"),
+    _rule("api_token_expires_after_it_was_made", "expires_us > created_us"),
+    comment="Who may call the API; written by `ebb-scheduler token`, outside of the commits of the leader",
 )

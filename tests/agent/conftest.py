@@ -16,6 +16,7 @@ from node_agent.jobs.launcher import stat_fields
 from tests.agent.fake_scheduler import FakeScheduler
 
 ROOT = Path(__file__).parents[2]
+ROOT_FLAG = ["--allow-root"] if os.geteuid() == 0 else []
 T = TypeVar("T")
 
 
@@ -43,7 +44,8 @@ class AgentProcess:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "node_agent", "run", "--scheduler", scheduler, "--devices", devices),
-                    *("--node", node, "--state", str(state), "--log-level", "debug", "--launcher-idle", "1", *flags),
+                    *("--node", node, "--state", str(state), "--log-level", "debug", "--launcher-idle", "1"),
+                    *(*ROOT_FLAG, *flags),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -33,7 +33,8 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         self.committed = 0
         self.on_hello: Callable[[], object] = lambda: None
         self.out: queue.Queue[pb.ConnectResponse | None] = queue.Queue()
-        self.server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+        self.logs: dict[str, Log] = {}
+        self.server = grpc.server(ThreadPoolExecutor(100), options=[("grpc.so_reuseport", 0)])
         agent_link_pb2_grpc.add_AgentLinkServicer_to_server(self, self.server)
         self.port = self.server.add_insecure_port(f"127.0.0.1:{port}")
         self.server.start()
@@ -67,6 +68,27 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         threading.Thread(target=self._listen, args=(request_iterator, out), daemon=True).start()
         while (message := out.get()) is not None:
             yield message
+
+    def SendLog(self, request_iterator: Iterator[pb.SendLogRequest], context: Any) -> pb.SendLogResponse:  # noqa: N802
+        log = Log(context.cancel)
+
+        def over() -> None:
+            with self.heard:
+                log.over = True
+                self.heard.notify_all()
+
+        context.add_callback(over)
+        try:
+            for message in request_iterator:
+                with self.heard:
+                    if message.id:
+                        assert not log.messages
+                        self.logs[message.id] = log
+                    log.messages.append(message)
+                    self.heard.notify_all()
+        except Exception:  # the agent went
+            pass
+        return pb.SendLogResponse()
 
     def _listen(self, requests: Iterator[pb.ConnectRequest], out: "queue.Queue[pb.ConnectResponse | None]") -> None:
         try:
@@ -120,6 +142,15 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
     def order(self, *orders: pb.RunOrder) -> None:
         self.out.put(pb.ConnectResponse(orders=pb.Orders(commit_no=1, orders=orders)))
 
+    def ask_log(self, id_: str, job: int, run: int = 1, offset: int = 0, follow: bool = False, task: int = 0) -> None:
+        request = pb.LogRequest(id=id_, job_id=job, run=run, task=task, offset=offset, follow=follow)
+        self.out.put(pb.ConnectResponse(log_request=request))
+
+    def log(self, id_: str, until: Callable[["Log"], bool] = lambda log: log.over) -> "Log":
+        """The answer to `ask_log`, once that is so."""
+        self.wait(lambda: id_ in self.logs and until(self.logs[id_]))
+        return self.logs[id_]
+
     def begin_anew(self, cluster_id: str) -> None:
         """As with a new database."""
         self.cluster_id, self.epoch, self.committed = cluster_id, 1, 0
@@ -133,6 +164,20 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
     def close(self) -> None:
         self.out.put(None)
         self.server.stop(None).wait()
+
+
+class Log:
+    """What an agent sent for one request."""
+
+    def __init__(self, hang_up: Callable[[], object]) -> None:
+        self.hang_up = hang_up
+        self.messages: list[pb.SendLogRequest] = []
+        self.over = False
+        """The call has ended."""
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(message.data for message in self.messages)
 
 
 def _duration(seconds: float) -> Duration:

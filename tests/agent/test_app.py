@@ -27,7 +27,7 @@ from tests.agent.fake_scheduler import FakeScheduler
 async def serving(state: Path, scheduler: FakeScheduler) -> AsyncIterator["asyncio.Task[None]"]:
     """The agent in this process, told to kill its jobs when it is stopped; gives its task once a job runs."""
     flags = {"scheduler": scheduler.address, "devices": "cpu-20c", "state": state, "node": "n1", "launcher_idle": 1}
-    task = asyncio.create_task(app.run(load(flags | {"stop_jobs_on_exit": True})))
+    task = asyncio.create_task(app.run(load(flags | {"stop_jobs_on_exit": True, "allow_root": True})))
     try:
         await asyncio.to_thread(scheduler.connected)
         scheduler.start(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")

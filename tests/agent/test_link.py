@@ -65,9 +65,12 @@ class QuietNode:
             raise self._fault
         return []
 
+    def log(self, request: object) -> None:
+        raise AssertionError(f"nobody asks for a log here: {request}")
+
 
 async def _converse(call: EndedCall, node: QuietNode) -> None:
-    await link._converse("here", call, node, interval=0.001, proof=link.Proof(5.0))  # type: ignore[arg-type]
+    await link._converse("here", call, node, interval=0.001, proof=link.Proof(5.0), answer=id)  # type: ignore[arg-type]
 
 
 async def test_a_stream_that_ends_is_a_disconnection() -> None:
@@ -169,7 +172,7 @@ async def test_what_shows_that_a_link_works() -> None:
     proof.welcomed()
     assert not proof
     with pytest.raises(Disconnected):
-        await link._converse("here", Acknowledging(), QuietNode(), interval=0.001, proof=proof)  # type: ignore[arg-type]
+        await link._converse("here", Acknowledging(), QuietNode(), interval=0.001, proof=proof, answer=id)  # type: ignore[arg-type]
     assert proof
     lived = link.Proof(0.01)
     assert not lived

@@ -6,7 +6,7 @@ again. Tests of the core and of the policies are written against this one class.
 
 from random import Random
 
-from scheduler_service.core.change import state_of
+from scheduler_service.core.change import shown_state
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.invariants import check
@@ -31,8 +31,10 @@ from scheduler_service.core.messages import (
     KnownRun,
     NodeSeen,
     NodeSilent,
+    Order,
     Reply,
     RunExited,
+    RunReady,
     RunStarted,
     Start,
     Step,
@@ -119,6 +121,8 @@ class Driver:
         for change in taken.changes:
             if change.table == "job":
                 self._check_job(change.new)
+                if change.new.rendezvous and change.old is not None and change.old.rendezvous != change.new.rendezvous:
+                    wanted += [("go", run.key) for run in self.state.runs_of(change.key) if run.phase is RunPhase.READY]
             elif change.table == "run":
                 self._check_run(change.old, change.new)
                 told_before = change.old is not None and change.old.stop_us is not None
@@ -126,7 +130,7 @@ class Driver:
                     wanted.append(("start", change.key))
                 if change.new.stop_us is not None and not told_before and change.new.phase is not RunPhase.ENDED:
                     wanted.append(("stop", change.key))
-        given = [("start", o.run.key) if isinstance(o, Start) else ("stop", o.key) for o in taken.orders]
+        given = [_named(order) for order in taken.orders]
         assert sorted(given) == sorted(wanted), "orders do not go with the changes"
         for order in taken.orders:
             key = order.run.key if isinstance(order, Start) else order.key
@@ -134,10 +138,8 @@ class Driver:
         ends = [event.job_id for event in taken.log if event.kind is EventKind.ENDED]
         assert sorted(ends) == sorted(c.key for c in taken.changes if c.table == "job" and c.new.state in ENDED)
         for job in self.state.jobs.rows.values():
-            key = self.state.active_run.get(job.id)
-            if key is not None:
-                run = self.state.runs.rows[key]
-                assert job.state is state_of(run, self.state.nodes.rows[run.node].state)
+            if job.id in self.state.active:
+                assert job.state is shown_state(self.state, job)
 
     def _check_job(self, new: Job) -> None:
         assert new.id not in self.ended, f"job {new.id} has ended and was changed"
@@ -184,14 +186,19 @@ class Driver:
     def cancel(self, job_id: int) -> Step:
         return self.step(CancelRequested(job_id))
 
-    def started(self, job_id: int) -> RunStarted:
-        """The next report of the job's node: its run began."""
-        node, key = self.where(job_id), self.state.active_run[job_id]
+    def started(self, job_id: int, task: int = 0) -> RunStarted:
+        """The next report of the task's node: it began."""
+        node, key = self.where(job_id, task), self.run(job_id, task).key
         return RunStarted(node.name, node.boot_id, self._next(node), key, f"/logs/{key}")
 
-    def exited(self, job_id: int, **outcome: int | bool | str) -> RunExited:
-        """The next report of the job's node: its run is over."""
-        node, key = self.where(job_id), self.state.active_run[job_id]
+    def ready(self, job_id: int, task: int = 0) -> RunReady:
+        """The next report of the node of a gang's task: it is prepared."""
+        node = self.where(job_id, task)
+        return RunReady(node.name, node.boot_id, self._next(node), self.run(job_id, task).key, node.name, 20_000 + task)
+
+    def exited(self, job_id: int, task: int = 0, **outcome: int | bool | str) -> RunExited:
+        """The next report of the task's node: it is over."""
+        node, key = self.where(job_id, task), self.run(job_id, task).key
         return RunExited(node.name, node.boot_id, self._next(node), key, **outcome)  # type: ignore[arg-type]
 
     def start(self, *job_ids: int) -> None:
@@ -214,22 +221,29 @@ class Driver:
     def states(self, *job_ids: int) -> list[JobState]:
         return [self.job(job_id).state for job_id in job_ids]
 
-    def run(self, job_id: int) -> Run:
-        """The job's active run."""
-        return self.state.runs.rows[self.state.active_run[job_id]]
+    def run(self, job_id: int, task: int = 0) -> Run:
+        """A task of the job that has not ended."""
+        return next(run for run in self.state.runs_of(job_id) if run.task == task)
 
-    def where(self, job_id: int) -> Node:
-        return self.state.nodes.rows[self.run(job_id).node]
+    def where(self, job_id: int, task: int = 0) -> Node:
+        return self.state.nodes.rows[self.run(job_id, task).node]
 
     def node(self, name: str = "n1") -> Node:
         return self.state.nodes.rows[self.state.node_ids[name]]
 
     def earmark(self, job_id: int) -> Operation | None:
-        operation_id = self.state.earmark_of.get(job_id)
-        return None if operation_id is None else self.state.operations.rows[operation_id]
+        """The one of a job of one task."""
+        earmarks = self.state.earmarks_of.get(job_id, set())
+        return self.state.operations.rows[min(earmarks)] if earmarks else None
 
     def free(self, name: str = "n1") -> Vector:
         return self.state.room.free(self.state.node_ids[name])
+
+
+def _named(order: Order) -> tuple[str, RunKey]:
+    if isinstance(order, Stop):
+        return "stop", order.key
+    return "go" if order.job.rendezvous else "start", order.run.key
 
 
 def orders_to_stop(taken: Step) -> list[RunKey]:

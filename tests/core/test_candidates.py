@@ -5,7 +5,7 @@ from math import sqrt
 import pytest
 
 from scheduler_service.core.candidates import Candidates, size_of
-from scheduler_service.core.job import JobState, RunKey
+from scheduler_service.core.job import Job, JobSpec, JobState, Run, RunKey, RunPhase
 from scheduler_service.core.values import SECOND, ZERO, Vector
 from tests.core.driver import NODE, Driver
 
@@ -20,18 +20,23 @@ def test_a_resource_that_the_node_lacks_adds_nothing() -> None:
 
 
 def test_slots_are_used_again_and_columns_grow() -> None:
+    def put(i: int, count: int) -> None:
+        demand = Vector(i, i, i)
+        job = Job(i, JobSpec(("true",), demand, grace_us=i), "ann", "", 0, preempted_for_trial=count, priority=-i)
+        candidates.put(RunKey(i, 1), Run(i, 1, i, (), demand, RunPhase.RUNNING, 0), job, NODE)
+
     candidates = Candidates()
     for i in range(1, 41):
-        candidates.put(RunKey(i, 1), i, Vector(i, i, i), NODE, i, 0)
+        put(i, 0)
     for i in range(1, 31):
         candidates.drop(RunKey(i, 1))
     for i in range(41, 61):
-        candidates.put(RunKey(i, 1), i, Vector(i, i, i), NODE, i, 2)
+        put(i, 2)
     assert candidates.used == 40
     assert len(candidates) == 30
     live = {int(j) for j in candidates.job[: candidates.used] if j}
     assert live == set(range(31, 61))
-    assert candidates.snapshot()[RunKey(45, 1)] == ((45, 45, 45), size_of(Vector(45, 45, 45), NODE), 45, 45, 2)
+    assert candidates.snapshot()[RunKey(45, 1)] == ((45, 45, 45), size_of(Vector(45, 45, 45), NODE), 45, 45, 2, -45, 1)
 
 
 def test_dropping_what_is_none_changes_nothing() -> None:
@@ -50,5 +55,5 @@ def test_who_is_a_candidate() -> None:
     d.cancel(leaving)
     assert d.job(queued).state is JobState.QUEUED
     assert {key.job_id for key in d.state.candidates.snapshot()} == {starting, running}
-    grace, node, count = d.state.candidates.snapshot()[RunKey(running, 1)][2:]
+    grace, node, count = d.state.candidates.snapshot()[RunKey(running, 1)][2:5]
     assert (grace, node, count) == (10 * SECOND, 1, 0)

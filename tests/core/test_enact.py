@@ -7,7 +7,7 @@ import pytest
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals, step
 from scheduler_service.core.job import Decision, JobState, Reason, RunKey, RunPhase
-from scheduler_service.core.messages import DropEarmark, Earmark, Place, Plan, Preempt, Rng, Wait
+from scheduler_service.core.messages import DropEarmark, Earmark, Place, Plan, Preempt, Rng, Spot, Wait
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Vector
 from tests.core.driver import NODE, Driver
@@ -38,7 +38,7 @@ class Desk(Driver):
         self.policy = idle
 
     def place(self, job: int, node: int, *devices: int) -> int:
-        self.do(Place(job, node, devices))
+        self.do(Place(job, (Spot(node, devices),)))
         return job
 
 
@@ -60,7 +60,7 @@ def desk() -> Desk:
 
 
 def preempt(job: int, trial: int = 5, cap: int = 1) -> Preempt:
-    return Preempt(RunKey(job, 1), trial, cap, DECISION)
+    return Preempt(job, trial, cap, DECISION)
 
 
 def earmark(devices: int, *victims: int, job: int = 5, node: int = 1) -> Earmark:
@@ -70,25 +70,25 @@ def earmark(devices: int, *victims: int, job: int = 5, node: int = 1) -> Earmark
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        ((Place(99, 1, (0,)),), "job 99 is not queued"),
-        ((Place(1, 1, (0,)),), "job 1 is not queued"),
-        ((Place(6, 9, (0,)),), "node 9 is not up"),
-        ((Place(6, 1, (0,)),), "job 6 does not fit on n1"),
-        ((preempt(99),), "run 99.1 is not running"),
+        ((Place(99, (Spot(1, (0,)),)),), "job 99 does not stand in a queue"),
+        ((Place(1, (Spot(1, (0,)),)),), "job 1 does not stand in a queue"),
+        ((Place(6, (Spot(9, (0,)),)),), "node 9 is not open"),
+        ((Place(6, (Spot(1, (0,)),)),), "job 6 does not fit on n1"),
+        ((preempt(99),), "job 99 does not run"),
         ((preempt(4),), "job 4 is not best-effort"),
         ((preempt(1, cap=0),), "job 1 was preempted 0 times already"),
         ((preempt(1, trial=6),), "job 6 is not a waiting trial"),
         ((preempt(1, trial=4),), "job 4 is not a waiting trial"),
-        ((preempt(1), preempt(1)), "run 1.1 is not running"),
+        ((preempt(1), preempt(1)), "job 1 does not run"),
         ((preempt(1), preempt(2), preempt(4)), "job 4 is not best-effort"),
         ((earmark(4, 1),), "run 1.1 is not leaving node 1"),
         ((preempt(1), earmark(4, 1, node=2)), "run 1.1 is not leaving node 2"),
         ((preempt(2), earmark(4, 2)), "what leaves node 1 is not enough for job 5"),
         ((preempt(2), earmark(4, 2, 2)), "run 2.1 is named twice"),
-        ((preempt(1), earmark(4, 1), earmark(4, 1)), "job 5 has an earmark already"),
+        ((preempt(1), earmark(4, 1), earmark(4, 1)), "job 5 has an earmark there already"),
         ((preempt(1), earmark(4, 1), earmark(1, 1, job=6)), "run 1.1 is promised to another job already"),
         ((earmark(4, job=4),), "job 4 is not queued"),
-        ((earmark(4, node=9),), "node 9 is not up"),
+        ((earmark(4, node=9),), "node 9 is not open"),
         ((DropEarmark(1, "so"),), "there is no operation 1"),
         ((Wait(1, Reason.NO_ROOM),), "job 1 is not queued"),
         ((Wait(99, Reason.NO_ROOM),), "job 99 is not queued"),
@@ -109,7 +109,7 @@ def test_the_devices_must_be_as_many_as_asked_and_of_the_node(devices: tuple[int
     d.join()
     d.submit(devices=2)
     before = d.state.snapshot()
-    assert enact(d.state, (Place(1, 1, devices),), d.now) is not None
+    assert enact(d.state, (Place(1, (Spot(1, devices),)),), d.now) is not None
     assert d.state.snapshot() == before
 
 
@@ -119,15 +119,15 @@ def test_the_devices_must_be_idle() -> None:
     d.submit(devices=2)
     d.submit(devices=2)
     d.place(1, 1, 0, 1)
-    assert enact(d.state, (Place(2, 1, (1, 2)),), d.now) == "n1: a device is not idle"
+    assert enact(d.state, (Place(2, (Spot(1, (1, 2)),)),), d.now) == "n1: a device is not idle"
 
 
 def test_nothing_is_decided_on_a_silent_node() -> None:
     d = desk()
     d.silence("n1")
-    assert enact(d.state, (Place(6, 1, ()),), d.now) == "node 1 is not up"
+    assert enact(d.state, (Place(6, (Spot(1, ()),)),), d.now) == "node 1 is not open"
     assert enact(d.state, (preempt(1),), d.now) == "n1 is silent: nobody there can be told to leave"
-    assert enact(d.state, (earmark(0),), d.now) == "node 1 is not up"
+    assert enact(d.state, (earmark(0),), d.now) == "node 1 is not open"
 
 
 def test_the_whole_plan_is_carried_out() -> None:

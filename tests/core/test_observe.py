@@ -200,6 +200,7 @@ def test_a_run_that_yields_unasked_returns_to_the_top() -> None:
     d.join(capacity=SMALL)
     job = running(d)
     waiting = d.submit()
+    d.now += 2 * SECOND
     step = d.exit(job, yielded=True)
     assert EventKind.REQUEUED in kinds(step, job)
     assert d.states(job, waiting) == [JobState.STARTING, JobState.QUEUED]
@@ -278,6 +279,7 @@ def test_a_report_about_a_run_that_is_over_or_elsewhere_is_counted_and_no_more()
     assert d.reply(RunExited("n2", "a", 1, RunKey(job, 1))) == Acknowledged("n2", 1)
     assert d.reply(RunExited("n2", "a", 2, RunKey(99, 1))) == Acknowledged("n2", 2)
     assert d.job(job).state is JobState.RUNNING
+    d.now += 2 * SECOND
     d.exit(job, yielded=True)
     assert d.reply(RunExited("n1", "a", 3, RunKey(job, 1))) == Acknowledged("n1", 3)
     assert d.job(job).state is JobState.STARTING

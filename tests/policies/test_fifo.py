@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.job import JobClass, JobSpec, JobState, Reason
 from scheduler_service.core.messages import Submitted
-from scheduler_service.core.values import Vector
+from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings
 from tests.core.driver import Driver
@@ -71,6 +71,8 @@ def test_those_that_have_run_stand_first_in_the_order_of_their_submit() -> None:
     d.join(capacity=Vector(8_000, 8_192, 3))
     first, second, third = d.submit(), d.submit(), d.submit()
     waiting = d.submit(devices=3)
+    d.start(first, second, third)
+    d.now += 2 * SECOND
     d.step(d.exited(third, yielded=True), d.exited(second, yielded=True), d.exited(first, yielded=True))
     assert d.states(first, second, third, waiting) == [JobState.STARTING] * 3 + [JobState.QUEUED]
     assert [d.run(job).devices for job in (first, second, third)] == [(0,), (1,), (2,)]

@@ -11,7 +11,8 @@ from scheduler_service.core.job import Job, JobClass, JobSpec, NodeState, Run, R
 from scheduler_service.core.messages import Earmark, Plan, Preempt
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
-from scheduler_service.policies.victims import SHOWN, FitGppSettings, fitgpp_victims, score
+from scheduler_service.policies.fitgpp import fitgpp_victims, score
+from scheduler_service.policies.victims import SHOWN, Field, FitGppSettings, Scores, field_for
 from tests.policies.cluster import AMOUNTS, Builder, clusters, seeded
 
 SETTINGS = st.builds(FitGppSettings, st.sampled_from((0.0, 0.5, 1.0, 4.0)), st.integers(0, 3))
@@ -84,6 +85,11 @@ def choice(state: State, demand: Vector, settings: FitGppSettings, seed: int = 0
     return _read(plan) if plan else ("", ())
 
 
+def scored(state: State, demand: Vector, settings: FitGppSettings) -> tuple[Field, Scores] | None:
+    field = field_for(state, a_trial(demand), settings.cap)
+    return None if field is None else (field, score(field, settings.s))
+
+
 def a_trial(demand: Vector) -> Job:
     return Job(999, JobSpec(("true",), demand, JobClass.TRIAL), "ann", "", 0)
 
@@ -91,27 +97,28 @@ def a_trial(demand: Vector) -> Job:
 def _read(plan: Plan) -> tuple[str, tuple[RunKey, ...]]:
     *preemptions, earmark = plan
     assert isinstance(earmark, Earmark)
-    keys = tuple(action.key for action in preemptions if isinstance(action, Preempt))
+    keys = earmark.victims
+    assert [action.job_id for action in preemptions if isinstance(action, Preempt)] == [key.job_id for key in keys]
     assert len(keys) == len(preemptions)
-    assert earmark.victims == keys
     assert all(action.decision is earmark.decision for action in preemptions if isinstance(action, Preempt))
     return earmark.decision.rule, keys
 
 
 @given(clusters(), AMOUNTS, SETTINGS)
 def test_the_scores_are_the_paper_s(state: State, demand: Vector, settings: FitGppSettings) -> None:
-    scores, expected, j = score(state, demand, settings), eqn_3(state, settings.s), runs_in_j(state)
-    if scores is None:
+    found, expected, j = scored(state, demand, settings), eqn_3(state, settings.s), runs_in_j(state)
+    if found is None:
         assert not expected
         return
-    keys = [state.candidates.keys[slot] for slot in scores.slots]
+    field, scores = found
+    keys = [state.candidates.keys[slot] for slot in field.slots]
     assert {k for k in keys if k} == set(expected)
     for i, key in enumerate(keys):
         assert key is not None
         run, job = j[key]
         assert scores.score[i] == pytest.approx(expected[key], abs=1e-12)
-        assert bool(scores.sufficient[i]) == eqn_2(state, demand, [run])
-        assert bool(scores.under_cap[i]) == (job.preempted_for_trial < settings.cap)
+        assert bool(field.sufficient(0)[i]) == eqn_2(state, demand, [run])
+        assert bool(field.under_cap[i]) == (job.preempted_for_trial < settings.cap)
 
 
 @given(clusters(), AMOUNTS, SETTINGS)
@@ -177,9 +184,10 @@ def test_the_example_by_hand() -> None:
     """
     state, keys = by_hand()
     demand = Vector(8, 64, 4)
-    scores = score(state, demand, FitGppSettings(s=4.0))
-    assert scores is not None
-    found = dict(zip((state.candidates.keys[slot] for slot in scores.slots), scores.score.tolist(), strict=True))
+    scored_field = scored(state, demand, FitGppSettings(s=4.0))
+    assert scored_field is not None
+    field, scores = scored_field
+    found = dict(zip((state.candidates.keys[slot] for slot in field.slots), scores.score.tolist(), strict=True))
     assert found[keys["a"]] == pytest.approx(2.5, abs=1e-12)
     assert found[keys["b"]] == pytest.approx(2.0, abs=1e-12)
     assert found[keys["c"]] == pytest.approx(0.75 / 0.8660254037844386 + 4, abs=1e-12)
@@ -213,9 +221,9 @@ def test_zero_sizes_and_graces_score_zero() -> None:
     node = built.node(Vector(4, 4, 0))
     first, last = built.run(node, Vector(0, 0, 0)), built.run(node, Vector(0, 0, 0))
     state = built.done()
-    scores = score(state, Vector(0, 0, 0), FitGppSettings())
-    assert scores is not None
-    assert scores.score.tolist() == [0.0, 0.0]
+    found = scored(state, Vector(0, 0, 0), FitGppSettings())
+    assert found is not None
+    assert found[1].score.tolist() == [0.0, 0.0]
     assert first != last
     assert choice(state, Vector(1, 1, 0), FitGppSettings()) == ("fitgpp", (last,))
 
@@ -297,7 +305,7 @@ def test_the_decision_shows_the_lowest_scores_and_the_chosen(alike: bool) -> Non
     scores = eqn_3(state, 4.0)
     ordered = sorted(scores, key=lambda key: (round(scores[key], 12), -key.job_id))
     assert [c.key for c in decision.candidates][:SHOWN] == ordered[:SHOWN]
-    assert {c.key for c in decision.candidates if c.chosen} == {a.key for a in plan[:-1] if isinstance(a, Preempt)}
+    assert {c.key for c in decision.candidates if c.chosen} == set(earmark.victims)
     for candidate in decision.candidates:
         assert candidate.score == pytest.approx(scores[candidate.key], abs=1e-12)
         assert candidate.node_free == Vector(*unallocated(state, candidate.node))

@@ -78,8 +78,8 @@ class Server:
             runner.run(app.serve(self._config))
 
     @asynccontextmanager
-    async def _listen(self, listen: str, front: Front) -> AsyncIterator[tuple[str, Any]]:
-        async with serving(listen, front) as (self.address, health):
+    async def _listen(self, listen: str, front: Front, *access: Any) -> AsyncIterator[tuple[str, Any]]:
+        async with serving(listen, front, *access) as (self.address, health):
             self.front = front
             self._serving.set()
             yield self.address, health
@@ -103,6 +103,9 @@ class Server:
         wanted = job_pb2.JobState.Value(f"JOB_STATE_{state}")
         with closing(self.watch(job_id)) as updates:
             return next(job for update in updates for job in update.jobs if job.state == wanted)
+
+    def logs(self, job_id: int, timeout: float = LIMIT, **fields: Any) -> Any:
+        return self.scheduler.Logs(scheduler_pb2.LogsRequest(job_id=job_id, **fields), timeout=timeout)
 
     def nodes(self) -> Any:
         return self.cluster.ListNodes(cluster_pb2.ListNodesRequest(), timeout=LIMIT).nodes
@@ -157,12 +160,20 @@ def failure(call: Callable[[], Any]) -> Failure:
 class Agent:
     """An agent's end of the link. Use as a context."""
 
-    def __init__(self, server: Server, node: str = "n1", boot: str = "boot-1", devices: int = 2, **hello: Any) -> None:
+    def __init__(
+        self,
+        server: Server,
+        node: str = "n1",
+        boot: str = "boot-1",
+        devices: int = 2,
+        metadata: Sequence[tuple[str, str]] = (),
+        **hello: Any,
+    ) -> None:
         self.node = node
         self._out: queue.Queue[Any] = queue.Queue()
         self._channel = grpc.insecure_channel(server.address)
-        stub: Any = agent_link_pb2_grpc.AgentLinkStub(self._channel)
-        self.call = stub.Connect(iter(self._out.get, None), timeout=LIMIT)
+        self.stub: Any = agent_link_pb2_grpc.AgentLinkStub(self._channel)
+        self.call = self.stub.Connect(iter(self._out.get, None), timeout=LIMIT, metadata=metadata)
         self.hello = link_pb.Hello(
             node=node,
             boot_id=boot,
@@ -201,6 +212,10 @@ class Agent:
         started = link_pb.RunStarted(pid=1, log_path="/log")
         self.send_report(link_pb.Report(sequence=sequence, job_id=job_id, run=run, started=started))
 
+    def ready(self, sequence: int, job_id: int, task: int, **where: Any) -> None:
+        ready = link_pb.RunReady(**where)
+        self.send_report(link_pb.Report(sequence=sequence, job_id=job_id, run=1, task=task, ready=ready))
+
     def exited(self, sequence: int, job_id: int, run: int = 1, **how: Any) -> None:
         exited = link_pb.RunExited(**how)
         self.send_report(link_pb.Report(sequence=sequence, job_id=job_id, run=run, exited=exited))
@@ -225,3 +240,36 @@ class Agent:
             return Failure(error)
         assert message is None, message
         return None
+
+
+class Sending:
+    """An agent's answer to a request for a log. Use as a context."""
+
+    def __init__(self, agent: Agent, request: Any) -> None:
+        self.taken = 0
+        """Bytes of data that gRPC has taken from here."""
+        self._id = request.id
+        self._out: queue.Queue[Any] = queue.Queue()
+        self.call = agent.stub.SendLog.future(iter(self._next, None), timeout=LIMIT)
+
+    def __enter__(self) -> "Sending":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.call.cancel()
+        self.half_close()
+
+    def send(self, *pieces: bytes, **message: Any) -> None:
+        """The pieces, and then the message, where there is one."""
+        for fields in [*({"data": piece} for piece in pieces), *([message] if message else [])]:
+            self._out.put(link_pb.SendLogRequest(id=self._id, **fields))
+            self._id = ""
+
+    def half_close(self) -> None:
+        """Says that nothing more comes, with or without having said that this is the end."""
+        self._out.put(None)
+
+    def _next(self) -> Any:
+        message = self._out.get()
+        self.taken += len(message.data) if message is not None else 0
+        return message

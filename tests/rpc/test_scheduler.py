@@ -80,7 +80,7 @@ def test_other_faulty_requests(idle: Server) -> None:
 
 def test_who_does_not_lead_is_unavailable(idle: Server) -> None:
     with Agent(idle) as agent:
-        for call in (idle.submit, idle.nodes, agent.connect, lambda: idle.get(1), lambda: next(idle.watch())):
+        for call in (idle.submit, lambda: idle.cancel(1), agent.connect, lambda: next(idle.watch())):
             said = failure(call)
             assert (said.code, said.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_LEADING")
 

@@ -4,63 +4,77 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from itertools import chain
 
 import pytest
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.errors import AlreadyExists
-from scheduler_service.core.job import Cluster, Job, JobEvent, JobSpec
+from scheduler_service.core.job import Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import Accepted, Rng, Submitted
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
+from scheduler_service.database import Writer
+from scheduler_service.leading import load_state
 from scheduler_service.policies.fifo import fifo
-from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown
+from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
 from scheduler_service.run.service import NotLeading, Service
-from scheduler_service.run.view import View
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
+from tests.run.live import CONFIG
 
 LIMIT = 10
 SPEC = JobSpec(("true",), Vector(1000, 100, 0))
 
 
-@dataclass
-class FakeWriter:
-    """run.ports.Writer, with what goes wrong in it."""
+class FailingWriter(Writer):
+    """The writer over the twin, with a cluster of its own, and with what goes wrong in it."""
 
-    ended: dict[tuple[str, str], Job] = field(default_factory=dict)
-    """Jobs that are in the database and not in the state any more."""
-    commits: list[list[str]] = field(default_factory=list)
-    """The request ids of the new jobs of each commit."""
-    fail: Callable[[Sequence[Change]], None] = lambda _changes: None
-    look_up: Callable[[], None] = lambda: None
-    asked: threading.Event = field(default_factory=threading.Event)
+    def __init__(
+        self,
+        *ended: Job,
+        fail: Callable[[Sequence[Change]], None] = lambda _changes: None,
+        look_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`ended` jobs are in the database and not in the state any more."""
+        database = Memory()
+        epoch = memory.take(database, "tester", 60)
+        assert epoch is not None
+        memory.commit(database, epoch, [Change("job", job.id, None, job) for job in ended], [])
+        self.state, self.view, _ = load_state(database, epoch, CONFIG)
+        super().__init__(database, epoch, self.view.commit_no)
+        self.commits: list[list[str]] = []
+        """The request ids of the new jobs of each commit."""
+        self.asked = threading.Event()
+        self.fail = fail
+        self._look_up = look_up
 
-    def commit(self, changes: Sequence[Change], _events: Sequence[JobEvent]) -> int:
+    def commit(self, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
         self.asked.set()
         self.fail(changes)
-        new = [change.new for change in changes if change.table == "job" and change.old is None]
-        if any((job.user, job.request_id) in self.ended for job in new):
-            raise RequestKnown("the request is known")
-        self.commits.append([job.request_id for job in new])
-        return len(self.commits)
+        number = super().commit(changes, events)
+        self.commits.append([change.new.request_id for change in changes if change.table == "job" and change.old is None])
+        return number
 
     def find_requests(self, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
-        self.look_up()
-        return {request: self.ended[request] for request in requests if request in self.ended}
+        self._look_up()
+        return super().find_requests(requests)
 
 
 @asynccontextmanager
-async def serving(writer: FakeWriter, policy: Policy = fifo) -> AsyncIterator[Service]:
-    state = State(Cluster("c", 1))
-    service = Service(state, View([], 0), policy, writer, lambda _orders: None, lambda: 1)
+async def serving(writer: FailingWriter, policy: Policy = fifo) -> AsyncIterator[Service]:
+    service = Service(writer.state, writer.view, policy, writer, lambda _orders: None, lambda: 1)
     service.start()
     try:
         yield service
     finally:
         service.stop()
         await asyncio.wait_for(service.stopped, LIMIT)
+
+
+def ended_job(number: int, request_id: str, spec: JobSpec = SPEC) -> Job:
+    return Job(number, spec, "u", request_id, 0, JobState.SUCCEEDED, ended_us=1)
 
 
 async def submit(service: Service, *names: str, spec: JobSpec = SPEC) -> list[object]:
@@ -85,14 +99,14 @@ def failing(error: Exception, times: int = 1) -> Callable[..., None]:
 
 
 async def test_an_answer_means_committed() -> None:
-    writer = FakeWriter()
+    writer = FailingWriter()
     async with serving(writer) as service:
         assert await submit(service, "a", "b") == [Accepted(1), Accepted(2)]
     assert sorted(chain(*writer.commits)) == ["a", "b"]
 
 
 async def test_what_could_not_be_committed_is_undone_and_said() -> None:
-    writer = FakeWriter(fail=failing(NotCommitted("no database")))
+    writer = FailingWriter(fail=failing(NotCommitted("no database")))
     async with serving(writer) as service:
         (lost,) = await submit(service, "a")
         assert isinstance(lost, NotCommitted)
@@ -100,10 +114,8 @@ async def test_what_could_not_be_committed_is_undone_and_said() -> None:
 
 
 async def test_repeats_of_ended_jobs_get_them_and_the_rest_is_one_commit() -> None:
-    old = Job(7, SPEC, "u", "old", 0, ended_us=1)
-    other = Job(8, SPEC, "u", "other", 0, ended_us=1)
     together = threading.Event()
-    writer = FakeWriter({("u", "old"): old, ("u", "other"): other}, fail=lambda _changes: _wait(together))
+    writer = FailingWriter(ended_job(7, "old"), ended_job(8, "other"), fail=lambda _changes: _wait(together))
     async with serving(writer) as service:
         hold = service.handle(Submitted("u", "first", SPEC))
         await asyncio.to_thread(_wait, writer.asked)  # the engine has the first in hand, so the others come together
@@ -119,8 +131,8 @@ async def test_repeats_of_ended_jobs_get_them_and_the_rest_is_one_commit() -> No
 
 
 async def test_the_same_request_with_another_default_grace_is_the_same_request() -> None:
-    known = Job(7, JobSpec(("true",), Vector(1000, 100, 0), grace_us=30), "u", "r", 0, ended_us=1)
-    async with serving(FakeWriter({("u", "r"): known})) as service:
+    known = ended_job(7, "r", JobSpec(("true",), Vector(1000, 100, 0), grace_us=30))
+    async with serving(FailingWriter(known)) as service:
         now = JobSpec(("true",), Vector(1000, 100, 0), grace_us=10)
         assert await asyncio.wait_for(service.handle(Submitted("u", "r", now, grace_given=False)), LIMIT) == Accepted(7)
         with pytest.raises(AlreadyExists):
@@ -132,7 +144,7 @@ async def test_one_refused_event_does_not_take_the_others_with_it() -> None:
         if any(change.table == "job" and change.new.request_id == "b" for change in changes):
             raise CommitRefused("constraint")
 
-    async with serving(FakeWriter(fail=refuse_b)) as service:
+    async with serving(FailingWriter(fail=refuse_b)) as service:
         a, b, c = await submit(service, "a", "b", "c")
         assert isinstance(b, CommitRefused)
         assert isinstance(a, Accepted)
@@ -140,8 +152,7 @@ async def test_one_refused_event_does_not_take_the_others_with_it() -> None:
 
 
 async def test_a_database_that_fails_while_a_repeat_is_looked_up() -> None:
-    old = Job(7, SPEC, "u", "old", 0, ended_us=1)
-    writer = FakeWriter({("u", "old"): old}, look_up=failing(NotCommitted("no database")))
+    writer = FailingWriter(ended_job(7, "old"), look_up=failing(NotCommitted("no database")))
     async with serving(writer) as service:
         replies = await submit(service, "a", "old")
         assert any(isinstance(reply, NotCommitted) for reply in replies)
@@ -150,7 +161,7 @@ async def test_a_database_that_fails_while_a_repeat_is_looked_up() -> None:
 
 @pytest.mark.parametrize("error", [LeadershipLost("fenced"), RuntimeError("a fault")])
 async def test_when_the_engine_stops_everybody_who_waits_is_told(error: Exception) -> None:
-    async with serving(FakeWriter(fail=failing(error))) as service:
+    async with serving(FailingWriter(fail=failing(error))) as service:
         replies = await submit(service, "a", "b", "c")
         assert [type(reply) for reply in replies] == [NotLeading] * 3
         assert await asyncio.wait_for(asyncio.shield(service.stopped), LIMIT) is error
@@ -164,7 +175,7 @@ async def test_leadership_lost_while_a_refused_batch_is_taken_again() -> None:
     def fail(_changes: Sequence[Change]) -> None:
         raise next(errors)
 
-    async with serving(FakeWriter(fail=fail)) as service:
+    async with serving(FailingWriter(fail=fail)) as service:
         replies = await submit(service, "a", "b", "c")
         assert NotLeading in [type(reply) for reply in replies]
 
@@ -174,12 +185,12 @@ async def test_a_policy_that_raises_stops_the_engine_and_answers() -> None:
         raise RuntimeError("a fault")
         yield ()
 
-    async with serving(FakeWriter(), broken) as service:
+    async with serving(FailingWriter(), broken) as service:
         assert [type(reply) for reply in await submit(service, "a")] == [NotLeading]
 
 
 async def test_readers_that_cannot_follow_end_the_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with serving(FakeWriter()) as service:
+    async with serving(FailingWriter()) as service:
         monkeypatch.setattr(service.view, "apply", failing(RuntimeError("a fault")))
         assert await submit(service, "a") == [Accepted(1)]  # it is durable, and said
         await asyncio.wait_for(asyncio.shield(service.stopped), LIMIT)

@@ -199,7 +199,46 @@ async def the_story_tells_it_in_order(world: World) -> None:
 async def logs_are_what_it_wrote(world: World) -> None:
     job = await world.client.submit(HELLO)
     assert [piece async for piece in world.client.logs(job.id, follow=True)] == ["hello\n"]
-    assert [piece async for piece in world.client.logs(job.id)] == ["hello\n"]
+    for options in ({}, {"run": 1}, {"run": 1, "follow": True}):
+        assert [piece async for piece in world.client.logs(job.id, **cast(Any, options))] == ["hello\n"]
+    with pytest.raises(sdk.FailedPrecondition, match=f"job {job.id} is SUCCEEDED and has had no run 2 yet") as caught:
+        _ = [piece async for piece in world.client.logs(job.id, run=2)]
+    assert (caught.value.reason, caught.value.metadata) == ("NOT_STARTED", {"job_id": str(job.id)})
+    assert [piece async for piece in world.client.logs(job.id, run=2, follow=True)] == []
+    with pytest.raises(sdk.NotFound, match="has no task 1") as gone:
+        _ = [piece async for piece in world.client.logs(job.id, task=1)]
+    assert (gone.value.reason, gone.value.metadata) == ("LOG_GONE", {"job_id": str(job.id), "run": "1"})
+
+
+@behaviour
+async def logs_of_a_running_job_end_where_they_end_now(world: World) -> None:
+    async with world.running() as job:
+        assert [piece async for piece in world.client.logs(job.id)] == []
+
+
+@behaviour
+async def a_job_that_could_not_be_started_wrote_nothing(world: World) -> None:
+    job = await world.client.submit(MISSING)
+    for follow in (True, False):
+        assert [piece async for piece in world.client.logs(job.id, follow=follow)] == []
+
+
+@behaviour
+async def logs_wait_for_a_job_to_start(world: World) -> None:
+    async with world.running(cpus=CPUS) as before:
+        waiting, never = [await world.client.submit(HELLO, cpus=CPUS) for _ in range(2)]
+
+        async def follow(job: Job) -> list[str]:
+            return [piece async for piece in world.client.logs(job.id, follow=True)]
+
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as tasks:
+            first, second = tasks.create_task(follow(waiting)), tasks.create_task(follow(never))
+            await world.client.cancel(never.id)
+            await asyncio.wait([second])
+            assert not first.done()
+            await world.client.cancel(before.id)
+        assert (first.result(), second.result()) == (["hello\n"], [])
+        await world.client.wait(waiting, LIMIT)
 
 
 # ---- waiting and watching ----------------------------------------------------------------------------------------------
@@ -287,7 +326,7 @@ async def a_queued_job_waits_and_is_cancelled_at_once(world: World) -> None:
         assert (second.reason, second.cause_job_id) == (JobReason.BEHIND, first.id)
         with pytest.raises(sdk.FailedPrecondition, match=f"job {first.id} is QUEUED and has written nothing") as caught:
             _ = [piece async for piece in world.client.logs(first.id)]
-        assert caught.value.reason == "NO_OUTPUT"
+        assert caught.value.reason == "NOT_STARTED"
         for job in (first, second):
             ended = await world.client.cancel(job.id)
             assert (ended.state, ended.reason, ended.run, ended.start_time) == (
@@ -383,6 +422,9 @@ async def a_broken_rule_is_named(world: World) -> None:
         ("job_id", "int64.gte", client.cancel(-1)),
         ("job_id", "int64.gte", client.story(0)),
         ("job_id", "int64.gte", anext(client.watch(-1))),
+        ("job_id", "int64.gte", anext(client.logs(0))),
+        ("run", "int32.gte", anext(client.logs(1, run=-1))),
+        ("task", "int32.gte", anext(client.logs(1, task=-1, follow=True))),
         ("after_commit", "int64.gte", anext(client.watch(after_commit=-1))),
         ("page_size", "int32.gte_lte", anext(client.list(page_size=1001))),
     ]

@@ -14,6 +14,14 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+REFUSALS = {
+    "OFFSET": grpc.StatusCode.OUT_OF_RANGE,
+    "LOG_GONE": grpc.StatusCode.NOT_FOUND,
+    "NOT_STARTED": grpc.StatusCode.FAILED_PRECONDITION,
+    "TOO_MANY_LOGS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "NODE_NOT_CONNECTED": grpc.StatusCode.UNAVAILABLE,
+}
+
 
 class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterServicer):
     def __init__(self) -> None:
@@ -31,6 +39,9 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
         self.nodes: list[cluster_pb2.Node] = []
         self.page = 2
         self.stopping = False
+        self.log_requests: list[scheduler_pb2.LogsRequest] = []
+        self.log_answers: list[list[bytes | str | grpc.StatusCode]] = []
+        """What each call of Logs is answered: pieces, and at its end a status, or a reason of a refusal."""
 
     def put(self, job: job_pb2.Job) -> None:
         with self.changed:
@@ -109,6 +120,25 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
     def Story(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self._job(request.job_id, context)
         return scheduler_pb2.StoryResponse(events=self.events)
+
+    def Logs(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
+        self._enter("Logs", context)
+        self.log_requests.append(request)
+        at, run = request.offset, request.run or 1
+        for said in self.log_answers.pop(0):
+            match said:
+                case bytes():
+                    yield scheduler_pb2.LogsResponse(run=run, offset=at, data=said)
+                    at += len(said)
+                case str():
+                    info = AnyMessage()
+                    reason, _, over = said.partition(" ")
+                    info.Pack(error_details_pb2.ErrorInfo(reason=reason, domain="ebb", metadata={"over": over or "false"}))
+                    code = REFUSALS[reason]
+                    status = status_pb2.Status(code=code.value[0], message=f"the log says {said}", details=[info])
+                    context.abort_with_status(rpc_status.to_status(status))
+                case _:
+                    context.abort(said, "as the test wants it")
 
     def ListNodes(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: ARG002, N802
         return cluster_pb2.ListNodesResponse(nodes=self.nodes)

@@ -249,12 +249,23 @@ def test_errors_are_one_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert type(run("show", "9").exception).__name__ == "NotFound"
 
 
-def test_logs(run: Run, jobs: Fake, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("hello\n")
-    jobs.change(1, log_path=str(tmp_path / "log"))
+def test_logs(run: Run, jobs: Fake) -> None:
+    jobs.log_answers = [
+        [b"", b"hello\n"],
+        [b"", b"hel", b"lo\n"],
+        [],
+        [b"", b"two\n"],
+        ["NOT_STARTED"],
+        ["NODE_NOT_CONNECTED true"],
+    ]
     assert run("logs", "1").output == "hello\n"
     assert run("logs", "-f", "1").output == "hello\n"
-    assert run("logs", "4").stderr.startswith("ebb: job 4 is QUEUED and has written nothing yet")
+    assert run("logs", "-f", "--run", "2", "--task", "3", "1").output == "two\n"
+    assert [(r.run, r.task, r.follow) for r in jobs.log_requests] == [(0, 0, False), (0, 0, True), (2, 0, True), (2, 3, True)]
+    missing = run("logs", "4")
+    assert (missing.exit_code, missing.stderr) == (1, "ebb: the log says NOT_STARTED\n")
+    away = run("--timeout", "0.01", "logs", "1")
+    assert (away.exit_code, away.stderr) == (1, "ebb: the log says NODE_NOT_CONNECTED true\n"), "no advice to look elsewhere"
 
 
 @pytest.mark.parametrize("verb", ["submit", "list", "show", "story", "logs", "cancel", "wait", "node", "version"])

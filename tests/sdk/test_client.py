@@ -176,36 +176,6 @@ def test_one_client_serves_many_threads(client: Client, fake: Fake) -> None:
     assert {job.id for job in found} == set(ids)
 
 
-def test_logs_follow_a_job_over_its_runs(client: Client, fake: Fake, tmp_path: Path) -> None:
-    first, second = tmp_path / "1.log", tmp_path / "2.log"
-    fake.put(job_pb2.Job(id=1, state=1))
-    with pytest.raises(sdk.FailedPrecondition, match="job 1 is QUEUED and has written nothing yet"):
-        client.logs(1)
-    got: list[str] = []
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(lambda: got.extend(client.logs(1, follow=True)))
-        first.write_text("run one ü\n")
-        fake.change(1, state=3, run=1, log_path=str(first), node="n1")
-        until(lambda: "".join(got) == "run one ü\n")
-        with first.open("a") as file:
-            file.write("last words\n")
-        second.write_text("run two\n")
-        fake.change(1, state=3, run=2, log_path=str(second))
-        until(lambda: "run two" in "".join(got))
-        fake.change(1, state=6)
-        following.result(20)
-    assert "".join(got) == "run one ü\nlast words\nrun two\n"
-    assert "".join(client.logs(1)) == "run two\n"
-
-
-def test_logs_say_where_they_are(client: Client, fake: Fake) -> None:
-    fake.put(job_pb2.Job(id=1, state=3, run=1, node="n1", log_path="/nowhere/1.log"))
-    for follow in (False, True):
-        with pytest.raises(sdk.NotFound, match=r"at /nowhere/1\.log on node n1; read it there") as caught:
-            list(client.logs(1, follow=follow))
-        assert caught.value.metadata == {"node": "n1", "path": "/nowhere/1.log"}
-
-
 def test_a_newer_scheduler_may_know_more() -> None:
     job = _convert.job(job_pb2.Job(id=1, state=77, reason=99))  # type: ignore[arg-type]
     assert (job.state, job.reason, job.cause_job_id, job.node) == (JobState.UNSPECIFIED, sdk.JobReason.UNSPECIFIED, None, None)

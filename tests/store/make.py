@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.job import (
     ENDED,
+    Array,
     CandidateScore,
     Cluster,
     Decision,
+    Dependency,
+    DependencyKind,
+    Elements,
     EventKind,
     Job,
     JobClass,
@@ -24,10 +28,12 @@ from scheduler_service.core.job import (
     OperationKind,
     OperationPhase,
     Reason,
+    Retry,
     Run,
     RunKey,
     RunPhase,
     StopReason,
+    TaskGroup,
 )
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import Vector
@@ -85,7 +91,9 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         nodes=tuple(sorted(kinds[Node], key=lambda r: r.id)),
         devices=tuple(sorted(kinds[NodeDevice], key=lambda r: (r.node, r.index))),
         operations=tuple(sorted(kinds[Operation], key=lambda r: r.id)),
-        last_runs=tuple(sorted((r for r in kinds[Run] if r.phase is RunPhase.ENDED and r.key in last), key=lambda r: r.key)),
+        last_runs=tuple(
+            sorted((r for r in kinds[Run] if r.phase is RunPhase.ENDED and r.key[:2] in last), key=lambda r: r.key)
+        ),
         commit_no=commit_no,
     )
 
@@ -105,6 +113,9 @@ def maybe(values: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
     return st.none() | values
 
 
+dependencies = st.lists(st.builds(Dependency, big, st.sampled_from(DependencyKind)), max_size=2).map(tuple)
+nodes_of = st.lists(big, max_size=2).map(tuple)
+
 specs = st.builds(
     JobSpec,
     command=st.lists(words, min_size=1, max_size=3).map(tuple),
@@ -114,6 +125,15 @@ specs = st.builds(
     name=words,
     environment=st.lists(st.tuples(words, words), max_size=3).map(tuple),
     working_directory=words,
+    priority=small,
+    time_limit_us=big,
+    estimate_us=big,
+    retry=st.builds(Retry, natural, st.lists(natural, max_size=2).map(tuple), st.lists(natural, max_size=2).map(tuple)),
+    gang=st.lists(st.builds(TaskGroup, st.integers(1, 3), vectors, st.lists(words, max_size=2).map(tuple)), max_size=2).map(
+        tuple
+    ),
+    dependencies=dependencies,
+    array=st.none() | st.builds(Array, natural, natural),
 )
 
 
@@ -138,11 +158,29 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
         draw(times) if state in ENDED else None,
         draw(small),
         draw(small),
+        draw(small),
+        draw(big),
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(natural),
+        draw(maybe(times)),
+        draw(big),
+        draw(maybe(times)),
+        draw(maybe(times)),
+        draw(words),
+        draw(nodes_of),
+        draw(nodes_of),
+        draw(st.sampled_from(Reason)),
+        draw(st.booleans()),
+        draw(dependencies),
+        draw(st.none() | st.builds(Elements, natural, natural, natural, natural)),
+        job_id % 3,
+        job_id % 5,
     )
 
 
 @st.composite
-def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool) -> Run:
+def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task: int = 0) -> Run:
     phase = draw(st.sampled_from([p for p in RunPhase if p is not RunPhase.ENDED])) if alive else RunPhase.ENDED
     return Run(
         job_id,
@@ -163,6 +201,9 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool) -> R
         draw(small),
         draw(st.booleans()),
         draw(st.booleans()),
+        task,
+        draw(words),
+        draw(maybe(times)),
     )
 
 
@@ -178,7 +219,22 @@ def clusters(draw: st.DrawFn) -> list[Any]:
         levels = draw(st.lists(words, max_size=2).map(tuple))
         state = draw(st.sampled_from(NodeState))
         rows.append(
-            Node(n, f"n{n}", draw(words), state, draw(vectors), levels, draw(times), draw(big), draw(words), draw(words))
+            Node(
+                n,
+                f"n{n}",
+                draw(words),
+                state,
+                draw(vectors),
+                levels,
+                draw(times),
+                draw(big),
+                draw(words),
+                draw(words),
+                draw(maybe(times)),
+                draw(words),
+                draw(words),
+                draw(natural),
+            )
         )
     for j in range(1, draw(st.integers(0, 3)) + 1):
         rows.append(draw(jobs(j)))
@@ -187,6 +243,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
         for number, node in enumerate(on, 1):
             alive = number == launches and draw(st.booleans())
             rows.append(draw(runs(j, number, node, alive)))
+            for task in range(1, draw(st.integers(1, 3))):
+                rows.append(draw(runs(j, number, draw(st.integers(1, nodes)), alive and draw(st.booleans()), task)))
             group = draw(st.sampled_from([(), (RunKey(j, number),)]))
             path = draw(st.lists(natural, max_size=2).map(tuple))
             rows.append(NodeDevice(node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path, group))
@@ -196,7 +254,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             victims = draw(st.lists(st.builds(RunKey, big, natural), max_size=2).map(tuple))
             kind, phase = OperationKind.EARMARK, draw(st.sampled_from(OperationPhase))
             node = draw(st.integers(1, nodes))
-            rows.append(Operation(j, kind, phase, j, node, want, kept, victims, draw(times), draw(maybe(times))))
+            tasks_there = draw(st.lists(natural, max_size=2).map(tuple))
+            rows.append(Operation(j, kind, phase, j, node, want, kept, victims, draw(times), draw(maybe(times)), tasks_there))
     return rows
 
 

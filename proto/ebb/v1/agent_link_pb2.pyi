@@ -272,14 +272,16 @@ class LogRequest(_message.Message):
     def __init__(self, id: _Optional[str] = ..., job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., offset: _Optional[int] = ..., follow: bool = ...) -> None: ...
 
 class SendLogRequest(_message.Message):
-    __slots__ = ("id", "data", "error")
+    __slots__ = ("id", "data", "error", "end")
     ID_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     id: str
     data: bytes
     error: str
-    def __init__(self, id: _Optional[str] = ..., data: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...
+    end: bool
+    def __init__(self, id: _Optional[str] = ..., data: _Optional[bytes] = ..., error: _Optional[str] = ..., end: bool = ...) -> None: ...
 
 class SendLogResponse(_message.Message):
     __slots__ = ()

@@ -1,0 +1,160 @@
+"""Requests as they are sent, and how their answers are read. Both transports stand on this.
+
+Every call of the API is safe to send again (Submit by its request_id), so all of them are retried alike.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ebb.v1 import cluster_pb2, scheduler_pb2
+from google.protobuf.message import Message
+
+from client_sdk import _convert, _convert_explained, errors, models
+from client_sdk._requests import (
+    Drain,
+    Explain,
+    ListNodes,
+    ListPage,
+    OfJob,
+    OfNode,
+    Page,
+    Request,
+    Story,
+    Submit,
+    TryOut,
+    Update,
+)
+from client_sdk._waiting import Course, LogCourse, LogPiece
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+WATCH = "Scheduler/Watch"
+LOGS = "Scheduler/Logs"
+
+_OF_JOB: dict[str, tuple[type[Message], type[Message]]] = {
+    "Get": (scheduler_pb2.GetRequest, scheduler_pb2.GetResponse),
+    "Cancel": (scheduler_pb2.CancelRequest, scheduler_pb2.CancelResponse),
+    "Suspend": (scheduler_pb2.SuspendRequest, scheduler_pb2.SuspendResponse),
+    "Resume": (scheduler_pb2.ResumeRequest, scheduler_pb2.ResumeResponse),
+    "Hold": (scheduler_pb2.HoldRequest, scheduler_pb2.HoldResponse),
+    "Release": (scheduler_pb2.ReleaseRequest, scheduler_pb2.ReleaseResponse),
+    "Requeue": (scheduler_pb2.RequeueRequest, scheduler_pb2.RequeueResponse),
+}
+_OF_NODE: dict[str, tuple[type[Message], type[Message]]] = {
+    "GetNode": (cluster_pb2.GetNodeRequest, cluster_pb2.GetNodeResponse),
+    "Undrain": (cluster_pb2.UndrainRequest, cluster_pb2.UndrainResponse),
+    "Fence": (cluster_pb2.FenceRequest, cluster_pb2.FenceResponse),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request as it is sent, and how its answer is read."""
+
+    method: str
+    message: Message
+    response: type[Message]
+    read: Callable[[Any], T]
+
+
+def encode(request: Request[T]) -> Call[T]:
+    """Raises InvalidArgument for what no message can hold."""
+    call: Call[Any]
+    match request:
+        case Submit(spec, request_id):
+            submit = scheduler_pb2.SubmitRequest(spec=_convert.spec_message(spec), request_id=request_id)
+            call = Call("Scheduler/Submit", submit, scheduler_pb2.SubmitResponse, _job)
+        case TryOut(spec):
+            tried = scheduler_pb2.SubmitRequest(spec=_convert.spec_message(spec), validate_only=True)
+            call = Call("Scheduler/Submit", tried, scheduler_pb2.SubmitResponse, _convert_explained.preview)
+        case OfJob(verb, job_id):
+            asked, answered = _OF_JOB[verb]
+            call = Call(f"Scheduler/{verb}", _about(job_id, asked), answered, _job)
+        case Update():
+            call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
+        case ListPage(states, size, token):
+            listed = scheduler_pb2.ListRequest(page_size=size, page_token=token, states=[int(s) for s in states])
+            call = Call("Scheduler/List", listed, scheduler_pb2.ListResponse, _page)
+        case Story(job_id):
+            call = Call("Scheduler/Story", _about(job_id, scheduler_pb2.StoryRequest), scheduler_pb2.StoryResponse, _events)
+        case Explain(job_id):
+            about = _about(job_id, scheduler_pb2.ExplainRequest)
+            call = Call("Scheduler/Explain", about, scheduler_pb2.ExplainResponse, _convert_explained.explained)
+        case ListNodes():
+            call = Call("Cluster/ListNodes", cluster_pb2.ListNodesRequest(), cluster_pb2.ListNodesResponse, _nodes)
+        case OfNode(verb, name):
+            asked, answered = _OF_NODE[verb]
+            call = Call(f"Cluster/{verb}", _about_node(name, asked), answered, _node)
+        case Drain(name, reason, evict):
+            drain = _about_node(name, cluster_pb2.DrainRequest, reason=reason, evict=evict)
+            call = Call("Cluster/Drain", drain, cluster_pb2.DrainResponse, _node)
+        case _:
+            raise AssertionError(f"nobody knows how to send {request!r}")
+    return call
+
+
+def _job(answer: scheduler_pb2.GetResponse) -> models.Job:
+    return _convert.job(answer.job)
+
+
+def _page(answer: scheduler_pb2.ListResponse) -> Page:
+    return Page(tuple(map(_convert.job, answer.jobs)), answer.next_page_token)
+
+
+def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:
+    return [_convert.event(event) for event in answer.events]
+
+
+def _nodes(answer: cluster_pb2.ListNodesResponse) -> list[models.Node]:
+    return [_convert.node(node) for node in answer.nodes]
+
+
+def _node(answer: cluster_pb2.GetNodeResponse) -> models.Node:
+    return _convert.node(answer.node)
+
+
+def _update(request: Update) -> scheduler_pb2.UpdateRequest:
+    message = _about(request.job_id, scheduler_pb2.UpdateRequest)
+    try:
+        if request.priority is not None:
+            message.priority = request.priority
+        if request.time_limit is not None:
+            message.time_limit.CopyFrom(_convert.duration_message(request.time_limit))
+        if request.dependencies is not None:
+            wanted = map(_convert.dependency_message, request.dependencies)
+            message.dependencies.CopyFrom(scheduler_pb2.Dependencies(dependencies=wanted))
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"the change cannot be sent: {error}") from error
+    return message
+
+
+def watch_message(course: Course) -> scheduler_pb2.SchedulerWatchRequest:
+    return _about(course.job_id, scheduler_pb2.SchedulerWatchRequest, after_commit=course.token)
+
+
+def logs_message(course: LogCourse) -> scheduler_pb2.LogsRequest:
+    fields = {"run": course.run, "task": course.task, "offset": course.offset, "follow": course.follow}
+    return _about(course.job_id, scheduler_pb2.LogsRequest, **fields)
+
+
+def log_piece(message: scheduler_pb2.LogsResponse) -> LogPiece:
+    return LogPiece(message.run, message.offset, message.data)
+
+
+def _about(job_id: int, request: Callable[..., M], **fields: int) -> M:
+    """A request about one job."""
+    try:
+        return request(job_id=job_id, **fields)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"{job_id!r} cannot be the id of a job; ids are whole numbers from 1") from error
+
+
+def _about_node(name: str, request: Callable[..., M], **fields: str | bool) -> M:
+    try:
+        return request(node=name, **fields)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(
+            f"{name!r} cannot be the name of a node, or what is said of it be sent: {error}"
+        ) from error

@@ -1,0 +1,139 @@
+"""What can be said of a job that is submitted, in the words that people write, and the spec that it makes."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Literal, TypeAlias, TypedDict
+
+from client_sdk import units
+from client_sdk.errors import InvalidArgument
+from client_sdk.models import Array, Dependency, DependencyKind, Job, JobClass, JobSpec, Resources, Retry, TaskGroup
+
+Time: TypeAlias = float | str | timedelta
+"""A length of time: a number of seconds, or like "90s", "1h30m", "2d"."""
+Jobs: TypeAlias = Job | int | Iterable[Job | int]
+
+_CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of `Client.submit` and `Client.preview`, each of which may be left out."""
+
+    name: str
+    """For people; need not be unique."""
+    job_class: JobClass | Literal["trial", "best-effort"]
+    """Best-effort where it is left out."""
+    cpus: float
+    """Cores, also fractions; 1."""
+    memory: str | int
+    """Of the host: like "4GiB", or a number of MiB; "1GiB"."""
+    devices: int
+    """GPUs; none."""
+    grace: Time | None
+    """How long it needs to save its work when it is preempted. None leaves it to the site; zero says that it may be killed at
+    once and go on from its last checkpoint."""
+    env: Mapping[str, str] | None
+    working_directory: str | os.PathLike[str] | None
+    """An absolute path on the node; None means the job's own directory there."""
+    priority: int
+    """-1000 to 1000; 0. Higher ones stand before others in their queue."""
+    time_limit: Time | None
+    """The longest that it may run, over all of its runs."""
+    estimate: Time | None
+    """How long it is expected to run: what waits behind it can then be told when."""
+    retries: int
+    """How often it is run again when a run fails, and for which exit codes or signals; with neither, for every failure."""
+    retry_exit_codes: Iterable[int]
+    retry_exit_signals: Iterable[int]
+    tasks: Sequence[TaskGroup]
+    """A gang: tasks that start together or not at all. Takes the place of cpus, memory and devices."""
+    after_ok: Jobs
+    """It waits until these have succeeded, have ended (`after_any`), or have failed."""
+    after_any: Jobs
+    after_failed: Jobs
+    array: int | None
+    """So many jobs of this spec, told apart by EBB_ARRAY_INDEX; at most `array_at_once` are under way (0: any number)."""
+    array_at_once: int
+
+
+def job_spec(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    name: str = "",
+    job_class: JobClass | Literal["trial", "best-effort"] = JobClass.BEST_EFFORT,
+    cpus: float | None = None,
+    memory: str | int | None = None,
+    devices: int | None = None,
+    grace: Time | None = None,
+    env: Mapping[str, str] | None = None,
+    working_directory: str | os.PathLike[str] | None = None,
+    priority: int = 0,
+    time_limit: Time | None = None,
+    estimate: Time | None = None,
+    retries: int = 0,
+    retry_exit_codes: Iterable[int] = (),
+    retry_exit_signals: Iterable[int] = (),
+    tasks: Sequence[TaskGroup] = (),
+    after_ok: Jobs = (),
+    after_any: Jobs = (),
+    after_failed: Jobs = (),
+    array: int | None = None,
+    array_at_once: int = 0,
+) -> JobSpec:
+    """A spec from what people write. Raises InvalidArgument."""
+    if isinstance(command, str | bytes):
+        raise InvalidArgument(f"give the command as a list of words, such as {str(command).split()!r}: no shell splits it")
+    if isinstance(job_class, str) and job_class not in _CLASSES:
+        raise InvalidArgument(f'{job_class!r} is not a class of jobs; it is "trial" or "best-effort"')
+    if tasks and not (cpus is memory is devices is None):
+        raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
+    if array is None and array_at_once:
+        raise InvalidArgument("array_at_once is for an array: say its size in `array`")
+    return JobSpec(
+        command=tuple(os.fspath(word) for word in command),
+        resources=Resources() if tasks else _resources(cpus, memory, devices),
+        name=name,
+        job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
+        environment=dict(env or {}),
+        working_directory=None if working_directory is None else os.fspath(working_directory),
+        grace_period=_time(grace),
+        priority=priority,
+        time_limit=_time(time_limit),
+        estimate=_time(estimate),
+        retry=_retry(retries, retry_exit_codes, retry_exit_signals),
+        task_groups=tuple(tasks),
+        dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
+        array=None if array is None else Array(array, array_at_once),
+    )
+
+
+def _resources(cpus: float | None, memory: str | int | None, devices: int | None) -> Resources:
+    mib = units.parse_memory("1GiB" if memory is None else memory)
+    return Resources(cpus=1 if cpus is None else cpus, memory_mib=mib, devices=devices or 0)
+
+
+def _time(value: Time | None) -> timedelta | None:
+    return None if value is None else units.parse_duration(value)
+
+
+def _retry(limit: int, codes: Iterable[int], signals: Iterable[int]) -> Retry:
+    # In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered.
+    retry = Retry(limit, tuple(sorted(set(map(int, codes)))), tuple(sorted(set(map(int, signals)))))
+    if not limit and retry != Retry():
+        raise InvalidArgument("say how often a run that fails so is to be tried again: retries=3, for example")
+    return retry
+
+
+def dependencies(*, after_ok: Jobs = (), after_any: Jobs = (), after_failed: Jobs = ()) -> tuple[Dependency, ...]:
+    """What a job waits for, such as `dependencies(after_ok=[7, 8], after_any=other)`."""
+    kinds = {
+        DependencyKind.AFTER_OK: after_ok,
+        DependencyKind.AFTER_ANY: after_any,
+        DependencyKind.AFTER_FAILED: after_failed,
+    }
+    pairs = {(job_id(job), kind) for kind, jobs in kinds.items() for job in (jobs if isinstance(jobs, Iterable) else (jobs,))}
+    return tuple(Dependency(*pair) for pair in sorted(pairs))
+
+
+def job_id(job: Job | int) -> int:
+    return job.id if isinstance(job, Job) else job

@@ -1,0 +1,163 @@
+"""The words that the API has for where things stand; `models` is where users find them."""
+
+from enum import IntEnum
+
+
+class JobClass(IntEnum):
+    """FitGpp's two classes of work."""
+
+    UNSPECIFIED = 0
+    TRIAL = 1
+    """Must start now; may have best-effort jobs preempted for it."""
+    BEST_EFFORT = 2
+    """Runs when there is room; may be preempted, and then goes on from its checkpoint."""
+
+
+class JobState(IntEnum):
+    """Where a job stands. Why it stands there is `JobReason`."""
+
+    UNSPECIFIED = 0
+    QUEUED = 1
+    """Waits for resources; also a preempted job that waits to go on."""
+    STARTING = 2
+    """Placed; its node has not yet reported that the process runs."""
+    RUNNING = 3
+    STOPPING = 4
+    """Was told to stop and is inside its grace period."""
+    UNREACHABLE = 5
+    """Its node is silent. The job keeps its devices, and may well be running."""
+    SUCCEEDED = 6
+    FAILED = 7
+    CANCELLED = 8
+    SUSPENDED = 9
+    """Set aside by a user: it saved its work and left, and does not return by itself."""
+    TIMED_OUT = 10
+    """Ended because it ran for longer than its time limit."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether this is an end state: a job never leaves it."""
+        return self in ENDED
+
+
+ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
+LIVE = tuple(state for state in JobState if state is not JobState.UNSPECIFIED and state not in ENDED)
+
+
+class JobReason(IntEnum):
+    """Why a job is in its state."""
+
+    UNSPECIFIED = 0
+    BEHIND = 1
+    """QUEUED: another job is first in its queue."""
+    NO_ROOM = 2
+    """QUEUED: first in its queue; no node has enough unallocated resources now."""
+    TOO_LARGE = 3
+    """QUEUED: no node of the cluster is large enough, even when empty."""
+    WAITING_FOR_VICTIMS = 4
+    """QUEUED trial: runs were told to leave, and it starts when they have."""
+    NOTHING_TO_PREEMPT = 5
+    """QUEUED trial: preempting everything it may preempt would not make room."""
+    PREEMPTED = 6
+    """QUEUED or STOPPING: preempted for the trial in `cause_job_id`."""
+    NODE_LOST = 7
+    """QUEUED: its node came back without the run."""
+    NODE_SILENT = 8
+    """UNREACHABLE: no sign of life from its node."""
+    CANCELLED = 9
+    EXITED = 10
+    """SUCCEEDED with exit code 0, or FAILED with another."""
+    SIGNALLED = 11
+    """FAILED: ended by a signal."""
+    LAUNCH_FAILED = 12
+    """FAILED: the command could not be executed."""
+    EXIT_UNKNOWN = 13
+    """FAILED: the process is gone and nothing on its node knows how it ended."""
+    YIELDED = 14
+    """QUEUED: it saved its work and left although Ebb had not asked, as when its machine is being shut down."""
+    HELD = 15
+    """QUEUED: a user holds it back."""
+    SUSPENDED = 16
+    """STOPPING or SUSPENDED: a user suspended it."""
+    RESUMED = 17
+    """QUEUED: a user had it resumed; it goes on from its checkpoint."""
+    REQUEUED = 18
+    """STOPPING or QUEUED: a user had it put back into its queue."""
+    TIME_LIMIT = 19
+    """STOPPING or TIMED_OUT: it ran for longer than its time limit."""
+    OUT_OF_MEMORY = 20
+    """FAILED: it used more host memory than it asked for, or the node had none left."""
+    RETRYING = 21
+    """QUEUED: a run failed, and it is tried again from `eligible_time` on."""
+    FAILED_ON_SEVERAL_NODES = 22
+    """FAILED: it failed on several nodes, so the fault is its own and it is not tried again."""
+    DEPENDENCY = 23
+    """QUEUED: waits for the end of the job in `cause_job_id`."""
+    DEPENDENCY_NEVER = 24
+    """CANCELLED: the job in `cause_job_id` ended otherwise than it had to."""
+    TASK_FAILED = 25
+    """STOPPING: one of its tasks failed, and the others are told to leave."""
+    GANG_NOT_READY = 26
+    """STOPPING or QUEUED: not all of its tasks were ready in time."""
+    NODE_DRAINED = 27
+    """STOPPING or QUEUED: its node is being drained."""
+    ELEMENTS_FAILED = 28
+    """FAILED array: some of its elements did not succeed."""
+    ARRAY_LIMIT = 29
+    """QUEUED array: as many of its elements run as may at once."""
+
+
+class JobEventKind(IntEnum):
+    """What a line of a job's story tells."""
+
+    UNSPECIFIED = 0
+    SUBMITTED = 1
+    PLACED = 2
+    STARTED = 3
+    PREEMPTING = 4
+    """This trial had runs preempted; `decision` has the scores."""
+    PREEMPTED = 5
+    """This job's run was told to leave for the trial in `cause_job_id`."""
+    VACATED = 6
+    """The run left, by itself or killed at the end of its grace period."""
+    REQUEUED = 7
+    CANCEL_REQUESTED = 8
+    NODE_SILENT = 9
+    NODE_RETURNED = 10
+    ENDED = 11
+    EARMARK_DROPPED = 12
+    """Resources kept for this trial were given up."""
+    HELD = 13
+    RELEASED = 14
+    SUSPEND_REQUESTED = 15
+    SUSPENDED = 16
+    """It left because a user suspended it."""
+    RESUMED = 17
+    REQUEUE_REQUESTED = 18
+    UPDATED = 19
+    """A user changed its priority, limits or dependencies; `text` says how."""
+    TIME_LIMIT = 20
+    """The run was told to leave, since its time limit was over."""
+    TASK_ENDED = 21
+    """One task of a gang is over, and others are not; `text` says which."""
+    GANG_READY = 22
+    """Every task of a gang is ready, and all were told to begin."""
+
+
+class NodeState(IntEnum):
+    """Whether a node's agent is heard."""
+
+    UNSPECIFIED = 0
+    UP = 1
+    SILENT = 2
+    """No sign of life. Its runs keep their devices, and nothing new is placed on it."""
+
+
+class DependencyKind(IntEnum):
+    """How the other job must end."""
+
+    UNSPECIFIED = 0
+    AFTER_OK = 1
+    AFTER_ANY = 2
+    """However it ends."""
+    AFTER_FAILED = 3

@@ -1,0 +1,46 @@
+"""What a job of the fake cluster has written, as `Scheduler.Logs` tells it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ebb.v1 import job_pb2, scheduler_pb2
+
+from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
+from client_sdk.models import ENDED, JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Of one run."""
+
+    run: int
+    """0: the run that is asked for has not started."""
+    data: bytes
+    """All of it up to now."""
+    over: bool
+    """Nothing more is to come."""
+
+
+def log_file(folder: Path, job_id: int, run: int) -> Path:
+    return folder / f"{job_id}.{run}.log"
+
+
+def output(job: job_pb2.Job, request: scheduler_pb2.LogsRequest, folder: Path) -> Output:
+    """What the run has written. Raises what the service refuses a log with."""
+    state = JobState(job.state)
+    run = request.run or job.run
+    if run == 0 or run > job.run:
+        if not request.follow:
+            nothing = f"has had no run {run} yet" if run else "has written nothing yet"
+            said = f"job {job.id} is {state.name} and {nothing}; follow it to wait for its output"
+            raise FailedPrecondition(said, reason="NOT_STARTED", metadata={"job_id": str(job.id)})
+        return Output(0, b"", state in ENDED)
+    where = {"job_id": str(job.id), "run": str(run)}
+    if request.task:
+        raise NotFound(f"job {job.id} (run {run}) has no task {request.task}", reason="LOG_GONE", metadata=where)
+    data = log_file(folder, job.id, run).read_bytes()
+    if request.offset > len(data):
+        said = f"its log has {len(data)} bytes, and none at {request.offset}; read it from its beginning"
+        said = f"job {job.id} (run {run}, node {job.node}): {said}"
+        raise InvalidArgument(said, reason="OFFSET", metadata={**where, "node": job.node})
+    return Output(run, data, run < job.run or state in ENDED or state is JobState.QUEUED)

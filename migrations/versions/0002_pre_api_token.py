@@ -1,0 +1,18 @@
+"""The table of tokens."""
+
+from pathlib import Path
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.get_bind().exec_driver_sql(Path(__file__).with_suffix(".sql").read_text("utf-8"))
+
+
+def downgrade() -> None:
+    op.drop_table("api_token")

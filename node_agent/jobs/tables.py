@@ -1,0 +1,103 @@
+"""The spool's tables, and how its rows are written and read."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from node_agent.jobs.model import Exited, Gang, Ready, RunEvent, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
+
+_VERSION = 2
+"""Of the tables below. The first had no number, and no tasks."""
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS run (
+    job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, phase INTEGER NOT NULL, start_order TEXT,
+    pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, log_path TEXT NOT NULL, stop_received REAL, stop_deadline REAL,
+    signalled INTEGER NOT NULL, ended_at REAL, stop_reason INTEGER NOT NULL, stop_cause INTEGER NOT NULL,
+    port INTEGER NOT NULL, memory_mib INTEGER NOT NULL, oom_kills INTEGER NOT NULL, out_of_memory INTEGER NOT NULL,
+    PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS report (
+    sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, event TEXT NOT NULL);
+"""
+_FROM_1 = f"""
+BEGIN;
+ALTER TABLE run RENAME TO run_1;
+ALTER TABLE report RENAME TO report_1;
+{_SCHEMA}
+INSERT INTO run SELECT job_id, run, 0, phase, start_order, pid, start_ticks, log_path, stop_received, stop_deadline,
+    signalled, ended_at, 0, 0, 0, 0, 0, 0 FROM run_1;
+INSERT INTO report SELECT sequence, job_id, run, 0, event FROM report_1;
+DROP TABLE run_1;
+DROP TABLE report_1;
+INSERT INTO meta VALUES ('schema', 2);
+COMMIT;
+"""
+
+
+def make(db: sqlite3.Connection) -> None:
+    """Makes the tables, or brings those of an older agent into their shape. Raises ValueError for a newer agent's."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "run" not in tables:
+        db.executescript(f"BEGIN; {_SCHEMA} INSERT INTO meta VALUES ('schema', {_VERSION}); COMMIT;")
+        return
+    (version,) = db.execute("SELECT coalesce(max(value), 1) FROM meta WHERE name = 'schema'").fetchone()
+    if version > _VERSION:
+        raise ValueError(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
+    if version == 1:
+        db.executescript(_FROM_1)
+
+
+def row(record: RunRecord) -> tuple[object, ...]:
+    return (
+        *record.key,
+        int(record.phase),
+        None if record.order is None else json.dumps(asdict(record.order)),
+        record.pid,
+        record.start_ticks,
+        record.log_path,
+        record.stop_received,
+        record.stop_deadline,
+        record.signalled,
+        record.ended_at,
+        int(record.stop_reason),
+        record.stop_cause,
+        record.port,
+        record.memory_mib,
+        record.oom_kills,
+        record.out_of_memory,
+    )
+
+
+PLACES = ", ".join("?" * len(row(RunRecord(RunKey(0, 0), RunPhase.ENDED))))
+
+
+def record(fields: tuple[Any, ...]) -> RunRecord:
+    (job_id, run, task, phase, order, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
+     memory, kills, out_of_memory) = fields  # fmt: skip
+    return RunRecord(
+        RunKey(job_id, run, task), RunPhase(phase), None if order is None else _order(json.loads(order)), pid, ticks, log_path,
+        received, deadline, bool(signalled), ended_at, StopReason(reason), cause, port, memory, kills, bool(out_of_memory),
+    )  # fmt: skip
+
+
+def _order(fields: dict[str, Any]) -> StartOrder:
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    plain["key"] = RunKey(*fields["key"])
+    plain["environment"] = tuple((name, value) for name, value in fields["environment"])
+    if gang := fields.get("gang"):
+        plain["gang"] = Gang(**gang | {"nodes": tuple(gang["nodes"])})
+    return StartOrder(**plain)
+
+
+def event_text(event: RunEvent) -> str:
+    return json.dumps({"kind": type(event).__name__} | asdict(event))
+
+
+_EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in (Ready, Started, Exited)}
+
+
+def event(text: str) -> RunEvent:
+    fields = json.loads(text)
+    return _EVENTS[fields.pop("kind")](**fields)

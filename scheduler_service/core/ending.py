@@ -1,0 +1,151 @@
+"""What becomes of a job when one of its tasks is over: the others are told to leave, or the job has come to its end.
+
+The first task that fails decides; what the others do when they are told to leave says nothing about the job.
+"""
+
+from typing import Any
+
+from scheduler_service.core.change import end_job, requeue, stop_job, tell
+from scheduler_service.core.drains import praise, strike
+from scheduler_service.core.job import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.rows import changed
+from scheduler_service.core.state import State
+from scheduler_service.core.values import SECOND, Micros
+
+LONGEST_PAUSE: Micros = 300 * SECOND
+
+_FAILURES = frozenset({Reason.EXITED, Reason.SIGNALLED, Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN, Reason.OUT_OF_MEMORY})
+_LEFT = {
+    StopReason.PREEMPTED: Reason.PREEMPTED,
+    StopReason.REQUEUED: Reason.REQUEUED,
+    StopReason.DRAINED: Reason.NODE_DRAINED,
+}
+"""Why a job queues again whose run left because it was told to."""
+
+
+def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: str = "") -> None:
+    """The task `run` has ended. `how` is what it did: None where it did its work and exited with 0."""
+    job = state.jobs.rows[run.job_id]
+    codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
+    if how is not None:
+        # That it could not be launched is no answer to being told to leave.
+        told, decided = run.stop_reason is not None and how is not Reason.LAUNCH_FAILED, job.verdict is not Reason.NONE
+        first = {"verdict": how, "detail": detail} if not (told or decided) else {}
+        job = _with(job, {"left": job.left or told} | first | ({} if decided else codes))
+    elif job.verdict is Reason.NONE and not job.left:
+        job = _with(job, codes)
+    if not state.active.get(job.id):
+        _conclude(state, now, _add_time(job, run), run)
+        return
+    text = f"task {run.task} {describe(run, how)}"
+    tell(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
+    others = state.runs_of(job.id)
+    if job.verdict is not Reason.NONE and any(other.phase is not RunPhase.STOPPING for other in others):
+        stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
+    else:
+        state.put(state.jobs, job.id, job)
+
+
+def _with(job: Job, facts: dict[str, Any]) -> Job:
+    return changed(job, **facts)
+
+
+def _add_time(job: Job, last: Run) -> Job:
+    began = last.started_us
+    ran = 0 if began is None or last.ended_us is None else last.ended_us - began
+    return changed(job, ran_us=job.ran_us + ran, limit_us=None, start_by_us=None)
+
+
+def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
+    """Its last task is over."""
+    if job.cancel_requested:
+        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED)
+    elif job.verdict in _FAILURES:
+        _failed(state, now, job, last)
+    elif job.verdict is Reason.YIELDED:
+        text = "it saved its work and left, though Ebb had not asked it to"
+        pause = state.settings.retry_pause_us
+        short = last.started_us is None or now - last.started_us < pause  # it would be in and out without end
+        requeue(state, now, job, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
+    elif job.verdict is not Reason.NONE:  # its node was lost, or the gang did not come together
+        requeue(state, now, job, job.verdict, detail=job.detail)
+    elif not job.left:
+        _succeeded(state, now, job, last)
+    elif job.suspend_requested:
+        _suspended(state, now, job, last)
+    elif last.stop_reason is StopReason.TIME_LIMIT:
+        text = f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s"
+        end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text)
+    elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
+        _tell_left(state, now, job, last)
+        requeue(state, now, job, Reason.RESUMED)
+    else:
+        _tell_left(state, now, job, last)
+        requeue(state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for)
+
+
+def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
+    codes = {"exit_code": last.exit_code, "exit_signal": last.exit_signal}
+    text = describe(last, Reason.YIELDED)
+    tell(state, now, job.id, EventKind.VACATED, run=last.run, node=last.node, cause_job=last.stop_for, text=text, **codes)
+
+
+def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
+    aside = changed(
+        job,
+        state=JobState.SUSPENDED,
+        reason=Reason.SUSPENDED,
+        detail="",
+        cause_job=0,
+        requeued=True,
+        verdict=Reason.NONE,
+        left=False,
+        rendezvous="",
+    )
+    state.put(state.jobs, job.id, aside)
+    text = describe(last, Reason.YIELDED)
+    tell(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
+
+
+def _succeeded(state: State, now: Micros, job: Job, last: Run) -> None:
+    """Where it had failed on other nodes, the fault was theirs."""
+    for node_id in sorted(set(job.failed_on) - {last.node}):
+        strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
+    praise(state, last.node)
+    end_job(state, now, job, JobState.SUCCEEDED, Reason.EXITED)
+
+
+def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
+    if job.verdict is Reason.EXIT_UNKNOWN:
+        strike(state, now, last.node, f"the run of job {job.id} vanished")
+    failed_on = tuple(sorted({*job.failed_on, last.node}))
+    if not _is_retried(job):
+        end_job(state, now, job, JobState.FAILED, job.verdict, job.detail)
+    elif state.settings.blame_nodes and len(failed_on) >= state.settings.blame_nodes:
+        text = f"it failed on {len(failed_on)} nodes, the last time with {describe(last, job.verdict)}"
+        end_job(state, now, job, JobState.FAILED, Reason.FAILED_ON_SEVERAL_NODES, text)
+    else:
+        pause = min(state.settings.retry_pause_us << min(job.retries, 20), LONGEST_PAUSE)
+        text = f"run {job.run} {describe(last, job.verdict)}; retry {job.retries + 1} of {job.spec.retry.limit}"
+        again = changed(job, retries=job.retries + 1, failed_on=failed_on, avoid=(last.node,))
+        requeue(state, now, again, Reason.RETRYING, detail=text, eligible_us=now + pause)
+
+
+def _is_retried(job: Job) -> bool:
+    retry = job.spec.retry
+    if job.retries >= retry.limit:
+        return False
+    if not retry.exit_codes and not retry.exit_signals:
+        return True
+    return job.exit_code in retry.exit_codes or (job.exit_signal != 0 and job.exit_signal in retry.exit_signals)
+
+
+def describe(run: Run, how: Reason | None) -> str:
+    """For people: how a run ended."""
+    if run.yielded:
+        return "saved its work and left"
+    if how is Reason.NODE_LOST or (run.lost and run.exit_signal == 0 and run.exit_code == 0):
+        return "is gone; nobody knows how it ended"
+    if how is Reason.OUT_OF_MEMORY:
+        return "was killed for want of memory"
+    return f"ended by signal {run.exit_signal}" if run.exit_signal else f"left with exit code {run.exit_code}"

@@ -1,0 +1,72 @@
+"""Gangs start in two phases: every task is prepared, and when all are ready they are told where they meet, and begin.
+
+Within a limit, that is: else all of them are released, and tried elsewhere.
+"""
+
+from typing import Any
+
+from scheduler_service.core.change import shown_state, stop_job, tell
+from scheduler_service.core.drains import strike
+from scheduler_service.core.job import EventKind, Job, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.messages import GangPlace
+from scheduler_service.core.rows import changed
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Micros
+
+
+def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
+    """A task is prepared. With the last one the gang is told to begin, where rank 0 is."""
+    if run.phase is not RunPhase.STARTING:
+        return
+    state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
+    job = state.jobs.rows[run.job_id]
+    tasks = state.runs_of(job.id)
+    if len(tasks) == len(job.spec.tasks()) and all(task.phase is RunPhase.READY for task in tasks):
+        state.put(state.jobs, job.id, changed(job, rendezvous=tasks[0].ready_at))
+        tell(state, now, job.id, EventKind.GANG_READY, run=job.run, node=tasks[0].node, text=f"meets at {tasks[0].ready_at}")
+
+
+def gang_late(state: State, now: Micros, job: Job) -> None:
+    """Not all of its tasks have started in time. Those that are there are released; the nodes of the others are avoided."""
+    tasks = state.runs_of(job.id)
+    slow = [task for task in tasks if task.started_us is None and (job.rendezvous or task.phase is RunPhase.STARTING)]
+    nodes = tuple(sorted({task.node for task in slow}))
+    names = ", ".join(state.nodes.rows[node].name for node in nodes)
+    detail = f"{len(slow)} of {len(tasks)} tasks were not ready in time, on {names}"
+    for node in nodes:
+        strike(state, now, node, f"a task of gang {job.id} was not ready in time")
+    stop_job(
+        state,
+        now,
+        changed(job, verdict=Reason.GANG_NOT_READY, detail=detail, avoid=nodes),
+        StopReason.GANG,
+        Reason.GANG_NOT_READY,
+    )
+
+
+def all_started(state: State, job: Job) -> Job:
+    """The job with no limit to its start any more, once all of its tasks run."""
+    if job.start_by_us is None or any(run.started_us is None for run in state.runs_of(job.id)):
+        return job
+    return changed(job, start_by_us=None, avoid=())
+
+
+def gang_place(state: State, run: Run) -> GangPlace | None:
+    """Where a task stands in its gang; None for a job of one task."""
+    job = state.jobs.rows[run.job_id]
+    if not job.spec.gang:
+        return None
+    tasks = state.runs_of(job.id)
+    nodes = tuple(dict.fromkeys(task.node for task in tasks))
+    here = [task.task for task in tasks if task.node == run.node]
+    return GangPlace(len(tasks), here.index(run.task), len(here), nodes.index(run.node), nodes)
+
+
+def begins(job: Job) -> bool:
+    """Whether a start order means: now."""
+    return not job.spec.gang or bool(job.rendezvous)
+
+
+def shown(state: State, job: Job, **facts: Any) -> None:
+    """Writes the job with the state that follows from its tasks."""
+    state.put(state.jobs, job.id, changed(job, state=shown_state(state, job), **facts))

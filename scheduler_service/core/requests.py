@@ -1,0 +1,173 @@
+"""What users ask of their jobs. Each is safe to repeat; what cannot be done is refused with the state that forbids it."""
+
+from scheduler_service.core.change import drop_earmarks, end_job, requeue, stop_job, tell, waits
+from scheduler_service.core.errors import FailedPrecondition, NotFound
+from scheduler_service.core.job import EventKind, Job, JobState, Reason, StopReason
+from scheduler_service.core.messages import (
+    Accepted,
+    CancelRequested,
+    HoldRequested,
+    ReleaseRequested,
+    RequeueRequested,
+    ResumeRequested,
+    SuspendRequested,
+    UpdateRequested,
+)
+from scheduler_service.core.rows import changed
+from scheduler_service.core.state import State
+from scheduler_service.core.submit import still_awaited
+from scheduler_service.core.values import Micros
+
+_ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
+
+
+def live(state: State, job_id: int) -> Job:
+    job = state.jobs.rows.get(job_id)
+    if job is None:
+        raise NotFound("NO_LIVE_JOB", f"job {job_id} is not live", job_id=str(job_id))
+    return job
+
+
+def _refuse(job: Job, what: str, instead: str) -> FailedPrecondition:
+    return FailedPrecondition(
+        "WRONG_STATE",
+        f"job {job.id} is {job.state.name} and cannot be {what}; {instead}",
+        job_id=str(job.id),
+        state=job.state.name,
+    )
+
+
+def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if job.cancel_requested:
+        return Accepted(job.id)
+    tell(state, now, job.id, EventKind.CANCEL_REQUESTED, run=job.run)
+    job = changed(job, cancel_requested=True)
+    if job.elements is not None and job.elements.live:
+        state.put(state.jobs, job.id, changed(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0))
+        for element in sorted(state.elements_of.get(job.id, ())):
+            cancel_requested(state, CancelRequested(element), now)
+    elif job.state in _ACTIVE:
+        stop_job(state, now, job, StopReason.CANCELLED, Reason.CANCELLED, suspend_requested=False)
+    else:
+        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED)
+    return Accepted(job.id)
+
+
+def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if job.suspend_requested:
+        return Accepted(job.id)
+    if job.elements is not None:
+        raise _refuse(job, "suspended, being an array", "hold it to keep elements from starting, or suspend elements")
+    if job.state not in _ACTIVE:
+        raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
+    if job.cancel_requested:
+        raise _refuse(job, "suspended", "it is being cancelled")
+    tell(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
+    stop_job(state, now, job, StopReason.SUSPENDED, Reason.SUSPENDED, suspend_requested=True)
+    return Accepted(job.id)
+
+
+def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accepted:
+    """Of a job that is still on its way out it takes back the suspension: it queues as soon as it has left."""
+    job = live(state, event.job_id)
+    if job.state is JobState.SUSPENDED:
+        tell(state, now, job.id, EventKind.RESUMED, run=job.run)
+        requeue(state, now, changed(job, suspend_requested=False), Reason.RESUMED)
+    elif job.suspend_requested:
+        tell(state, now, job.id, EventKind.RESUMED, run=job.run)
+        state.put(state.jobs, job.id, changed(job, suspend_requested=False))
+    elif job.reason is not Reason.RESUMED:
+        raise _refuse(job, "resumed", "only a suspended job can")
+    return Accepted(job.id)
+
+
+def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if job.held:
+        return Accepted(job.id)
+    if job.state is not JobState.QUEUED:
+        raise _refuse(job, "held", "suspend a running job to have it save its work and leave")
+    tell(state, now, job.id, EventKind.HELD, run=job.run)
+    drop_earmarks(state, now, job.id, "the job is held")
+    state.put(state.jobs, job.id, changed(job, held=True, reason=Reason.HELD, detail="", cause_job=0))
+    return Accepted(job.id)
+
+
+def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if not job.held:
+        return Accepted(job.id)
+    tell(state, now, job.id, EventKind.RELEASED, run=job.run)
+    state.put(state.jobs, job.id, changed(job, held=False, **waits(job.waits_for)))
+    return Accepted(job.id)
+
+
+def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if job.state is JobState.QUEUED and job.eligible_us is not None:  # "try again now"
+        state.put(state.jobs, job.id, changed(job, eligible_us=None))
+        return Accepted(job.id)
+    if job.state is JobState.QUEUED and job.requeued:
+        return Accepted(job.id)
+    if job.state is JobState.STOPPING and not (job.cancel_requested or job.suspend_requested):
+        return Accepted(job.id)  # it leaves already, and queues again
+    if job.state not in _ACTIVE or job.cancel_requested or job.suspend_requested or job.elements is not None:
+        raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
+    tell(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
+    stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED)
+    return Accepted(job.id)
+
+
+def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    said = []
+    if event.priority is not None and event.priority != job.priority:
+        said.append(f"priority {job.priority} -> {event.priority}")
+        job = changed(job, priority=event.priority)
+    if event.time_limit_us is not None and event.time_limit_us != job.time_limit_us:
+        said.append(f"time limit {_limit(job.time_limit_us)} -> {_limit(event.time_limit_us)}")
+        job = _with_limit(state, job, event.time_limit_us)
+    if event.dependencies is not None:
+        if job.state is not JobState.QUEUED or job.run:
+            raise _refuse(job, "given other dependencies", "only a job that has never started can")
+        waiting = still_awaited(state, event.dependencies, event.ends)
+        _check_no_cycle(state, job, [d.job_id for d in waiting])
+        if waiting != job.waits_for:
+            said.append("dependencies " + (", ".join(f"{d.kind.name.lower()} {d.job_id}" for d in waiting) or "none"))
+            job = changed(job, waits_for=waiting, **({} if job.held else waits(waiting)))
+    if said:
+        tell(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
+        state.put(state.jobs, job.id, job)
+    if event.priority is not None:
+        for element in sorted(state.elements_of.get(job.id, ())):
+            update_requested(state, UpdateRequested(element, event.priority), now)
+    return Accepted(job.id)
+
+
+def _limit(limit_us: Micros) -> str:
+    return f"{limit_us / 1e6:g} s" if limit_us else "none"
+
+
+def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
+    """Of a job that runs, the limit counts from the start of its launch; one that is over already ends it at once."""
+    began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
+    ends = None
+    if began and limit_us and job.state in (JobState.RUNNING, JobState.STARTING, JobState.UNREACHABLE):
+        ends = min(began) + max(limit_us - job.ran_us, 0)
+    return changed(job, time_limit_us=limit_us, limit_us=ends)
+
+
+def _check_no_cycle(state: State, job: Job, dependencies: list[int]) -> None:
+    seen: set[int] = set()
+    left = dependencies
+    while left:
+        other = left.pop()
+        if other == job.id:
+            raise FailedPrecondition(
+                "DEPENDENCY_CYCLE", f"job {job.id} would wait for itself, through its dependencies", job_id=str(job.id)
+            )
+        if other not in seen:
+            seen.add(other)
+            left += [d.job_id for d in state.jobs.rows[other].waits_for]

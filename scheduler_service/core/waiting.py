@@ -1,0 +1,50 @@
+"""Which jobs stand in a queue, in which order, and which points in time a row waits for.
+
+Functions of one row alone: the indices of the state are made of them.
+"""
+
+from enum import IntEnum
+
+from scheduler_service.core.job import Job, JobState
+from scheduler_service.core.values import Micros
+
+QueueKey = tuple[int, bool, int]
+
+
+class Deadline(IntEnum):
+    """What is to happen at a point in time that some row names."""
+
+    EARMARK = 1
+    """operation.deadline_us"""
+    ELIGIBLE = 2
+    """job.eligible_us"""
+    TIME_LIMIT = 3
+    """job.limit_us"""
+    GANG_START = 4
+    """job.start_by_us"""
+    GUARD = 5
+    """run.guarded_us"""
+
+
+def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
+    """Where the job stands in its queue; None: it is in none.
+
+    By priority, then those that have run (FitGpp section 3), then as submitted. With aging a step of priority is worth
+    `aging_us` of waiting: a job that has waited for longer than that stands before a new one of the next higher priority.
+    As all age alike, their order never changes, and nothing need be looked at again as time goes on.
+    """
+    if job.state is not JobState.QUEUED or job.held or job.eligible_us is not None or job.waits_for:
+        return None
+    if job.elements is not None and not startable(job):
+        return None
+    if aging_us:
+        return job.submitted_us - job.priority * aging_us, not job.requeued, job.id
+    return -job.priority, not job.requeued, job.id
+
+
+def startable(job: Job) -> bool:
+    """Whether one more element of the array may start."""
+    array, elements = job.spec.array, job.elements
+    if array is None or elements is None:
+        return False
+    return elements.begun < array.size and (not array.at_once or elements.live < array.at_once)

@@ -1,0 +1,214 @@
+"""Why a job does not run, from the stages that decide it: what blocks it, who is ahead, whose resources it would take, when.
+
+Nothing is changed here, but the choice of victims may draw from `rng`. The caller sees to it that a draw is no other's.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler_service.core.job import Decision, Job, JobClass, JobState, OperationPhase, Reason, RunKey
+from scheduler_service.core.messages import Earmark, Preempt, Rng
+from scheduler_service.core.room import largest_first, pack
+from scheduler_service.core.state import State
+from scheduler_service.core.values import ZERO, Micros, Vector
+from scheduler_service.core.waiting import queue_key, startable
+from scheduler_service.policies.fitting import no_room, offered_to, place
+from scheduler_service.policies.lrtp import remaining
+from scheduler_service.policies.stages import Stages
+
+AHEAD_SHOWN = 16
+LOOKS = 300
+"""How often an estimate may look for room: some 10 ms with thousands of nodes."""
+
+
+class Blocker(NamedTuple):
+    """One thing that keeps a job from starting. `need` is that of the task that fits nowhere; `free` is what the node that
+    comes closest has."""
+
+    reason: Reason
+    detail: str = ""
+    cause_job: int = 0
+    need: Vector = ZERO
+    node: int = 0
+    free: Vector = ZERO
+    nodes: int = 0
+    usable: int = 0
+    large_enough: int = 0
+
+
+class Victim(NamedTuple):
+    key: RunKey
+    score: float
+
+
+class Estimate(NamedTuple):
+    """`at_us` None: nobody knows."""
+
+    at_us: Micros | None
+    basis: str
+    unknown: int = 0
+
+
+class Explanation(NamedTuple):
+    blockers: tuple[Blocker, ...] = ()
+    ahead: int = 0
+    ahead_jobs: tuple[int, ...] = ()
+    decision: Decision | None = None
+    victims: tuple[Victim, ...] = ()
+    estimate: Estimate | None = None
+
+
+def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
+    """Of a live job."""
+    if job.state is JobState.SUSPENDED:
+        return Explanation((Blocker(Reason.SUSPENDED, "it does not return by itself: resume it"),))
+    if job.state is not JobState.QUEUED:
+        return Explanation()
+    blockers = list(_own_reasons(state, job))
+    if blockers:
+        return Explanation(tuple(blockers), estimate=_after(job, blockers))
+    before = list(_before(state, job, stages))
+    if before:
+        blockers.append(Blocker(Reason.BEHIND, f"{len(before)} jobs are before it", before[0].id))
+    ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
+    if job.id in state.earmarks_of:
+        leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
+        blockers.append(Blocker(Reason.WAITING_FOR_VICTIMS, f"{len(leaving)} runs are leaving for it"))
+        return Explanation(tuple(blockers), len(before), ahead, victims=leaving, estimate=_when_they_leave(state, leaving))
+    if place(state, job) is None:
+        blockers.append(_no_room(state, job))
+    decision: Decision | None = None
+    victims: tuple[Victim, ...] = ()
+    if job.spec.job_class is JobClass.TRIAL and stages.victims is not None and blockers and not before:
+        plan = stages.victims(state, job, rng)
+        if plan is None:
+            text = "every run that may be preempted, together, would not make room"
+            blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, text))
+        else:
+            decision = next(action.decision for action in plan if isinstance(action, Earmark))
+            told = {action.job_id for action in plan if isinstance(action, Preempt)}
+            scores = {c.key: c.score for c in decision.candidates}
+            keys = (run.key for job_id in sorted(told) for run in state.runs_of(job_id))
+            victims = tuple(Victim(key, scores.get(key, 0.0)) for key in keys)
+    return Explanation(
+        tuple(blockers), len(before), ahead, decision, victims, estimate(state, job, before, now) if blockers else None
+    )
+
+
+def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:
+    """What keeps it out of its queue."""
+    if job.held:
+        yield Blocker(Reason.HELD, "a user holds it: release it")
+    for dependency in job.waits_for:
+        other = state.jobs.rows[dependency.job_id]
+        how = dependency.kind.name.lower().replace("_", "-")
+        yield Blocker(Reason.DEPENDENCY, f"{how} job {other.id}, which is {other.state.name}", other.id)
+    if job.eligible_us is not None:
+        yield Blocker(Reason.RETRYING, job.detail)
+    if job.elements is not None and not startable(job):
+        yield Blocker(Reason.ARRAY_LIMIT, f"{job.elements.live} of its elements run, as many as may at once")
+
+
+def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
+    if job.eligible_us is not None and len(blockers) == 1:
+        return Estimate(job.eligible_us, "the pause before its retry; then it queues")
+    return None
+
+
+def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
+    """Jobs that are served before it, in order."""
+    mine = queue_key(job, state.settings.aging_us)
+    if stages.victims is None:  # one queue
+        ids = sorted((key, key[-1]) for queue in state.queues.values() for key in queue if mine is not None and key < mine)
+        yield from (state.jobs.rows[job_id] for _, job_id in ids)
+        return
+    if job.spec.job_class is JobClass.BEST_EFFORT:
+        yield from (state.jobs.rows[key[-1]] for key in state.queues[JobClass.TRIAL] if key[-1] not in state.earmarks_of)
+    for key in state.queues[job.spec.job_class]:
+        if mine is None or key >= mine:
+            return
+        if key[-1] not in state.earmarks_of:
+            yield state.jobs.rows[key[-1]]
+
+
+def _leaving(state: State, job: Job) -> list[RunKey]:
+    return [key for i in sorted(state.earmarks_of[job.id]) for key in state.operations.rows[i].victims]
+
+
+def _when_they_leave(state: State, leaving: tuple[Victim, ...]) -> Estimate:
+    runs = [state.runs.rows[victim.key] for victim in leaving]
+    if not runs:
+        return Estimate(state.cluster.clock_us, "what it waits for is there")
+    latest = max((run.stop_us or 0) + run.stop_grace_us for run in runs)
+    return Estimate(latest, f"the grace periods of the {len(runs)} runs that leave for it, at the longest")
+
+
+def _no_room(state: State, job: Job) -> Blocker:
+    """For the first task, the largest first, that finds no room beside those before it."""
+    tasks = job.spec.tasks()
+    offered = offered_to(state, job)
+    need = tasks[largest_first(tasks)[0]]
+    for rank in largest_first(tasks):
+        need = tasks[rank]
+        if pack((need,), offered) is None:
+            break
+    open_nodes = [node for node in state.nodes.rows.values() if state.room.is_open(node.id)]
+    closest = max(open_nodes, key=lambda node: (_share(Vector(*offered[:, node.id].tolist()), need), -node.id), default=None)
+    wait = no_room(state, job)
+    return Blocker(
+        wait.reason,
+        wait.detail or ("no node is up and open" if closest is None else ""),
+        need=need,
+        node=closest.id if closest is not None else 0,
+        free=Vector(*offered[:, closest.id].tolist()) if closest is not None else ZERO,
+        nodes=len(state.nodes.rows),
+        usable=len(open_nodes),
+        large_enough=sum(all(n <= c for n, c in zip(need, node.capacity, strict=True)) for node in state.nodes.rows.values()),
+    )
+
+
+def _share(free: Vector, need: Vector) -> float:
+    """How much of the need there is, of the resource that is most wanting."""
+    return min((min(f / n, 1.0) for f, n in zip(free, need, strict=True) if n), default=1.0)
+
+
+def estimate(state: State, job: Job, before: list[Job], now: Micros) -> Estimate:
+    """When the job starts if all jobs take as long as they are expected to, and none comes before it.
+
+    Those before it are placed in order, each when there is room; what runs ends by its estimate, else its time limit.
+    """
+    running = [(job_id, remaining(state, state.jobs.rows[job_id], now)) for job_id in state.active]
+    unknown = sum(left is None for _, left in running)
+    ends = sorted((now + left, job_id) for job_id, left in running if left is not None)
+    offered = state.room.offered().copy()
+    later: list[tuple[Micros, list[tuple[int, Vector]]]] = [
+        (at, [(run.node, run.demand) for run in state.runs_of(job_id) if state.room.is_open(run.node)]) for at, job_id in ends
+    ]
+    for operation in state.operations.rows.values():
+        if operation.phase is OperationPhase.VACATING and state.room.is_open(operation.node):
+            offered[:, operation.node] -= np.array(operation.want) - np.array(operation.kept)
+    at, waiting = now, [*before, job]
+    for _ in range(LOOKS):
+        head = waiting[0]
+        nodes = pack(head.spec.tasks(), trial := offered.copy())
+        if nodes is None:
+            if not later:
+                lacks = f"the end of {unknown} runs of unknown length" if unknown else "an open node that is large enough"
+                return Estimate(None, f"it waits for {lacks}", unknown)
+            at, freed = later.pop(0)
+            for node, demand in freed:
+                offered[:, node] += demand
+            continue
+        if head is job:
+            return Estimate(
+                at, f"estimates and time limits of {len(running) - unknown} runs and {len(before)} jobs ahead", unknown
+            )
+        offered = trial
+        takes = head.spec.estimate_us or head.time_limit_us
+        if takes:
+            later.append((at + takes, list(zip(nodes, head.spec.tasks(), strict=True))))
+            later.sort(key=lambda end: end[0])
+        waiting.pop(0)
+    return Estimate(None, f"too much is before it to be foreseen: {len(before)} jobs ahead", unknown)

@@ -1,0 +1,45 @@
+"""The policies that a site can choose, each put together from its stages. Explanations are made from the same stages."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from scheduler_service.core.engine import Policy
+from scheduler_service.core.job import Job
+from scheduler_service.core.messages import Plan, Rng
+from scheduler_service.core.state import State
+from scheduler_service.policies import backfill, fifo
+from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
+from scheduler_service.policies.lrtp import lrtp, lrtp_victims
+from scheduler_service.policies.rand import rand, rand_victims
+from scheduler_service.policies.trials import Serve, Victims
+from scheduler_service.policies.victims import FitGppSettings
+
+
+class Stages(NamedTuple):
+    policy: Policy
+    victims: Victims | None
+    """Which runs leave for a trial; None: nobody is preempted, and trials stand in one queue with all others."""
+
+
+def stages(name: str, settings: FitGppSettings, backfilled: bool = False) -> Stages:
+    """`name` is fifo, fitgpp, lrtp or rand. Raises ValueError for another."""
+    serve: Serve = backfill.serve if backfilled else fifo.serve
+    if name == "fifo":
+        return Stages(backfill.backfill if backfilled else fifo.fifo, None)
+    made = _PREEMPTING.get(name)
+    if made is None:
+        raise ValueError(f"there is no policy {name!r}; there are fifo, {', '.join(_PREEMPTING)}")
+    policy, victims = made
+    return Stages(policy(settings, serve), lambda state, trial, rng: victims(state, trial, settings, rng))
+
+
+def _lrtp_victims(state: State, trial: Job, settings: FitGppSettings, _rng: Rng) -> Plan | None:
+    return lrtp_victims(state, trial, settings)
+
+
+_Choice = Callable[[State, Job, FitGppSettings, Rng], Plan | None]
+_PREEMPTING: dict[str, tuple[Callable[[FitGppSettings, Serve], Policy], _Choice]] = {
+    "fitgpp": (fitgpp, fitgpp_victims),
+    "lrtp": (lrtp, _lrtp_victims),
+    "rand": (rand, rand_victims),
+}

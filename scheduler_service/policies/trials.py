@@ -1,0 +1,73 @@
+"""Trials start now, at the cost of best-effort runs: the order in which they are served (FitGpp, section 3).
+
+Trials have their own strict queue, which is served first. One that fits nowhere has runs preempted for it, as the port
+`Victims` chooses, and waits for them with an earmark; those behind it are then served in turn. Best-effort jobs follow with
+what is left.
+"""
+
+from collections.abc import Callable, Generator
+
+from scheduler_service.core.engine import Policy, Proposals
+from scheduler_service.core.job import Job, JobClass, OperationPhase, Reason
+from scheduler_service.core.messages import Plan, Rng, Wait
+from scheduler_service.core.state import State
+from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued
+
+Victims = Callable[[State, Job, Rng], Plan | None]
+"""Which runs must leave so that a trial can start, as a plan; None where nothing that may be preempted would make room."""
+Serve = Callable[[State, tuple[JobClass, ...]], Proposals]
+"""How a queue is served that preempts nobody: `fifo.serve`, or `backfill.serve`."""
+
+
+def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = None) -> Policy:
+    """`trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers' setting."""
+
+    def policy(state: State, rng: Rng) -> Proposals:
+        yield from _start_on_earmarks(state)
+        if (yield from _serve_trials(state, victims, trials_in_flight, rng)):
+            yield from serve(state, (JobClass.BEST_EFFORT,))
+
+    return policy
+
+
+def _start_on_earmarks(state: State) -> Proposals:
+    """Trials whose earmarks are complete start on them. They take nothing from anybody, so those before them in the queue,
+    who may be waiting for that very room, do not hold them up."""
+    for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
+        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
+        if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
+            yield (place_on_earmarks(state, state.jobs.rows[job_id]),)
+
+
+def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:
+    """Returns whether best-effort jobs may be served: not while a trial waits that nothing could be preempted for, since
+    they would take what becomes free before it."""
+    skip = 0
+    while (trial := queued(state, JobClass.TRIAL, skip)) is not None:
+        action, had_earmark = place(state, trial), trial.id in state.earmarks_of
+        if action is not None and (yield (action,)) is None:
+            # What was kept for it elsewhere is free: those before it in the queue are asked again.
+            skip = 0 if had_earmark else skip
+            continue
+        if trial.id not in state.earmarks_of:
+            wait = no_room(state, trial)
+            if wait.reason is Reason.TOO_LARGE:
+                yield (wait,)
+            elif trials_in_flight is not None and len(state.earmarks_of) >= trials_in_flight:
+                yield (wait,)
+                return True
+            elif not (yield from _preempt_for(state, trial, victims, rng)):
+                yield (
+                    Wait(trial.id, Reason.NOTHING_TO_PREEMPT, "every run that may be preempted, together, would not make room"),
+                )
+                return False
+        skip += 1
+    return True
+
+
+def _preempt_for(state: State, trial: Job, victims: Victims, rng: Rng) -> Generator[Plan, str | None, bool]:
+    """Whether runs were told to leave for the trial."""
+    plan = victims(state, trial, rng)
+    if plan is None:
+        return False
+    return (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is None

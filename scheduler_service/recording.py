@@ -1,0 +1,64 @@
+"""Recordings of this service: where its settings meet `run.record` and `run.replay`."""
+
+import logging
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from types import SimpleNamespace
+from typing import Any, cast, get_args
+
+from scheduler_service.config import Config
+from scheduler_service.core.engine import Policy
+from scheduler_service.core.state import State
+from scheduler_service.run.record import Recording, Unrecorded
+from scheduler_service.run.replay import Unreadable
+
+log = logging.getLogger(__name__)
+
+
+class _Noting:
+    """Settings, which notes those that are asked for."""
+
+    def __init__(self, config: Config) -> None:
+        self._values = config.model_dump(mode="json")
+        self.noted: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        self.noted[name] = self._values[name]
+        return self.noted[name]
+
+
+def parameters(config: Config, policy_of: Callable[[Config], Policy]) -> dict[str, Any]:
+    """The settings from which the policy is made: no list of them can be wrong."""
+    noting = _Noting(config)
+    policy_of(cast(Config, noting))
+    return noting.noted
+
+
+def policy_from(policy_of: Callable[[Config], Policy], name: str, given: Mapping[str, Any]) -> Policy:
+    """The policy of a recording. Raises Unreadable."""
+    if name not in get_args(Config.model_fields["policy"].annotation):
+        raise Unreadable(f"it was recorded under the policy {name!r}, which this version does not have")
+    try:
+        return policy_of(cast(Config, SimpleNamespace(**{**given, "policy": name})))
+    except AttributeError as missing:
+        raise Unreadable(f"policy {name}: this version needs the setting {missing.name!r}, which was not recorded") from None
+
+
+def begin(config: Config, policy_of: Callable[[Config], Policy], state: State, commit_no: int) -> Recording | Unrecorded:
+    """The recorder of a leadership that is about to begin. A file that cannot be written keeps nobody from leading."""
+    if config.record is None:
+        return Unrecorded()
+    try:
+        made = Recording(config.record, state, commit_no, config.policy, parameters(config, policy_of), _version())
+    except Exception as error:
+        log.error("this leadership is not recorded: %s", error)
+        return Unrecorded()
+    log.info("recording to %s", config.record)
+    return made
+
+
+def _version() -> str:
+    try:
+        return version("ebb-cluster")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,240 @@
+"""Who is calling, and may they? Asked here, before a handler sees anything, for every call of every service.
+
+A caller shows a token (`authorization: Bearer ...`); its subject is the user. Without `auth: token`, all that reach the
+service are its own user and may do everything; `config` lets such a one listen on loopback alone.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import grpc
+
+from scheduler_service.core.access import Role, Token
+from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.interceptors import Context, PermissionDenied, Unauthenticated, abort
+from scheduler_service.run.tokens import Tokens, wall_clock
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who may make a call."""
+
+    roles: frozenset[Role]
+    own_job: bool = False
+    """A user may do it to their own jobs alone, and an operator to any."""
+
+
+OPEN: Final = None
+"""Whoever reaches the service may ask, with a token or without."""
+_USERS = Rule(frozenset({Role.USER, Role.OPERATOR}))
+_OWNERS = Rule(_USERS.roles, own_job=True)
+_OPERATORS = Rule(frozenset({Role.OPERATOR}))
+_AGENTS = Rule(frozenset({Role.AGENT}))
+
+MAY: Mapping[str, Rule | None] = {
+    "/ebb.v1.Scheduler/Submit": _USERS,
+    "/ebb.v1.Scheduler/Get": _USERS,
+    "/ebb.v1.Scheduler/List": _USERS,
+    "/ebb.v1.Scheduler/Watch": _USERS,
+    "/ebb.v1.Scheduler/Explain": _USERS,
+    "/ebb.v1.Scheduler/Story": _USERS,
+    "/ebb.v1.Scheduler/Logs": _USERS,
+    "/ebb.v1.Scheduler/Cancel": _OWNERS,
+    "/ebb.v1.Scheduler/Suspend": _OWNERS,
+    "/ebb.v1.Scheduler/Resume": _OWNERS,
+    "/ebb.v1.Scheduler/Hold": _OWNERS,
+    "/ebb.v1.Scheduler/Release": _OWNERS,
+    "/ebb.v1.Scheduler/Requeue": _OWNERS,
+    "/ebb.v1.Scheduler/Update": _OWNERS,
+    "/ebb.v1.Cluster/ListNodes": _USERS,
+    "/ebb.v1.Cluster/GetNode": _USERS,
+    "/ebb.v1.Cluster/Watch": _USERS,
+    "/ebb.v1.Cluster/Drain": _OPERATORS,
+    "/ebb.v1.Cluster/Undrain": _OPERATORS,
+    "/ebb.v1.Cluster/Fence": _OPERATORS,
+    "/ebb.v1.AgentLink/Connect": _AGENTS,
+    "/ebb.v1.AgentLink/SendLog": _AGENTS,
+    "/grpc.health.v1.Health/Check": OPEN,
+    "/grpc.health.v1.Health/Watch": OPEN,
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OPEN,
+}
+"""Every method of every service. One that is missing here is for nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes the call at hand."""
+
+    subject: str
+    roles: frozenset[Role]
+    token: Token | None = None
+    """None: nobody is asked for one."""
+
+
+_caller: ContextVar[Caller] = ContextVar("ebb_caller")
+
+
+def caller() -> Caller:
+    """Of the call that is being handled: each is a task of its own."""
+    return _caller.get()
+
+
+def user() -> str:
+    """In whose name the call that is being handled is made."""
+    return caller().subject
+
+
+class Access(grpc.aio.ServerInterceptor):
+    """Lets in who may make the call. Without `tokens` everybody is the service's own user."""
+
+    def __init__(self, front: Front, tokens: Tokens | None) -> None:
+        self._front = front
+        self._tokens = tokens
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        handler = await continuation(handler_call_details)
+        method: str = handler_call_details.method
+        rule = MAY.get(method, Rule(frozenset()))
+        if handler is None or rule is OPEN:
+            return handler
+        coders = handler.request_deserializer, handler.response_serializer
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(self._unary(method, rule, handler.unary_unary), *coders)
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(self._stream(method, rule, handler.unary_stream), *coders)
+        assert not rule.own_job, "a stream of requests names no job that could be looked at here"
+        if handler.stream_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(self._unary(method, rule, handler.stream_unary), *coders)
+        return grpc.stream_stream_rpc_method_handler(self._stream(method, rule, handler.stream_stream), *coders)
+
+    def _unary(
+        self, method: str, rule: Rule, behaviour: Callable[[Any, Context], Awaitable[Any]]
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
+        async def call(request: Any, context: Context) -> Any:
+            who = await self._admit(method, rule, request, context)
+            async with self._while_it_holds(method, who, context):
+                return await behaviour(request, context)
+
+        return call
+
+    def _stream(
+        self, method: str, rule: Rule, behaviour: Callable[[Any, Context], AsyncIterator[Any]]
+    ) -> Callable[[Any, Context], AsyncIterator[Any]]:
+        async def call(request: Any, context: Context) -> AsyncIterator[Any]:
+            who = await self._admit(method, rule, request, context)
+            async with self._while_it_holds(method, who, context):
+                async for response in behaviour(request, context):
+                    yield response
+
+        return call
+
+    @asynccontextmanager
+    async def _while_it_holds(self, method: str, who: Caller, context: Context) -> AsyncIterator[None]:
+        """Ends the call at hand when its token is revoked or expires: a stream may last for months."""
+        if self._tokens is None:
+            yield
+            return
+        lost = False
+        this = asyncio.current_task()
+        assert this is not None
+
+        def end() -> None:
+            nonlocal lost
+            lost = True
+            this.cancel()
+
+        try:
+            with self._tokens.held(_secret(context), end):
+                yield
+        except asyncio.CancelledError:
+            if not lost:
+                raise
+            await self._refuse(method, _over(who.token), context)
+
+    async def _admit(self, method: str, rule: Rule, request: Any, context: Context) -> Caller:
+        """The caller, who may do it; who may not gets an error from here."""
+        try:
+            who = await self._who(context)
+            if not who.roles & rule.roles:
+                raise _wrong_role(method, rule, who)
+            if rule.own_job and Role.OPERATOR not in who.roles:
+                await self._require_own(method, who, request.job_id)
+        except Exception as error:
+            await self._refuse(method, error, context)
+        _caller.set(who)
+        return who
+
+    async def _refuse(self, method: str, error: Exception, context: Context) -> None:
+        if isinstance(error, Unauthenticated | PermissionDenied):
+            log.info("%s from %s is refused: %s", method, context.peer(), error)
+        await abort(context, error)
+
+    async def _who(self, context: Context) -> Caller:
+        if self._tokens is None:
+            return Caller(self._front.user, frozenset(Role))
+        token = await self._tokens.look_up(_secret(context))
+        if token is None or token.expired(wall_clock()):
+            raise _over(token)
+        return Caller(token.subject, frozenset({token.role}), token)
+
+    async def _require_own(self, method: str, who: Caller, job_id: int) -> None:
+        """A job keeps its user for ever, so that it cannot become another's between this look and the call."""
+        leading = self._front.leads
+        live = leading.view.job(job_id) if leading is not None else None
+        if live is not None:
+            owner = live.job.user
+        elif (stored := await self._front.read(self._front.reader.find_job, job_id)) is not None:
+            owner = stored[0].user
+        else:
+            return  # there is none, which is the handler's to tell
+        if owner != who.subject:
+            raise PermissionDenied(
+                "NOT_YOUR_JOB",
+                f"job {job_id} is {owner}'s, and you are {who.subject}: {_name(method)} is for {owner} and for operators",
+                job_id=str(job_id),
+                user=owner,
+            )
+
+
+def _secret(context: Context) -> str:
+    """The token that came with the call. Raises Unauthenticated."""
+    shown = [value for key, value in context.invocation_metadata() or () if key == "authorization"]
+    if not shown:
+        raise Unauthenticated(
+            "NO_TOKEN",
+            "the scheduler asks for a token, and none was sent: get one from an operator, and set EBB_TOKEN_FILE",
+        )
+    scheme, _, secret = str(shown[0]).partition(" ")
+    if len(shown) != 1 or scheme.lower() != "bearer" or not secret.strip():
+        raise Unauthenticated("NO_TOKEN", "the metadata `authorization` must be `Bearer TOKEN`, once")
+    return secret.strip()
+
+
+def _over(token: Token | None) -> Unauthenticated:
+    if token is not None and token.expires_us is not None and token.expired(wall_clock()):
+        when = datetime.fromtimestamp(token.expires_us / 1e6, UTC)
+        return Unauthenticated(
+            "TOKEN_EXPIRED",
+            f"token {token.id} of {token.subject} (...{token.last_chars}) expired on {when:%Y-%m-%d at %H:%M} UTC: "
+            "ask an operator for a new one",
+            token=str(token.id),
+        )
+    return Unauthenticated("TOKEN_UNKNOWN", "the token is not known here, or was revoked: ask an operator for a new one")
+
+
+def _wrong_role(method: str, rule: Rule, who: Caller) -> PermissionDenied:
+    needed = " and ".join(f"{role.name.lower()}s" for role in sorted(rule.roles)) or "nobody"
+    has = " and ".join(role.name.lower() for role in sorted(who.roles))
+    return PermissionDenied("ROLE", f"{_name(method)} is for {needed}, and the token is of {who.subject} as {has}", role=has)
+
+
+def _name(method: str) -> str:
+    return method.rpartition("/")[2]

@@ -1,0 +1,42 @@
+"""TLS of the service. A certificate that is renewed on disk is used from the next connection on, without a restart."""
+
+import logging
+from typing import Any
+
+import grpc
+
+from scheduler_service.certificates import TlsFiles
+
+log = logging.getLogger(__name__)
+
+
+def credentials(files: TlsFiles) -> grpc.ServerCredentials:
+    """Raises OSError and ValueError when the files cannot be used now."""
+    files.check()
+    used = files.stamp()
+    refused: tuple[tuple[int, int], ...] | None = None
+
+    def renewed() -> Any:
+        """Asked at each new connection; None: as before."""
+        nonlocal used, refused
+        try:
+            stamp = files.stamp()
+            if stamp in (used, refused):
+                return None
+            refused = stamp  # until it is known to be good: a file that is half written has another stamp when it is whole
+            files.check()
+            configuration = _configuration(files)
+        except (OSError, ValueError) as error:
+            log.error("the certificate is not renewed, the old one goes on: %s", error)
+            return None
+        used, refused = stamp, None
+        log.info("the certificate in %s was renewed", files.certificate)
+        return configuration
+
+    return grpc.dynamic_ssl_server_credentials(_configuration(files), renewed, files.client_ca is not None)
+
+
+def _configuration(files: TlsFiles) -> Any:
+    roots = None if files.client_ca is None else files.client_ca.read_bytes()
+    pair = files.key.read_bytes(), files.certificate.read_bytes()
+    return grpc.ssl_server_certificate_configuration([pair], root_certificates=roots)

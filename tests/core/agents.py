@@ -1,0 +1,125 @@
+"""What an agent would know and do, for the state machine: it spools its reports, obeys each order, and forgets everything at
+a reboot."""
+
+from dataclasses import dataclass, field
+
+from scheduler_service.core.job import RunKey, RunPhase
+from scheduler_service.core.messages import KnownRun, NodeSeen, Order, RunExited, RunReady, RunStarted, Start
+from scheduler_service.core.values import Vector
+from tests.core.driver import inventory
+
+Report = RunStarted | RunReady | RunExited
+
+LIVE = (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING, RunPhase.STOPPING)
+
+
+class Launches:
+    """What all agents together have done: which task was prepared, and where it can be reached."""
+
+    def __init__(self) -> None:
+        self.ready: dict[RunKey, str] = {}
+        self.begun: set[RunKey] = set()
+
+
+@dataclass(repr=False)
+class Agent:
+    name: str
+    capacity: Vector
+    launches: Launches
+    boot: int = 1
+    sequence: int = 0
+    spool: list[Report] = field(default_factory=list)
+    """Reports not yet acknowledged, oldest first."""
+    inbox: list[Order] = field(default_factory=list)
+    obeyed: list[Order] = field(default_factory=list)
+    runs: dict[RunKey, RunPhase] = field(default_factory=dict)
+    waiting: set[RunKey] = field(default_factory=set)
+    """Tasks of gangs that were not told to go yet."""
+    told: set[RunKey] = field(default_factory=set)
+    """Runs of which the scheduler has acknowledged a report: these alone may be forgotten without being started again."""
+    launched: set[RunKey] = field(default_factory=set)
+    """Over all boots."""
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.name}-{self.boot}"
+
+    def __repr__(self) -> str:
+        return f"{self.boot_id} with {self.runs}"
+
+    def forget(self, key: RunKey) -> None:
+        del self.runs[key]
+        self.obeyed = [order for order in self.obeyed if key != (order.run.key if isinstance(order, Start) else order.key)]
+
+    def reboot(self) -> None:
+        self.boot += 1
+        self.sequence = 0
+        for memory in (self.spool, self.inbox, self.obeyed, self.runs, self.waiting, self.told):
+            memory.clear()
+
+    def seen(self) -> NodeSeen:
+        """Connecting drops what was on the way to it."""
+        self.inbox.clear()
+        known = tuple(KnownRun(key, phase) for key, phase in sorted(self.runs.items()))
+        return NodeSeen(self.name, self.boot_id, inventory(self.capacity), known)
+
+    def obey(self) -> None:
+        order = self.inbox.pop(0)
+        self.obeyed.append(order)
+        if isinstance(order, Start):
+            key = order.run.key
+            if key not in self.runs:
+                assert key not in self.launched, f"run {key} was started twice"
+                self.launched.add(key)
+                self.runs[key] = RunPhase.STARTING
+                if order.gang is not None:
+                    self.waiting.add(key)
+            self._hear_gang(order)
+        elif order.key not in self.runs:
+            self.runs[order.key] = RunPhase.ENDED
+            self._report(RunExited, order.key, yielded=True)
+        elif self.runs[order.key] is not RunPhase.ENDED:
+            self.runs[order.key] = RunPhase.STOPPING
+
+    def _hear_gang(self, order: Start) -> None:
+        """What a task is told of its gang must be true, whichever of the others are still there."""
+        gang, key, tasks = order.gang, order.run.key, len(order.job.spec.tasks())
+        assert (gang is None) == (not order.job.spec.gang)
+        if gang is None:
+            return
+        assert (gang.world_size, 0 <= gang.local_rank < gang.local_world_size) == (tasks, True), gang
+        assert gang.nodes[gang.node_rank] == order.run.node
+        if order.job.rendezvous:
+            assert order.job.rendezvous == self.launches.ready[key._replace(task=0)], "they would not meet"
+            self.waiting.discard(key)
+
+    def prepare(self, key: RunKey) -> None:
+        self.runs[key] = RunPhase.READY
+        self.launches.ready[key] = f"{self.name}:{20_000 + key.run}"
+        self._report(RunReady, key, address=self.name, port=20_000 + key.run)
+
+    def begin(self, key: RunKey) -> None:
+        assert key not in self.launches.begun, f"run {key} begins twice"
+        self.launches.begun.add(key)
+        self.runs[key] = RunPhase.RUNNING
+        self._report(RunStarted, key)
+
+    def end(self, key: RunKey, outcome: dict[str, object]) -> None:
+        """What has not begun cannot have gone well."""
+        if self.runs[key] in (RunPhase.STARTING, RunPhase.READY) and not outcome:
+            outcome = {"launch_error": "the folder is not writable"}
+        self.runs[key] = RunPhase.ENDED
+        self._report(RunExited, key, **outcome)
+
+    def _report(self, kind: type[RunStarted] | type[RunReady] | type[RunExited], key: RunKey, **facts: object) -> None:
+        self.sequence += 1
+        self.spool.append(kind(self.name, self.boot_id, self.sequence, key, **facts))  # type: ignore[arg-type]
+
+    def in_phase(self, *phases: RunPhase) -> list[RunKey]:
+        return sorted(key for key, phase in self.runs.items() if phase in phases)
+
+    def to_prepare(self) -> list[RunKey]:
+        return [key for key in self.in_phase(RunPhase.STARTING) if key in self.waiting]
+
+    def to_begin(self) -> list[RunKey]:
+        return [key for key in self.in_phase(RunPhase.STARTING, RunPhase.READY) if key not in self.waiting]

@@ -1,0 +1,99 @@
+"""Clusters and jobs of all kinds, for tests that draw them."""
+
+from collections.abc import Sequence
+from itertools import chain, product
+
+from hypothesis import strategies as st
+
+from scheduler_service.core.engine import Policy
+from scheduler_service.core.job import Array, JobClass, JobSpec, Retry, TaskGroup
+from scheduler_service.core.state import Settings
+from scheduler_service.core.values import SECOND, ZERO, Vector, add
+from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims import FitGppSettings
+
+CAPACITIES = (Vector(4000, 4096, 4), Vector(8000, 2048, 2), Vector(4000, 4096, 0))
+USUAL = st.builds(Vector, st.sampled_from((250, 500, 1000)), st.sampled_from((1, 256)), st.sampled_from((2, 1, 3, 4)))
+ODD = st.builds(
+    Vector, st.sampled_from((0, 1000, 4000, 9000)), st.sampled_from((0, 1, 1024, 4096)), st.sampled_from((0, 1, 2, 5))
+)
+DEMANDS = st.one_of(USUAL, USUAL, USUAL, ODD)
+SMALL = st.builds(Vector, st.sampled_from((250, 1000)), st.sampled_from((1, 256)), st.sampled_from((1, 0, 2)))
+
+
+def gang_of(groups: Sequence[TaskGroup]) -> tuple[tuple[TaskGroup, ...], Vector]:
+    """The groups, and what they need in all."""
+    total = ZERO
+    for group in groups:
+        for _ in range(group.size):
+            total = add(total, group.demand)
+    return tuple(groups), total
+
+
+GANGS = (
+    st.lists(st.builds(TaskGroup, st.integers(1, 3), SMALL), min_size=1, max_size=2)
+    .filter(lambda groups: 2 <= sum(group.size for group in groups) <= 4)
+    .map(gang_of)
+)
+ONE_TASK = DEMANDS.map(lambda demand: ((), demand))
+RETRIES = (Retry(), Retry(), Retry(2), Retry(1, (1,)), Retry(3, (), (9,)))
+ARRAYS = (None, None, None, None, None, Array(1), Array(3), Array(3, 1), Array(4, 2))
+GRACES = (0, SECOND, 10 * SECOND, 60 * SECOND)
+
+
+def _spec(shape: tuple[tuple[TaskGroup, ...], Vector], job_class: JobClass, **more: object) -> JobSpec:
+    return JobSpec(("true",), shape[1], job_class, gang=shape[0], **more)  # type: ignore[arg-type]
+
+
+SPECS: st.SearchStrategy[JobSpec] = st.builds(
+    _spec,
+    st.one_of(ONE_TASK, ONE_TASK, GANGS),
+    st.sampled_from(JobClass),
+    grace_us=st.sampled_from(GRACES),
+    priority=st.sampled_from((0, 0, 0, 1, -1, 5)),
+    time_limit_us=st.sampled_from((0, 0, 3 * SECOND, 60 * SECOND)),
+    estimate_us=st.sampled_from((0, SECOND, 100 * SECOND)),
+    retry=st.sampled_from(RETRIES),
+    array=st.sampled_from(ARRAYS),
+)
+
+PARAMETERS = (
+    FitGppSettings(cap=2),
+    FitGppSettings(cap=1, trials_in_flight=1),
+    FitGppSettings(s=1.0, cap=2, trials_in_flight=2),
+    FitGppSettings(s=0.0, cap=1),
+    FitGppSettings(cap=0),
+)
+
+
+def _policies() -> list[tuple[Policy, int | None, bool]]:
+    """(policy, the cap that it must keep, whether it backfills)."""
+    preempting = product(("fitgpp", "fitgpp", "lrtp", "rand"), PARAMETERS, (False, True))
+    plain = (("fifo", FitGppSettings(cap=0), backfilled) for backfilled in (False, True))
+    return [(stages(name, given, filled).policy, given.cap, filled) for name, given, filled in chain(preempting, plain)]
+
+
+POLICIES = st.sampled_from(_policies())
+
+SETTINGS: st.SearchStrategy[Settings] = st.builds(
+    Settings,
+    earmark_ttl_us=st.sampled_from((SECOND, 60 * SECOND)),
+    aging_us=st.sampled_from((0, 2 * SECOND, 3600 * SECOND)),
+    min_run_us=st.sampled_from((0, 2 * SECOND, 600 * SECOND)),
+    gang_start_us=st.sampled_from((SECOND, 60 * SECOND)),
+    blame_nodes=st.sampled_from((3, 2, 0)),
+    bad_node_strikes=st.sampled_from((0, 3, 1)),
+)
+EXITS: st.SearchStrategy[dict[str, object]] = st.sampled_from(
+    (
+        {},
+        {},
+        {"exit_code": 1},
+        {"exit_signal": 9},
+        {"yielded": True},
+        {"yielded": True},
+        {"unknown": True},
+        {"launch_error": "no such file"},
+        {"exit_signal": 9, "out_of_memory": True},
+    )
+)

@@ -1,0 +1,80 @@
+"""Every grpcurl command of the documentation does what it says, on a cluster of processes; and every call is documented."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ebb.v1 import cluster_pb2, scheduler_pb2
+
+from client_sdk import Client, JobState, NodeState
+from examples.cluster import Cluster
+from tests import grpcurl
+
+ROOT = Path(__file__).parents[2]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LIMIT = 60.0
+
+
+def documented() -> list[str]:
+    """The commands of the code blocks, each on one line, in order; those that need more than this machine (TLS) left out."""
+    found = []
+    for path in DOCS:
+        for block in re.findall(r"```sh\n(.*?)```", path.read_text(), flags=re.DOTALL):
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [" ".join(line.split()) for line in lines if line.startswith("grpcurl -plaintext")]
+    return found
+
+
+def test_every_call_of_a_user_is_documented() -> None:
+    text = "\n".join(documented())
+    for file in (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR):
+        for service in file.services_by_name.values():
+            missing = [method.name for method in service.methods if f"{service.full_name}/{method.name}" not in text]
+            assert missing == [], f"docs/api.md shows no grpcurl command for {service.name}: {missing}"
+
+
+@pytest.fixture
+def cluster(folder: Path) -> Iterator[Cluster]:
+    with Cluster(folder, ("--silent-after", "1", "--heartbeat", "0.3")) as cluster:
+        cluster.start_scheduler()
+        cluster.start_agent("node-1", "cpu-20c")
+        cluster.start_agent("node-2", "cpu-20c")
+        yield cluster
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_documented_commands_do_what_they_say(cluster: Cluster) -> None:
+    """In the order of the page, which tells one story: job 1 is submitted, suspended, resumed, ..., cancelled."""
+    commands = documented()
+    assert len(commands) > 20
+    with Client(cluster.address) as client:
+        until(lambda: [node.state for node in client.nodes()] == [NodeState.UP] * 2)
+        for command in commands:
+            _prepare(command, cluster, client)
+            said = grpcurl.run(command, cluster.address)
+            assert said.status == 0, f"{command}\n{said.output}"
+            assert said.output.strip(), command
+            if "/" in command.split()[-1] and "Watch" not in command and "Logs" not in command:
+                json.loads(said.output)
+
+
+def _prepare(command: str, cluster: Cluster, client: Client) -> None:
+    """Waits until the job or the node is in the state that the page has come to."""
+    call = command.rpartition("/")[2]
+    if call in ("Suspend", "Requeue", "Logs"):
+        until(lambda: client.get(1).state is JobState.RUNNING)
+    elif call == "Resume":
+        until(lambda: client.get(1).state is JobState.SUSPENDED)
+    elif call == "Fence":
+        cluster.kill("node-2")
+        until(lambda: {node.name: node.state for node in client.nodes()}["node-2"] is NodeState.SILENT)

@@ -1,0 +1,254 @@
+"""What users and operators ask of live jobs and nodes, over gRPC: what it does, and what it is refused with."""
+
+from typing import Any
+
+import grpc
+import pytest
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
+from google.protobuf.duration_pb2 import Duration
+
+from tests.rpc.server import LIMIT, USER, Agent, Server, failure, submit_request
+from tests.store.waiting import wait_for
+
+DEVICE = {"cpu_milli": 1000, "devices": 2}
+CALLS = ("Cancel", "Suspend", "Resume", "Hold", "Release", "Requeue", "Update")
+AFTER_OK, AFTER_ANY = job_pb2.DEPENDENCY_KIND_AFTER_OK, job_pb2.DEPENDENCY_KIND_AFTER_ANY
+
+
+def ask(server: Server, call: str, job_id: int, **fields: Any) -> Any:
+    request = getattr(scheduler_pb2, f"{call}Request")(job_id=job_id, **fields)
+    return getattr(server.scheduler, call)(request, timeout=LIMIT).job
+
+
+def node(server: Server, call: str, name: str = "n1", **fields: Any) -> Any:
+    request = getattr(cluster_pb2, f"{call}Request")(node=name, **fields)
+    return getattr(server.cluster, call)(request, timeout=LIMIT).node
+
+
+def running(server: Server, agent: Agent, sequence: int = 1, **spec: Any) -> Any:
+    job = server.submit(**spec)
+    agent.orders()
+    agent.started(sequence, job.id)
+    assert agent.acknowledged() == sequence
+    return server.until(job.id, "RUNNING")
+
+
+def state(job: Any) -> str:
+    return str(job_pb2.JobState.Name(job.state)).removeprefix("JOB_STATE_")
+
+
+def reason(job: Any) -> str:
+    return str(job_pb2.JobReason.Name(job.reason)).removeprefix("JOB_REASON_")
+
+
+def test_suspend_and_resume(server: Server, agent: Agent) -> None:
+    job = running(server, agent, grace_period=Duration(seconds=7))
+    told = ask(server, "Suspend", job.id)
+    assert (state(told), reason(told), told.suspend_requested) == ("STOPPING", "SUSPENDED", True)
+    (order,) = agent.orders()
+    assert (order.stop.grace_period.seconds, order.stop.reason) == (7, 4)
+    agent.exited(2, job.id, exit_code=143, yielded=True)
+    aside = server.until(job.id, "SUSPENDED")
+    assert aside.preempted_for_trial == 0
+    assert server.nodes()[0].free.cpu_milli == 8000, "its resources are free"
+    assert agent.acknowledged() == 2
+    back = ask(server, "Resume", job.id)
+    assert back.run == 2 or reason(back) == "RESUMED"
+    (order,) = agent.orders()
+    assert (order.job_id, order.run, order.WhichOneof("order")) == (job.id, 2, "start")
+
+
+def test_requeue_and_update(server: Server, agent: Agent) -> None:
+    job = running(server, agent)
+    changed = ask(server, "Update", job.id, priority=5, time_limit=Duration(seconds=3600))
+    assert (changed.priority, changed.time_limit.seconds, changed.spec.priority) == (5, 3600, 0)
+    assert ask(server, "Update", job.id, time_limit=Duration()).HasField("time_limit") is False
+    assert state(ask(server, "Requeue", job.id)) == "STOPPING"
+    (order,) = agent.orders()
+    assert order.stop.reason == 5
+    agent.exited(2, job.id, exit_signal=15)
+    (order,) = [order for _ in range(2) for order in next_orders(agent)]
+    assert order.run == 2
+
+
+def test_hold_and_release(server: Server) -> None:
+    job = server.submit()
+    held = ask(server, "Hold", job.id)
+    assert (held.held, reason(held)) == (True, "HELD")
+    assert ask(server, "Hold", job.id).held
+    with Agent(server) as late:
+        late.connect()
+        assert state(server.get(job.id)) == "QUEUED"
+        assert not ask(server, "Release", job.id).held
+        (order,) = late.orders()
+        assert order.job_id == job.id
+
+
+@pytest.mark.parametrize("call", [c for c in CALLS if c != "Cancel"])
+def test_of_a_job_that_has_ended_nothing_is_asked(server: Server, call: str) -> None:
+    job = server.submit()
+    server.cancel(job.id)
+    said = failure(lambda: ask(server, call, job.id))
+    assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "JOB_ENDED")
+    assert dict(said.info.metadata) == {"job_id": str(job.id), "state": "CANCELLED"}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_of_a_job_that_never_was_nothing_is_asked(server: Server, call: str) -> None:
+    said = failure(lambda: ask(server, call, 99))
+    assert (said.code, said.reason) == (grpc.StatusCode.NOT_FOUND, "NO_SUCH_JOB")
+
+
+@pytest.mark.parametrize("call", ["Suspend", "Resume", "Requeue"])
+def test_a_queued_job_is_not_suspended(server: Server, call: str) -> None:
+    job = server.submit()
+    said = failure(lambda: ask(server, call, job.id))
+    assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "WRONG_STATE")
+    assert said.info.metadata["state"] == "QUEUED"
+    assert "QUEUED" in said.text
+
+
+def depends(*on: tuple[int, int]) -> list[Any]:
+    return [job_pb2.Dependency(job_id=job_id, kind=kind) for job_id, kind in on]  # type: ignore[arg-type]
+
+
+def test_dependencies_on_jobs_that_have_ended_are_looked_up(server: Server) -> None:
+    gone = server.submit()
+    server.cancel(gone.id)
+    assert reason(server.submit(dependencies=depends((gone.id, AFTER_ANY)))) != "DEPENDENCY"
+    said = failure(lambda: server.submit(dependencies=depends((gone.id, AFTER_OK))))
+    assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "DEPENDENCY_NEVER")
+    said = failure(lambda: server.submit(dependencies=depends((99, AFTER_OK))))
+    assert (said.code, said.reason) == (grpc.StatusCode.NOT_FOUND, "NO_SUCH_JOB")
+
+
+def test_a_job_cannot_wait_for_itself(server: Server) -> None:
+    first = server.submit()
+    second = server.submit(dependencies=depends((first.id, AFTER_OK)))
+    assert (reason(second), second.cause_job_id) == ("DEPENDENCY", first.id)
+    circle = scheduler_pb2.Dependencies(dependencies=depends((second.id, AFTER_OK)))
+    said = failure(lambda: ask(server, "Update", first.id, dependencies=circle))
+    assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "DEPENDENCY_CYCLE")
+    assert reason(ask(server, "Update", second.id, dependencies=scheduler_pb2.Dependencies())) != "DEPENDENCY"
+
+
+def gang(count: int, **resources: int) -> list[Any]:
+    return [job_pb2.TaskGroup(count=count, resources=job_pb2.Resources(**resources))]
+
+
+def test_a_gang_that_can_never_run_is_refused(server: Server, agent: Agent) -> None:
+    said = failure(lambda: server.submit(task_groups=gang(3, devices=1)))
+    assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "CLUSTER_TOO_SMALL")
+    said = failure(lambda: server.submit(task_groups=gang(1, devices=3)))
+    assert said.reason == "NO_NODE_LARGE_ENOUGH"
+    said = failure(lambda: server.submit(task_groups=gang(4096) + gang(1)))
+    assert (said.code, said.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "spec.task_groups")
+
+
+def test_a_gang_prepares_and_begins(server: Server, agent: Agent) -> None:
+    job = server.submit(
+        task_groups=gang(1, devices=1) + [job_pb2.TaskGroup(count=1, resources=job_pb2.Resources(cpu_milli=1), command=["b"])]
+    )
+    orders = sorted(agent.orders(), key=lambda order: order.task)
+    assert [order.start.gang.rank for order in orders] == [0, 1]
+    assert [order.start.gang.go for order in orders] == [False, False]
+    assert [(order.start.gang.world_size, order.start.gang.local_rank, list(order.start.gang.nodes)) for order in orders] == [
+        (2, 0, ["n1"]),
+        (2, 1, ["n1"]),
+    ]
+    assert [list(order.start.spec.command) for order in orders] == [["true"], ["b"]]
+    for task in (0, 1):
+        agent.ready(task + 1, job.id, task, address="10.0.0.1", port=4000 + task)
+    begun = [order for _ in range(3) for order in next_orders(agent)]
+    assert {(o.task, o.start.gang.go, o.start.gang.master_address, o.start.gang.master_port) for o in begun} == {
+        (0, True, "10.0.0.1", 4000),
+        (1, True, "10.0.0.1", 4000),
+    }
+    shown = server.get(job.id)
+    assert [(task.rank, task.node, list(task.devices)) for task in shown.tasks] == [(0, "n1", [0]), (1, "n1", [])]
+
+
+def next_orders(agent: Agent) -> list[Any]:
+    """Of the next message; none where it is an acknowledgement."""
+    message = next(agent.call)
+    return list(message.orders.orders)
+
+
+def test_an_array_is_one_row_until_its_elements_start(server: Server, agent: Agent) -> None:
+    array = server.submit(cpu_milli=4000, array=job_pb2.Array(size=10_000))
+    shown = server.get(array.id)
+    assert (shown.array.size, shown.array.pending, shown.array.live) == (10_000, 9_998, 2)
+    orders = agent.orders()
+    assert [order.start.array_index for order in orders] == [0, 1]
+    agent.exited(1, orders[0].job_id)
+    assert [order.start.array_index for _ in range(2) for order in next_orders(agent)] == [2]
+    element = server.get(orders[0].job_id)
+    assert (state(element), element.array_job_id, element.array_index) == ("SUCCEEDED", array.id, 0)
+    server.cancel(array.id)
+    assert state(server.get(array.id)) == "STOPPING"
+
+
+def test_explain_names_what_is_in_the_way(server: Server, agent: Agent) -> None:
+    first = running(server, agent, time_limit=Duration(seconds=100), **DEVICE)
+    second = server.submit(**DEVICE)
+    third = server.submit(**DEVICE)
+    said = server.scheduler.Explain(scheduler_pb2.ExplainRequest(job_id=second.id), timeout=LIMIT).explanation
+    (blocker,) = said.blockers
+    assert reason(blocker) == "NO_ROOM"
+    assert (blocker.need.devices, blocker.node, blocker.free.devices) == (2, "n1", 0)
+    assert (blocker.nodes, blocker.nodes_usable, blocker.nodes_large_enough) == (1, 1, 1)
+    assert said.estimate.time.seconds == pytest.approx(first.start_time.seconds + 100, abs=2)
+    said = server.scheduler.Explain(scheduler_pb2.ExplainRequest(job_id=third.id), timeout=LIMIT).explanation
+    assert ([reason(b) for b in said.blockers], said.ahead, list(said.ahead_job_ids)) == (["BEHIND", "NO_ROOM"], 1, [second.id])
+    said = failure(lambda: server.scheduler.Explain(scheduler_pb2.ExplainRequest(job_id=99), timeout=LIMIT))
+    assert said.reason == "NO_SUCH_JOB"
+
+
+def test_validate_only_says_what_would_happen_and_keeps_nothing(server: Server, agent: Agent) -> None:
+    def preview(**spec: Any) -> Any:
+        request = submit_request(**spec)
+        request.validate_only = True
+        return server.scheduler.Submit(request, timeout=LIMIT)
+
+    said = preview(**DEVICE)
+    assert (said.job.id, said.preview.starts, [list(t.devices) for t in said.preview.tasks]) == (0, True, [[0, 1]])
+    victim = running(server, agent, **DEVICE)
+    trial = preview(job_class=job_pb2.JOB_CLASS_TRIAL, **DEVICE)
+    assert [(v.job_id, v.user, v.node) for v in trial.preview.victims] == [(victim.id, USER, "n1")]
+    waits = preview(**DEVICE)
+    assert [reason(b) for b in waits.preview.explanation.blockers] == ["NO_ROOM"]
+    assert failure(lambda: preview(devices=3)).reason == "NO_NODE_LARGE_ENOUGH"
+    assert state(server.get(victim.id)) == "RUNNING"
+    assert [job.id for job in server.scheduler.List(scheduler_pb2.ListRequest(), timeout=LIMIT).jobs] == [victim.id]
+
+
+def test_drain_and_undrain(server: Server, agent: Agent) -> None:
+    job = running(server, agent)
+    drained = node(server, "Drain", reason="new fans", evict=True)
+    assert (drained.drain.reason, drained.drain.user) == ("new fans", USER)
+    assert agent.orders()[0].stop.reason == 8
+    agent.exited(2, job.id, exit_signal=15)
+    assert agent.acknowledged() == 2
+    assert state(server.get(job.id)) == "QUEUED"
+    assert not node(server, "Undrain").HasField("drain")
+    assert agent.orders()[0].run == 2
+    assert node(server, "GetNode").name == "n1"
+
+
+@pytest.mark.parametrize("call", ["GetNode", "Drain", "Undrain", "Fence"])
+def test_an_unknown_node(server: Server, call: str) -> None:
+    said = failure(lambda: node(server, call, "n9"))
+    assert (said.code, said.reason, said.info.metadata["node"]) == (grpc.StatusCode.NOT_FOUND, "NO_SUCH_NODE", "n9")
+
+
+def test_only_a_silent_node_is_declared_dead(database_url: str) -> None:
+    with Server(database_url, silent_after=0.6, heartbeat=0.2) as server:
+        with Agent(server) as agent:
+            agent.connect()
+            said = failure(lambda: node(server, "Fence"))
+            assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NODE_UP")
+            job = running(server, agent)
+        wait_for(lambda: state(server.get(job.id)) == "UNREACHABLE", LIMIT)
+        node(server, "Fence")
+        shown = server.get(job.id)
+        assert (state(shown), reason(shown)) == ("QUEUED", "NODE_LOST")

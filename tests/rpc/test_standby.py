@@ -1,0 +1,190 @@
+"""Two schedulers on one database: what the one that stands by answers, whom it names, and how epochs are raised."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
+from sqlalchemy import Connection, text
+
+from scheduler_service import store
+from scheduler_service.leading import SKIPPED_JOBS
+from scheduler_service.rpc import front
+from scheduler_service.run.ports import NotCommitted
+from tests.rpc.server import LIMIT, Agent, Server, failure
+from tests.store.proxy import Proxy
+from tests.store.waiting import wait_for
+
+FROM_LEADER = (("ebb-read", "leader"),)
+
+
+@pytest.fixture
+def standby(server: Server, database_url: str) -> Iterator[Server]:
+    with Server(database_url, leads=False) as made:
+        yield made
+
+
+def reads(server: Server, job_id: int) -> "dict[str, Callable[..., Any]]":
+    """Every read, which may be given metadata."""
+    return {
+        "Get": lambda **o: server.scheduler.Get(scheduler_pb2.GetRequest(job_id=job_id), timeout=LIMIT, **o).job,
+        "List": lambda **o: list(server.scheduler.List(scheduler_pb2.ListRequest(), timeout=LIMIT, **o).jobs),
+        "Story": lambda **o: list(server.scheduler.Story(scheduler_pb2.StoryRequest(job_id=job_id), timeout=LIMIT, **o).events),
+        "ListNodes": lambda **o: list(server.cluster.ListNodes(cluster_pb2.ListNodesRequest(), timeout=LIMIT, **o).nodes),
+    }
+
+
+def test_reads_are_answered_as_of_the_last_commit(server: Server, standby: Server, agent: Agent) -> None:
+    running, waiting, ended = server.submit(devices=1), server.submit(devices=2), server.submit()
+    agent.orders()
+    agent.started(1, running.id)
+    assert agent.acknowledged() == 1
+    server.cancel(waiting.id)
+    for job in (running, waiting, ended):
+        theirs, ours = reads(standby, job.id), reads(server, job.id)
+        for name, read in theirs.items():
+            assert read() == ours[name](), name
+    (node,) = standby.nodes()
+    assert (node.name, node.free.devices, len(node.devices)) == ("n1", 1, 2)
+    assert standby.get(running.id).state == job_pb2.JOB_STATE_RUNNING
+
+
+def test_the_reason_of_a_job_that_waits_is_the_stored_one(server: Server, standby: Server, agent: Agent) -> None:
+    server.submit(devices=2)
+    first, second = server.submit(devices=2), server.submit(devices=2)
+    assert standby.get(first.id) == server.get(first.id)
+    assert server.get(second.id).reason == job_pb2.JOB_REASON_BEHIND
+    assert standby.get(second.id).reason != job_pb2.JOB_REASON_BEHIND
+
+
+def test_what_is_not_there_is_not_there(standby: Server) -> None:
+    assert failure(lambda: standby.get(9)).reason == "NO_SUCH_JOB"
+
+
+def test_everything_else_is_for_the_leader_who_is_named(server: Server, standby: Server) -> None:
+    job = server.submit()
+    with Agent(standby) as agent:
+        calls: list[Callable[[], Any]] = [
+            standby.submit,
+            lambda: standby.cancel(job.id),
+            agent.connect,
+            lambda: next(standby.watch()),
+            lambda: next(iter(standby.cluster.Watch(cluster_pb2.ClusterWatchRequest(), timeout=LIMIT))),
+        ]
+        for call in calls:
+            said = failure(call)
+            assert (said.code, said.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_LEADING")
+            assert dict(said.info.metadata) == {"leader": server.address}
+            assert server.address in said.text
+
+
+def test_who_wants_the_leaders_answer_is_sent_there(server: Server, standby: Server) -> None:
+    job = server.submit()
+    for name, read in reads(standby, job.id).items():
+        said = failure(lambda read=read: read(metadata=FROM_LEADER))
+        assert (said.reason, dict(said.info.metadata)) == ("NOT_LEADING", {"leader": server.address}), name
+    for read in reads(server, job.id).values():
+        assert read(metadata=FROM_LEADER) is not None
+
+
+def test_nobody_leads(conn: Connection, database_url: str) -> None:
+    """Reads are answered whoever's answer is wanted, and nobody is named."""
+    assert store.take(conn, "another", ttl=3600)  # which says no address
+    with Server(database_url, leads=False) as alone:
+        assert reads(alone, 1)["List"](metadata=FROM_LEADER) == []
+        said = failure(alone.submit)
+        assert (said.reason, dict(said.info.metadata)) == ("NOT_LEADING", {})
+
+
+def test_an_address_to_advertise(database_url: str) -> None:
+    with (
+        Server(database_url, advertise="ebb-1.example:7737") as leader,
+        Server(database_url, leads=False) as standby,
+    ):
+        assert failure(standby.submit).info.metadata["leader"] == "ebb-1.example:7737"
+        assert leader.submit().id == 1
+
+
+def test_the_database_is_asked_who_leads_once_a_second_at_most(server: Server, standby: Server) -> None:
+    asked = 0
+    ask = standby.front.reader.leader
+
+    def counted() -> str:
+        nonlocal asked
+        asked += 1
+        return ask()
+
+    standby.front.reader.leader = counted  # type: ignore[method-assign]
+    now = [0.0]
+    standby.front.clock = lambda: now[0]
+    for second in range(3):
+        now[0] = 1000.0 + second
+        for _ in range(5):
+            assert failure(standby.submit).info.metadata["leader"] == server.address
+    assert asked == 3
+
+
+def test_without_a_database_it_says_so(database_url: str, conn: Connection) -> None:
+    assert store.take(conn, "another", ttl=3600)
+    with Proxy(database_url) as proxy, Server(proxy.url, leads=False) as standby:
+        assert standby.nodes() is not None
+        proxy.refuse()
+        wait_for(lambda: failure(standby.submit).reason == "DATABASE_UNAVAILABLE")
+        for read in reads(standby, 1).values():
+            said = failure(read)
+            assert (said.code, said.reason) == (grpc.StatusCode.UNAVAILABLE, "DATABASE_UNAVAILABLE")
+        proxy.mend()
+        wait_for(lambda: failure(standby.submit).reason == "NOT_LEADING")
+
+
+async def test_a_database_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "ASK_LIMIT", 0.05)
+    hangs = threading.Event()
+
+    class Reader:
+        def leader(self) -> str:
+            hangs.wait()
+            return "h:1"
+
+    asking = front.Front(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
+    for _ in range(2):
+        assert isinstance(await asyncio.wait_for(asking.refer(), LIMIT), NotCommitted)
+    hangs.set()
+    assert await asking.leader() == "h:1"
+    asking.close()
+
+
+def test_the_standby_leads_when_the_leader_leaves(server: Server, standby: Server) -> None:
+    job = server.submit(request_id="r")
+    server.stop()
+    wait_for(lambda: standby.front.leads, LIMIT)
+    assert standby.submit(request_id="r").id == job.id
+    assert standby.front.leading.epoch == 2
+
+
+def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, conn: Connection) -> None:
+    """As after a database was restored from a backup. Ids of jobs that may have been given are not given again."""
+    cluster = server.front.leading.cluster_id
+    last = server.submit()
+    with Agent(server, cluster_id=cluster, epoch=50) as ahead:
+        said = failure(ahead.connect)
+        assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "OLD_EPOCH")
+    leading = wait_for(lambda: (now := server.front.leads) and now.epoch > 50 and now, LIMIT)
+    assert (leading.epoch, leading.cluster_id) == (51, cluster)
+    assert conn.execute(text("SELECT epoch FROM leader")).scalar() == 51
+    with Agent(server, cluster_id=cluster, epoch=50) as again:
+        assert again.connect().epoch == 51
+    assert server.submit().id == last.id + 1 + SKIPPED_JOBS
+    with Agent(server, cluster_id=cluster, epoch=2**63 - 1) as absurd:
+        assert failure(absurd.connect).reason == "INVALID_FIELD"
+    assert server.front.leading.epoch == 51
+
+
+def test_only_an_agent_of_this_cluster_raises_it(server: Server) -> None:
+    for cluster_id in ("", "another"):
+        with Agent(server, cluster_id=cluster_id, epoch=50) as stranger:
+            assert failure(stranger.connect).reason in ("OLD_EPOCH", "OTHER_CLUSTER")
+    assert (server.submit().id, server.front.leading.epoch) == (1, 1)

@@ -1,0 +1,155 @@
+"""TLS of the service, with certificates made here, as its clients meet it."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_sdk import AsyncClient, Client, EbbError, Unavailable
+from scheduler_service.config import Config, ConfigError, load
+from tests.certificates import Authority, Pair, lock
+from tests.rpc.server import Server
+
+HERE = ("DNS:localhost", "IP:127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls") / "site")
+
+
+@pytest.fixture(scope="module")
+def other_ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls") / "other")
+
+
+@pytest.fixture(scope="module")
+def pair(ca: Authority) -> Pair:
+    return ca.issue("scheduler", *HERE)
+
+
+def settings(pair: Pair, **more: Any) -> dict[str, Any]:
+    return {"tls_certificate": pair.certificate, "tls_key": pair.key, **more}
+
+
+@pytest.fixture
+def server(database_url: str, pair: Pair) -> Iterator[Server]:
+    with Server(database_url, **settings(pair)) as made:
+        yield made
+
+
+def failure(server: Server, **access: Any) -> EbbError:
+    """What the client says that cannot connect."""
+    with Client(server.address, timeout=3, **access) as client, pytest.raises(EbbError) as caught:
+        client.nodes()
+    return caught.value
+
+
+async def test_both_clients_with_the_ca(server: Server, ca: Authority) -> None:
+    with Client(server.address, tls_ca=ca.certificate) as client:
+        assert client.nodes() == []
+        job = client.submit(["true"])
+        assert next(iter(client.watch(job.id))).jobs[0].id == job.id
+    async with AsyncClient(server.address, tls_ca=ca.certificate) as same:
+        assert await same.nodes() == []
+        assert (await same.get(job.id)).id == job.id
+    by_name = f"localhost:{server.address.rpartition(':')[2]}"
+    with Client(by_name, tls_ca=ca.certificate) as client:
+        assert client.nodes() == []
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused_at_once(server: Server, other_ca: Authority) -> None:
+    error = failure(server, tls_ca=other_ca.certificate)
+    assert isinstance(error, Unavailable)
+    assert error.reason == "TLS"
+    assert str(error).startswith(f"the scheduler at {server.address} shows a certificate that the CA in EBB_TLS_CA does not")
+
+
+def test_a_certificate_for_another_name(database_url: str, ca: Authority) -> None:
+    with Server(database_url, **settings(ca.issue("elsewhere", "DNS:sched.example"))) as server:
+        assert "a certificate for another name" in str(failure(server, tls_ca=ca.certificate))
+
+
+def test_plaintext_to_tls_and_tls_to_plaintext(server: Server, database_url: str, ca: Authority) -> None:
+    assert "if it speaks TLS, set EBB_TLS_CA" in str(failure(server))
+    server.stop()
+    with Server(database_url) as plain:
+        assert "does not speak TLS" in str(failure(plain, tls_ca=ca.certificate))
+
+
+def test_mutual_tls(database_url: str, ca: Authority, other_ca: Authority, pair: Pair) -> None:
+    mine, foreign = ca.issue("client"), other_ca.issue("client")
+    with Server(database_url, **settings(pair, tls_client_ca=ca.certificate)) as server:
+        with Client(server.address, tls_ca=ca.certificate, tls_cert=mine.certificate, tls_key=mine.key) as client:
+            assert client.nodes() == []
+        assert "set EBB_TLS_CERT and EBB_TLS_KEY" in str(failure(server, tls_ca=ca.certificate))
+        wrong = failure(server, tls_ca=ca.certificate, tls_cert=foreign.certificate, tls_key=foreign.key)
+        assert "perhaps it does not accept the certificate in EBB_TLS_CERT" in str(wrong)
+
+
+def test_a_renewed_certificate_is_used_from_the_next_connection_on(
+    database_url: str, ca: Authority, other_ca: Authority, pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    used = Pair(tmp_path / "scheduler.pem", tmp_path / "scheduler.key")
+    for old, path in zip(pair, used, strict=True):
+        shutil.copy(old, path)
+    with Server(database_url, **settings(used)) as server, Client(server.address, tls_ca=ca.certificate) as there:
+        assert there.nodes() == []
+        used.certificate.write_text("half writ")
+        with Client(server.address, tls_ca=ca.certificate) as client:
+            assert client.nodes() == []
+        assert [r for r in caplog.records if "the certificate is not renewed, the old one goes on" in r.getMessage()]
+        for new, path in zip(other_ca.issue("scheduler", *HERE), used, strict=True):
+            shutil.copy(new, path)
+        with Client(server.address, tls_ca=other_ca.certificate) as client:
+            assert client.nodes() == []
+        assert failure(server, tls_ca=ca.certificate).reason == "TLS"
+        assert there.nodes() == [], "a connection that is there goes on"
+
+
+async def test_tls_with_a_token_on_every_address_of_this_machine(
+    database_url: str, ca: Authority, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(database_url, **settings(pair, auth="token"))
+    server._config = Config(database=database_url, listen="0.0.0.0:0", advertise="localhost:1", auth="token", **settings(pair))
+    with server:
+        address = f"localhost:{server.address.rpartition(':')[2]}"
+        monkeypatch.setenv("EBB_TLS_CA", str(ca.certificate))
+        with Client(address) as client, pytest.raises(EbbError) as caught:
+            await asyncio.to_thread(client.nodes)
+        assert caught.value.reason == "NO_TOKEN"
+
+
+# ---- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"tls_key": None}, "tls_certificate and tls_key go together"),
+        ({"tls_certificate": "none.pem"}, r"tls_certificate: .*none\.pem cannot be read: No such file"),
+        ({"tls_certificate": "nonsense"}, "are not a certificate and its key in PEM"),
+        ({"tls_key": "other"}, "is not the key of the certificate"),
+        ({"tls_key": "locked"}, "protected by a passphrase"),
+        ({"tls_client_ca": "nonsense"}, "tls_client_ca: .* is no certificate in PEM"),
+    ],
+)
+def test_files_that_do_not_fit(
+    ca: Authority, other_ca: Authority, pair: Pair, tmp_path: Path, change: dict[str, str | None], said: str
+) -> None:
+    (tmp_path / "nonsense").write_text("nonsense")
+    shutil.copy(other_ca.issue("unlike").key, tmp_path / "other")
+    lock(pair.key, tmp_path / "locked")
+    changed = {name: None if file is None else tmp_path / file for name, file in change.items()}
+    flags = {"database": "postgresql://x/y", **settings(pair), **changed}
+    given = {name: value for name, value in flags.items() if value is not None}
+    if not said:
+        load(None, given)
+        return
+    with pytest.raises(ConfigError, match=said):
+        load(None, given)

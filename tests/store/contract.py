@@ -1,0 +1,91 @@
+"""The store as its contract knows it: the same calls on PostgreSQL and on its twin in memory."""
+
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from scheduler_service import store
+from scheduler_service.core.job import JobState
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
+
+WRITE = ("commit",)
+READ = ("load", "find_job", "find_ends", "find_requests", "list_jobs", "list_nodes", "story")
+LEASE = ("take", "renew", "release", "holder")
+
+
+class Db:
+    """A migrated database with nothing in it."""
+
+    commit: Callable[..., int]
+    load: Callable[..., store.Loaded]
+    find_job: Callable[..., Any]
+    find_ends: Callable[..., dict[int, JobState]]
+    find_requests: Callable[..., Any]
+    list_jobs: Callable[..., Any]
+    list_nodes: Callable[..., Any]
+    story: Callable[..., Any]
+    take: Callable[..., int | None]
+    renew: Callable[..., bool]
+    release: Callable[..., None]
+    holder: Callable[..., store.Lease]
+    outcome: Callable[..., str]
+
+    def __init__(self, calls: ModuleType, writer: Any, reader: Any, engine: Any) -> None:
+        for name, on in [
+            *((name, writer) for name in WRITE),
+            *((name, reader) for name in (*READ, *LEASE)),
+            ("outcome", engine),
+        ]:
+            setattr(self, name, partial(getattr(calls, name), on))
+
+    def expire(self) -> None:
+        """Lets the lease run out, as if time had passed."""
+        raise NotImplementedError
+
+    def empty(self) -> None:
+        """Removes all rows, which is far quicker than another database for each example."""
+        raise NotImplementedError
+
+    def take_from_elsewhere(self, name: str) -> int | None:
+        """`take` on a connection of its own, for threads."""
+        raise NotImplementedError
+
+
+class Postgres(Db):
+    def __init__(self, writer: Connection, reader: Connection) -> None:
+        super().__init__(store, writer, reader, reader.engine)
+        self._reader = reader
+
+    def _execute(self, statement: str) -> None:
+        with self._reader.begin():
+            self._reader.execute(text(statement))
+
+    def expire(self) -> None:
+        self._execute("UPDATE leader SET expires_at = clock_timestamp() - interval '1 microsecond'")
+
+    def empty(self) -> None:
+        self._execute("TRUNCATE cluster, node, job, run, device, operation, job_event CASCADE")
+
+    def take_from_elsewhere(self, name: str) -> int | None:
+        with self._reader.engine.connect() as conn:
+            return store.take(conn, name, ttl=60)
+
+
+class Twin(Db):
+    def __init__(self) -> None:
+        self._now = 1000.0
+        self._memory = Memory(lambda: self._now)
+        super().__init__(memory, self._memory, self._memory, self._memory)
+
+    def expire(self) -> None:
+        self._now = self._memory.expires_at
+
+    def empty(self) -> None:
+        self._memory.tables = Memory().tables
+
+    def take_from_elsewhere(self, name: str) -> int | None:
+        return memory.take(self._memory, name, ttl=60)
