@@ -74,7 +74,7 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         estimate=_given(message, "estimate"),
         retry=models.Retry(message.retry.limit, tuple(message.retry.exit_codes), tuple(message.retry.exit_signals)),
         task_groups=tuple(map(_task_group, message.task_groups)),
-        dependencies=tuple(_dependency(each) for each in message.dependencies),
+        dependencies=tuple(dependency(each) for each in message.dependencies),
         array=models.Array(message.array.size, message.array.at_once) if message.HasField("array") else None,
     )
 
@@ -84,7 +84,7 @@ def _task_group(message: job_pb2.TaskGroup) -> models.TaskGroup:
     return models.TaskGroup(message.count, each.devices, each.cpus, each.memory_mib, tuple(message.command) or None)
 
 
-def _dependency(message: job_pb2.Dependency) -> models.Dependency:
+def dependency(message: job_pb2.Dependency) -> models.Dependency:
     return models.Dependency(message.job_id, enum(models.DependencyKind, message.kind) or models.DependencyKind.AFTER_OK)
 
 

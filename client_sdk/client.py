@@ -182,7 +182,7 @@ class Client:
     def suspend(self, job: Job | int) -> Job:
         """Has a running job save its work and leave until it is resumed; its devices become free.
 
-        Safe to repeat, as are those that follow. They raise FailedPrecondition where the job's state forbids it.
+        Safe to repeat. This and those that follow raise FailedPrecondition where the job's state forbids it.
         """
         return self._transport.ask(_requests.OfJob("Suspend", job_id(job)))
 

@@ -41,20 +41,26 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     """
     if isinstance(value, timedelta):
         result = value
-    elif isinstance(value, int | float):
-        result = timedelta(seconds=value)
     else:
-        text = value.lower()
-        parts = re.findall(r"([0-9]+(?:\.[0-9]*)?)\s*([a-z]*)", text)
-        if not parts or "".join(n + unit for n, unit in parts) != re.sub(r"\s", "", text):
-            raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
-        unknown = [unit for _, unit in parts if unit not in _SECONDS]
-        if unknown or (len(parts) > 1 and any(not unit for _, unit in parts)):
-            raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
-        result = timedelta(seconds=sum(float(n) * _SECONDS[unit] for n, unit in parts))
+        seconds = value if isinstance(value, int | float) else _seconds(value)
+        try:
+            result = timedelta(seconds=seconds)
+        except (OverflowError, ValueError) as error:
+            raise InvalidArgument(f"{value!r} is too long for a duration") from error
     if result < timedelta(0):
         raise InvalidArgument(f"a duration of {result.total_seconds():g} s is negative")
     return result
+
+
+def _seconds(value: str) -> float:
+    text = value.lower()
+    parts = re.findall(r"([0-9]+(?:\.[0-9]*)?)\s*([a-z]*)", text)
+    if not parts or "".join(n + unit for n, unit in parts) != re.sub(r"\s", "", text):
+        raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
+    unknown = [unit for _, unit in parts if unit not in _SECONDS]
+    if unknown or (len(parts) > 1 and any(not unit for _, unit in parts)):
+        raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
+    return sum(float(n) * _SECONDS[unit] for n, unit in parts)
 
 
 def format_memory(mib: int) -> str:

@@ -7,25 +7,27 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from node_agent.config import Settings
 from node_agent.devices.base import Inventory
 from node_agent.devices.simulated import simulated
-from node_agent.errors import AsRoot, RunsLive, StateInUse, StateUnusable
+from node_agent.errors import AsRoot, Forgetful, RunsLive, StateInUse, StateUnusable
 from node_agent.jobs import leftovers
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.launcher import start_ticks
 from node_agent.jobs.launching import Launching
 from node_agent.jobs.logs import Logs
+from node_agent.jobs.meeting import Meeting
+from node_agent.jobs.memory import MemoryWatch
 from node_agent.jobs.model import Order, Process, Report
 from node_agent.jobs.spool import Spool, open_spool
 from node_agent.transport import link
 from node_agent.transport.messages import Hello, LogRequest, Welcome
-from node_agent.transport.security import Security
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,8 @@ class LocalNode:
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch)
+        if welcome.acknowledged < self._spool.acknowledged:
+            raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)
 
     def obey(self, orders: Sequence[Order]) -> None:
         assert self.executor is not None
@@ -75,64 +79,76 @@ async def run(settings: Settings) -> None:
     if os.geteuid() == 0 and not settings.allow_root:
         raise AsRoot
     with state_directory(settings.state) as state:
-        loop = asyncio.get_running_loop()
-        provider = simulated(settings.devices, settings.node)
-        spool = open_spool(state / "spool.db")
-        if settings.forget_cluster:
-            spool = _forget(spool, settings)
-        paths = Paths(state, settings.checkpoint_root, spool.short_id)
-        logs = Logs(lambda key: spool.runs.get(key), paths.log)
-        node = LocalNode(settings.node, spool, provider.inventory, logs)
-        ended: asyncio.Future[None] = loop.create_future()
+        while await _serve(settings, state):
+            settings = settings.model_copy(update={"forget_cluster": False})
 
-        def leave() -> None:
-            if not ended.done():
-                ended.set_result(None)
 
-        def fail(error: Exception) -> None:
-            # Such as a write to the spool that failed. Going on would be guesswork; a restart recovers. Jobs go on.
-            log.critical("the agent fails: %s", error, exc_info=error)
-            if not ended.done():
-                ended.set_exception(error)
+async def _serve(settings: Settings, state: Path) -> bool:
+    """One life of the node, with one spool. Returns whether another is to begin, as the scheduler has forgotten this one."""
+    loop = asyncio.get_running_loop()
+    provider = simulated(settings.devices, settings.node)
+    spool = open_spool(state / "spool.db")
+    if settings.forget_cluster:
+        spool = _forget(spool, settings)
+    paths = Paths(state, settings.checkpoint_root, spool.short_id)
+    logs = Logs(lambda key: spool.runs.get(key), paths.log)
+    node = LocalNode(settings.node, spool, provider.inventory, logs)
+    ended: asyncio.Future[bool] = loop.create_future()
 
-        def reported() -> None:
-            node.reported.set()
-            logs.wake()
+    def leave(afresh: bool = False) -> None:
+        if not ended.done():
+            ended.set_result(afresh)
 
-        executor = Executor(spool, provider, paths, settings.node, reported, fail)
-        launching = Launching(state, spool.short_id, executor.hear, settings.launcher_idle)
-        executor.connect(launching)
-        node.executor = executor
-        log.info(
-            "node %s: %d devices (%s, simulated), state in %s",
-            settings.node,
-            len(provider.inventory.devices),
-            settings.devices,
-            state,
-        )
-        if os.geteuid() == 0:
-            log.warning("the agent runs as root, as it was allowed to: so do all jobs")
+    def fail(error: Exception) -> None:
+        # Such as a write to the spool that failed. Going on would be guesswork; a restart recovers. Jobs go on.
+        log.critical("the agent fails: %s", error, exc_info=error)
+        if not ended.done():
+            ended.set_exception(error)
 
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signum, leave)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                workers = [
-                    tasks.create_task(launching.run()),
-                    tasks.create_task(_talk(settings.scheduler, node, executor, settings.security)),
-                    tasks.create_task(_prune(spool)),
-                ]
-                await ended  # where that is a fault, it leaves from here: jobs are killed by those who asked for it alone
-                if settings.stop_jobs_on_exit:
-                    executor.kill_all()
-                    await launching.quit()
-                for worker in workers:
-                    worker.cancel()
-        finally:
-            executor.close()
-            logs.close()
-            log.info("stopped; %d runs go on", len(spool.live()))
-            spool.close()
+    def reported() -> None:
+        node.reported.set()
+        logs.wake()
+
+    meeting = Meeting(settings.reached_at)
+    executor = Executor(spool, provider, paths, settings.node, meeting, reported, fail)
+    launching = Launching(state, spool.short_id, executor.hear, settings.launcher_idle)
+    executor.connect(launching)
+    node.executor = executor
+    log.info(
+        "node %s: %d devices (%s, simulated), state in %s",
+        settings.node,
+        len(provider.inventory.devices),
+        settings.devices,
+        state,
+    )
+    if os.geteuid() == 0:
+        log.warning("the agent runs as root, as it was allowed to: so do all jobs")
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, leave)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            workers = [
+                tasks.create_task(launching.run()),
+                tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True))),
+                tasks.create_task(_prune(spool)),
+            ]
+            if settings.memory_limit == "enforce":
+                workers.append(tasks.create_task(MemoryWatch(executor.limits, executor.exceeded).run()))
+            afresh = await ended  # where that is a fault, it leaves from here: jobs are killed by those who asked for it alone
+            if settings.stop_jobs_on_exit and not afresh:
+                executor.kill_all()
+                await launching.quit()
+            for worker in workers:
+                worker.cancel()
+    finally:
+        executor.close()
+        logs.close()
+        log.info("stopped; %d runs go on", len(spool.live()))
+        spool.close()
+    if afresh:
+        spool.discard()
+    return afresh
 
 
 @contextlib.contextmanager
@@ -169,7 +185,7 @@ def _forget(spool: Spool, settings: Settings) -> Spool:
     return spool.forget()
 
 
-async def _talk(scheduler: str, node: LocalNode, executor: Executor, security: Security) -> None:
+async def _talk(settings: Settings, node: LocalNode, executor: Executor, begin_afresh: Callable[[], None]) -> None:
     """Hello says which runs are on this node. So it is said once nothing else lives here."""
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -177,7 +193,11 @@ async def _talk(scheduler: str, node: LocalNode, executor: Executor, security: S
     except TimeoutError:
         log.error("not connecting to the scheduler: runs that the spool does not know are still alive, or no launcher is there")
         await executor.cleared.wait()
-    await link.run(scheduler, node, security=security)
+    try:
+        await link.run(settings.scheduler, node, security=settings.security)
+    except Forgetful as error:
+        log.error("%s", error)
+        begin_afresh()
 
 
 async def _prune(spool: Spool) -> None:

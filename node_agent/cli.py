@@ -42,6 +42,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
 @click.option("--devices", metavar="PROFILE", help="What the node has: dgx-a100, pcie-8 or cpu-20c, all simulated.")
 @click.option("--node", metavar="NAME", help="The node's name in the cluster. [default: the host's name]")
 @click.option("--state", metavar="DIR", help="What the agent must not forget; one directory for each agent.")
+@click.option(
+    "--address",
+    metavar="HOST",
+    help="Where other nodes reach this one, for gangs. [default: its address on the way to the scheduler]",
+)
 @click.option("--checkpoints", metavar="DIR", help="Where jobs save their work. [default: STATE/checkpoints]")
 @click.option("--token-file", metavar="FILE", help="The agent's token, from `ebb-scheduler token create --role agent`.")
 @click.option("--tls-ca", metavar="FILE", help="Use TLS; the CA's certificate (PEM), which vouches for the scheduler.")
@@ -63,6 +68,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     help="Start afresh, and obey whichever cluster answers first. Refused while runs are alive.",
 )
 @click.option("--stop-jobs-on-exit", is_flag=True, default=None, help="Kill all jobs when the agent is stopped.")
+@click.option(
+    "--memory-limit",
+    metavar="POLICY",
+    help="Kill runs that use more memory than they asked for: enforce or off. [default: enforce]",
+)
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")
 def run(file: Path | None, **flags: Any) -> None:
     """Runs the agent of this node until SIGTERM or SIGINT."""

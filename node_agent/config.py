@@ -3,6 +3,7 @@
 import re
 import socket
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
 from node_agent.devices.simulated import PROFILES
+from node_agent.jobs.meeting import address_towards
 from node_agent.transport.security import Security, is_loopback
 
 
@@ -30,6 +32,15 @@ def _profile(value: str) -> str:
 def _node_name(value: str) -> str:
     if len(value) > 253 or not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value):
         raise ValueError(f"{value!r} is not a node name: letters, digits, dots, hyphens and underscores, at most 253")
+    return value
+
+
+def _address(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", value):
+        try:
+            ip_address(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not the name or the address of a machine, without a port") from None
     return value
 
 
@@ -59,6 +70,8 @@ class Settings(BaseSettings):
     forget_cluster: bool = False
     stop_jobs_on_exit: bool = False
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
+    address: Annotated[str, AfterValidator(_address)] | None = None
+    memory_limit: Literal["enforce", "off"] = "enforce"
 
     @model_validator(mode="before")
     @classmethod
@@ -84,6 +97,13 @@ class Settings(BaseSettings):
     @property
     def security(self) -> Security:
         return Security(self.token_file, self.tls_ca, self.tls_cert, self.tls_key)
+
+    def reached_at(self) -> str:
+        """Where other nodes reach this one: as it was told, or as the first scheduler does. Raises OSError."""
+        target = self.scheduler.partition(",")[0]
+        if self.address is not None:
+            return self.address
+        return "127.0.0.1" if is_loopback(target) else address_towards(target)
 
     @property
     def checkpoint_root(self) -> Path:

@@ -63,6 +63,12 @@ class StaleEpoch(AgentError):
     """The scheduler at {target} has epoch {theirs}, and this agent has obeyed epoch {ours}: it has been replaced."""
 
 
+class Forgetful(AgentError):
+    """The scheduler's database is older than what was done on this node: it knows the node's reports up to {theirs}, and had
+    acknowledged those up to {ours}; a backup was restored, perhaps. Nobody can say any more what the runs here are. The
+    node starts afresh, as after a reboot: they are killed, and their jobs go back to their queues."""
+
+
 class StandsBy(AgentError):
     """The scheduler at {target} stands by: the one at {leader} leads."""
 

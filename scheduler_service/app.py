@@ -23,6 +23,7 @@ from scheduler_service.leading import STOP_LIMIT, Announce, ClockBehind, Outrun,
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leader import wait_to_lead
+from scheduler_service.run.ports import DatabaseOlder
 from scheduler_service.run.tokens import Tokens
 
 log = logging.getLogger("ebb.scheduler")
@@ -94,6 +95,9 @@ async def _lead_again_and_again(
             lease.above = max(lease.above, met.epoch)
             forgetful = True
             continue
+        except DatabaseOlder as error:
+            log.error("stepping down: %s", error)
+            forgetful = True
         except Exception as error:
             log.error("stepping down: %s", error)
         pause = 0.2 if time.monotonic() - began > 60 else min(max(2 * pause, 0.2), 30)

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Engine
 
 from scheduler_service import store
 from scheduler_service.core.access import Token
-from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run
+from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.journal import Change
-from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown
+from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.view import View
 from scheduler_service.store import memory
 from scheduler_service.store.memory import Memory
@@ -36,8 +36,12 @@ class Writer:
         self._epoch = epoch
         self._commit_no = commit_no
         self._connection = engine.connect()
+        self._broke = False
+        """Whether a connection was lost since the database was last known to hold all that was committed."""
 
     def commit(self, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
+        if self._broke:
+            self._look_again()
         try:
             self._commit_no = _ask(store.commit, self._connection, self._epoch, changes, events)
         except store.DuplicateRequest as known:
@@ -49,16 +53,31 @@ class Writer:
         except store.Fenced as fenced:
             raise LeadershipLost(str(fenced)) from fenced
         except store.Unavailable as lost:
+            self._broke = True
             raise NotCommitted(str(lost)) from lost
         except store.CommitUnknown as unknown:
             try:
                 became = _ask(store.outcome, self._engine, self._epoch, self._commit_no)
+            except store.Forgotten as older:
+                raise DatabaseOlder(str(older)) from unknown
             except store.StoreError as error:
                 raise LeadershipLost(str(error)) from unknown
             if became == "not committed":
                 raise NotCommitted(str(unknown)) from unknown
             self._commit_no += 1
         return self._commit_no
+
+    def _look_again(self) -> None:
+        """A database that was away may be another when it is back: one that was restored, or a copy that lagged behind."""
+        try:
+            _ask(store.outcome, self._engine, self._epoch, self._commit_no)
+        except store.Unavailable as lost:
+            raise NotCommitted(str(lost)) from lost
+        except store.Forgotten as older:
+            raise DatabaseOlder(str(older)) from older
+        except store.StoreError as other:
+            raise LeadershipLost(str(other)) from other
+        self._broke = False
 
     def find_requests(self, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
         with _database_errors():
@@ -81,6 +100,10 @@ class Reader:
     def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
         with _database_errors(), self._engine.connect() as connection:
             return _ask(store.find_ends, connection, job_ids)
+
+    def find_run(self, key: RunKey) -> Run | None:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.find_run, connection, key)
 
     def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, tuple[Run, ...]]]:
         with _database_errors(), self._engine.connect() as connection:

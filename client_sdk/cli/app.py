@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from client_sdk.cli import commands, nodes, story
+from client_sdk.cli import change, commands, explain, listing, nodes, story, submit, top
 from client_sdk.cli.session import Session
 from client_sdk.errors import EbbError
 
@@ -62,6 +62,7 @@ def ebb(ctx: click.Context, address: str | None, timeout: float) -> None:
       ebb submit --devices 1 --name resnet -- python train.py --steps 10000
       ebb submit --trial --devices 1 -- python try_it.py
       ebb list
+      ebb explain 7
       ebb story 7
       ebb logs -f 7
     """
@@ -92,5 +93,16 @@ def _forget_stdout() -> None:
     os.close(nothing)
 
 
-for command in (*commands.COMMANDS, story.story, nodes.node):
+_COMMANDS: tuple[click.Command, ...] = (
+    submit.submit,
+    listing.list_,
+    listing.show,
+    *commands.COMMANDS,
+    *change.COMMANDS,
+    explain.explain,
+    story.story,
+    nodes.node,
+    top.top,
+)
+for command in _COMMANDS:
     ebb.add_command(command)

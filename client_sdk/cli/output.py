@@ -7,12 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from client_sdk.models import Job, JobReason, Resources
+from client_sdk.models import Job, JobReason, Resources, Task
 from client_sdk.units import format_duration, format_memory
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def plain(value: Any) -> Any:
@@ -46,7 +49,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool
     """Writes a table. In a pipe: columns two spaces apart, nothing cut off, so that awk and grep get all of it."""
     cells = [[_one_line(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _rich_table(columns, cells, header, len(indent))
+        from rich.console import Console
+        from rich.padding import Padding
+
+        Console(highlight=False).print(Padding(rich_table(columns, cells, header), (0, 0, 0, len(indent))))
         return
     lines = [list(columns), *cells] if header else cells
     widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(columns))]
@@ -55,9 +61,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool
         click.echo(f"{indent}{'  '.join(padded).rstrip()}")
 
 
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], header: bool, indent: int) -> None:
-    from rich.console import Console
-    from rich.padding import Padding
+def rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], header: bool = True) -> "Table":
+    """A table for a terminal."""
     from rich.table import Table
     from rich.text import Text
 
@@ -65,8 +70,8 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], header: b
     for column in columns:
         made.add_column(column, no_wrap=column not in ("REASON", "COMMAND", "WHAT"), overflow="fold")
     for row in rows:
-        made.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False).print(Padding(made, (0, 0, 0, indent)))
+        made.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in map(_one_line, row)))
+    return made
 
 
 _STYLES = {
@@ -75,7 +80,11 @@ _STYLES = {
     "STOPPING": "yellow",
     "UNREACHABLE": "red",
     "FAILED": "red",
+    "SUSPENDED": "yellow",
+    "TIMED_OUT": "red",
     "UP": "green",
+    "DRAINING": "yellow",
+    "DRAINED": "yellow",
     "SILENT": "red",
 }
 
@@ -91,18 +100,23 @@ def class_name(job: Job) -> str:
 
 def reason(job: Job) -> str:
     """The reason of a job's state in a few words."""
-    other = f" {job.cause_job_id}" if job.cause_job_id else ""
     match job.reason:
         case JobReason.UNSPECIFIED:
             return "-"
-        case JobReason.PREEMPTED:
-            return f"preempted for{other}" if other else "preempted"
         case JobReason.EXITED:
-            return f"exit {job.exit_code}"
+            return "-" if job.array is not None else f"exit {job.exit_code}"
         case JobReason.SIGNALLED:
             return signal_text(job.exit_signal)
         case known:
-            return known.name.lower().replace("_", " ") + other
+            return reason_words(known, job.cause_job_id)
+
+
+def reason_words(known: JobReason, cause_job_id: int | None) -> str:
+    """ "behind 5", "preempted for 8" """
+    other = f" {cause_job_id}" if cause_job_id else ""
+    if known is JobReason.PREEMPTED:
+        return f"preempted for{other}" if other else "preempted"
+    return known.name.lower().replace("_", " ") + other
 
 
 def signal_text(number: int) -> str:
@@ -119,6 +133,11 @@ def ran_for(job: Job, now: datetime) -> str:
     return format_duration((job.end_time or now) - job.start_time)
 
 
+def duration(value: timedelta) -> str:
+    """As people read it: "0:07", "1:02:03", and in full below a second."""
+    return f"{value.total_seconds():.2f} s" if timedelta(0) < value < timedelta(seconds=1) else format_duration(value)
+
+
 def when(time: datetime | None) -> str:
     """A time of the day where the user is."""
     return "-" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -130,6 +149,14 @@ def amount(value: Resources) -> str:
     if value.devices:
         words.append(f"{value.devices} device{'' if value.devices == 1 else 's'}")
     return ", ".join(words)
+
+
+def tasks(found: Iterable[Task]) -> list[list[str]]:
+    """The rows of a table of tasks."""
+    return [[str(task.rank), task.node, numbers(task.devices), amount(task.resources)] for task in found]
+
+
+TASK_COLUMNS = ("TASK", "NODE", "DEVICES", "HOLDS")
 
 
 def numbers(values: Sequence[int]) -> str:

@@ -1,13 +1,14 @@
 """What the commands share: the client of this call, and options that several have."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
 from client_sdk.client import Client
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import JobState
+from client_sdk.models import Job, JobReason, JobState
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,23 +37,42 @@ def output_option(*formats: str) -> Callable[[F], F]:
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only ids.")
 no_header_option = click.option("--no-header", is_flag=True, help="Leave the line of column names out.")
 
-_SHORT = {
-    "PD": JobState.QUEUED,
-    "CF": JobState.STARTING,
-    "R": JobState.RUNNING,
-    "CG": JobState.STOPPING,
-    "NF": JobState.UNREACHABLE,
-    "CD": JobState.SUCCEEDED,
-    "F": JobState.FAILED,
-    "CA": JobState.CANCELLED,
+_SHORT: dict[str, tuple[JobState, JobReason | None]] = {
+    "PD": (JobState.QUEUED, None),
+    "PR": (JobState.QUEUED, JobReason.PREEMPTED),
+    "CF": (JobState.STARTING, None),
+    "R": (JobState.RUNNING, None),
+    "CG": (JobState.STOPPING, None),
+    "S": (JobState.SUSPENDED, None),
+    "NF": (JobState.UNREACHABLE, None),
+    "CD": (JobState.SUCCEEDED, None),
+    "F": (JobState.FAILED, None),
+    "OOM": (JobState.FAILED, JobReason.OUT_OF_MEMORY),
+    "CA": (JobState.CANCELLED, None),
+    "TO": (JobState.TIMED_OUT, None),
 }
+"""Slurm's codes. Some are an Ebb state for a reason."""
 
 
-def parse_states(text: str) -> list[JobState]:
+@dataclass(frozen=True, slots=True)
+class States:
+    """Which jobs a user wants to see."""
+
+    wanted: frozenset[tuple[JobState, JobReason | None]]
+
+    @property
+    def states(self) -> list[JobState]:
+        return sorted({state for state, _ in self.wanted})
+
+    def match(self, job: Job) -> bool:
+        return (job.state, None) in self.wanted or (job.state, job.reason) in self.wanted
+
+
+def parse_states(text: str) -> States:
     """States by name or by Slurm's short code, separated by commas. Raises InvalidArgument."""
-    names = {state.name: state for state in JobState if state is not JobState.UNSPECIFIED} | _SHORT
+    names = {state.name: (state, None) for state in JobState if state is not JobState.UNSPECIFIED} | _SHORT
     words = [word for word in text.upper().replace(",", " ").split() if word]
     unknown = [word for word in words if word not in names]
     if unknown or not words:
         raise InvalidArgument(f"{', '.join(unknown) or 'nothing'!r} is no state; states are {', '.join(names)}")
-    return [names[word] for word in words]
+    return States(frozenset(names[word] for word in words))

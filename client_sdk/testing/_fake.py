@@ -11,6 +11,7 @@ from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
 from client_sdk.errors import EbbError, Unavailable
 from client_sdk.models import Job, Resources
+from client_sdk.testing import _life as life
 from client_sdk.testing._server import Failure, Server
 from client_sdk.testing._state import Outcome, Script, State
 
@@ -59,19 +60,22 @@ class FakeCluster:
             return self._server.watches
 
     def start(self, job: Job | int) -> Job:
-        """Has a queued job start and run. Raises FailedPrecondition where it fits on no node now."""
+        """Has a queued job start and run; of an array, its next element, which is returned.
+
+        Raises FailedPrecondition where it fits on no node now, is held, or waits for another job.
+        """
         with self._state.changed:
-            self._state.start(_id(job))
-            return self._shown(job)
+            started = life.start(self._state, _id(job))
+            return self._shown(started.id)
 
     def finish(self, job: Job | int, exit_code: int = 0, *, exit_signal: int = 0, output: str = "") -> Job:
         """Ends the run of a job, which a queued one begins first.
 
-        As with the service, a job that was cancelled is then CANCELLED, and one that was being preempted goes back to its
-        queue unless its exit code is 0.
+        As with the service, a job that was cancelled is then CANCELLED. One that was told to leave (preempted, requeued, its
+        node drained) goes back to its queue, and one that was suspended is SUSPENDED, unless its exit code is 0.
         """
         with self._state.changed:
-            self._state.finish(_id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output))
+            life.finish(self._state, _id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output))
             return self._shown(job)
 
     def preempt(self, job: Job | int, *, for_: Job | int, leaves: bool = True) -> Job:
@@ -80,7 +84,7 @@ class FakeCluster:
         With `leaves=False` it stays inside its grace period (STOPPING) until `finish`.
         """
         with self._state.changed:
-            self._state.preempt(_id(job), _id(for_), Outcome(exit_code=143) if leaves else None)
+            life.preempt(self._state, _id(job), _id(for_), Outcome(exit_code=143) if leaves else None)
             return self._shown(job)
 
     def fail_next(

@@ -41,6 +41,9 @@ def violations(message: Message, inside: str = "") -> Iterator[Broken]:
         yield from ((path, rule, must) for rule, must in _broken(value, rules, field))
         if whole and not isinstance(value, Duration):
             yield from violations(value, f"{path}.")
+        elif field.type == FieldDescriptor.TYPE_MESSAGE and not whole and not field.message_type.GetOptions().map_entry:
+            for each in value:
+                yield from violations(each, f"{path}.")
 
 
 def _broken(value: Any, rules: validate_pb2.FieldRules, field: Any) -> Iterator[tuple[str, str]]:

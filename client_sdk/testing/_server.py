@@ -15,7 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from client_sdk._wire import ERRORS
 from client_sdk.errors import EbbError, Internal, Unavailable
-from client_sdk.testing import _rules
+from client_sdk.testing import _asked, _explained, _nodes, _rules
 from client_sdk.testing._state import State
 
 _THREADS = 1024
@@ -35,6 +35,48 @@ class Failure:
     after: bool
 
 
+Answer = Callable[[Any], Message]
+
+
+def _scheduler(state: State) -> dict[str, Answer]:
+    """What each call about jobs answers."""
+
+    def submit(request: scheduler_pb2.SubmitRequest) -> Message:
+        if request.validate_only:
+            return _explained.preview(state, request)
+        return scheduler_pb2.SubmitResponse(job=_asked.submit(state, request))
+
+    def listed(request: scheduler_pb2.ListRequest) -> Message:
+        jobs, token = state.page(request)
+        return scheduler_pb2.ListResponse(jobs=jobs, next_page_token=token)
+
+    return {
+        "Submit": submit,
+        "Get": lambda r: scheduler_pb2.GetResponse(job=state.find(r.job_id)),
+        "List": listed,
+        "Cancel": lambda r: scheduler_pb2.CancelResponse(job=_asked.cancel(state, r.job_id)),
+        "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_asked.suspend(state, r.job_id)),
+        "Resume": lambda r: scheduler_pb2.ResumeResponse(job=_asked.resume(state, r.job_id)),
+        "Hold": lambda r: scheduler_pb2.HoldResponse(job=_asked.hold(state, r.job_id)),
+        "Release": lambda r: scheduler_pb2.ReleaseResponse(job=_asked.release(state, r.job_id)),
+        "Requeue": lambda r: scheduler_pb2.RequeueResponse(job=_asked.requeue(state, r.job_id)),
+        "Update": lambda r: scheduler_pb2.UpdateResponse(job=_asked.update(state, r)),
+        "Explain": lambda r: _explained.explain(state, r.job_id),
+        "Story": lambda r: scheduler_pb2.StoryResponse(events=state.story(r.job_id)),
+    }
+
+
+def _cluster(state: State) -> dict[str, Answer]:
+    """What each call about nodes answers."""
+    return {
+        "ListNodes": lambda _: cluster_pb2.ListNodesResponse(nodes=_nodes.nodes(state)),
+        "GetNode": lambda r: cluster_pb2.GetNodeResponse(node=_nodes.node(state, r.node)),
+        "Drain": lambda r: cluster_pb2.DrainResponse(node=_asked.drain(state, r)),
+        "Undrain": lambda r: cluster_pb2.UndrainResponse(node=_asked.undrain(state, r.node)),
+        "Fence": lambda r: cluster_pb2.FenceResponse(node=_asked.fence(state, r.node)),
+    }
+
+
 class Server:
     """Serves from its making until `close`. Everything is guarded by the state's `changed`."""
 
@@ -49,28 +91,13 @@ class Server:
         self._cuts = 0
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="ebb-fake")
         self._server = grpc.server(self._pool, options=_OPTIONS)
-        scheduler = {
-            "Submit": self._unary(
-                "Submit", scheduler_pb2.SubmitRequest, lambda r: scheduler_pb2.SubmitResponse(job=state.submit(r))
-            ),
-            "Get": self._unary("Get", scheduler_pb2.GetRequest, lambda r: scheduler_pb2.GetResponse(job=state.find(r.job_id))),
-            "List": self._unary("List", scheduler_pb2.ListRequest, self._list),
-            "Cancel": self._unary(
-                "Cancel", scheduler_pb2.CancelRequest, lambda r: scheduler_pb2.CancelResponse(job=state.cancel(r.job_id))
-            ),
-            "Story": self._unary(
-                "Story", scheduler_pb2.StoryRequest, lambda r: scheduler_pb2.StoryResponse(events=state.story(r.job_id))
-            ),
+        scheduler = self._calls(_scheduler(state), scheduler_pb2) | {
             "Watch": grpc.unary_stream_rpc_method_handler(
                 self._watch, scheduler_pb2.SchedulerWatchRequest.FromString, _serialize
             ),
             "Logs": grpc.unary_stream_rpc_method_handler(self._logs, scheduler_pb2.LogsRequest.FromString, _serialize),
         }
-        cluster = {
-            "ListNodes": self._unary(
-                "ListNodes", cluster_pb2.ListNodesRequest, lambda _: cluster_pb2.ListNodesResponse(nodes=state.nodes())
-            )
-        }
+        cluster = self._calls(_cluster(state), cluster_pb2)
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler("ebb.v1.Scheduler", scheduler),
@@ -91,6 +118,9 @@ class Server:
         """Breaks every watch and log."""
         self._cuts += 1
         self._state.changed.notify_all()
+
+    def _calls(self, answers: "dict[str, Answer]", messages: Any) -> dict[str, Any]:
+        return {name: self._unary(name, getattr(messages, f"{name}Request"), answer) for name, answer in answers.items()}
 
     def _unary(self, name: str, request: type[Message], answer: Callable[[Any], Message]) -> Any:
         def behave(asked: Message, context: grpc.ServicerContext) -> Message:
@@ -120,10 +150,6 @@ class Server:
             if not failure.after:
                 raise failure.error
         return failure
-
-    def _list(self, request: scheduler_pb2.ListRequest) -> scheduler_pb2.ListResponse:
-        jobs, token = self._state.page(request)
-        return scheduler_pb2.ListResponse(jobs=jobs, next_page_token=token)
 
     def _watch(
         self, request: scheduler_pb2.SchedulerWatchRequest, context: grpc.ServicerContext

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -30,7 +31,7 @@ class Checkpointer:
 
     Enter it in the main thread. SIGTERM then only sets a flag, at which the next `at_boundary` saves the state, tells
     the scheduler that the job is to go on later, and leaves with SystemExit(OBEYED). A program that finishes instead,
-    inside its grace period, just finishes.
+    inside its grace period, just finishes: once the `with` block is left in good order, a job ignores SIGTERM.
 
     `directory` is where the checkpoints are; left out, it is EBB_CHECKPOINT_DIR (one directory for all runs of a job),
     and outside of Ebb ./checkpoints. Several that share a directory, as the processes of one job do, need different
@@ -58,6 +59,8 @@ class Checkpointer:
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")
         yield_file = environment.get("EBB_YIELD_FILE")
         self._yield_file = Path(yield_file) if yield_file else None
+        done_file = environment.get("EBB_DONE_FILE")
+        self._done_file = Path(done_file) if done_file else None
         self._run = int(environment.get("EBB_RUN") or 0)
         self._name = name
         self._keep = keep
@@ -80,8 +83,9 @@ class Checkpointer:
             self._run = max(self._run, self._good[-1].run)
             self._number = max(key.number for key in self._good)
         _files.clear_unfinished(self.directory, self._name)
-        if self._yield_file is not None:
-            self._yield_file.unlink(missing_ok=True)  # what another process said does not speak for this one
+        for file in (self._yield_file, self._done_file):
+            if file is not None:
+                file.unlink(missing_ok=True)  # what another process said does not speak for this one
         self._next_boundary = self._every_steps
         self._next_time = time.monotonic() + self._every_seconds
         self._before = signal.getsignal(signal.SIGTERM)
@@ -94,7 +98,14 @@ class Checkpointer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # After an obeyed stop the flag stays in place of the default, so that a second SIGTERM does not turn a clean exit
         # into a death by signal.
-        if not self._obeyed and self._before is not None:
+        if self._obeyed or self._before is None:
+            return
+        if kind is None and self._done_file is not None:
+            # The work is done. A request to save it and leave, that comes before the program has ended, has no meaning now.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            with suppress(OSError):  # a full disk does not undo the work
+                self._done_file.write_text(f"{os.getpid()}\n")
+        else:
             signal.signal(signal.SIGTERM, self._before)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:

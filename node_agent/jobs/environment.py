@@ -8,6 +8,7 @@ from node_agent.devices.base import Inventory
 from node_agent.jobs.model import Gang, RunKey, StartOrder, short
 
 RUNS = "runs"
+LOG = "output.log"
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR")
 _DEFAULTS = {
@@ -29,23 +30,27 @@ class Paths:
     checkpoints: Path
     spool: str
 
+    def folder(self, key: RunKey) -> str:
+        """Of a run, for what every launch passes: there, making a Path costs more than what is done with it."""
+        return f"{self.state}/{RUNS}/{self.spool}/{key.name}"
+
     def run(self, key: RunKey) -> Path:
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}")
+        return Path(self.folder(key))
 
     def log(self, key: RunKey) -> Path:
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/output.log")
+        return Path(f"{self.folder(key)}/{LOG}")
 
-    def yielded(self, key: RunKey) -> Path:
+    def yielded(self, key: RunKey) -> str:
         """A run creates this file to say: I saved my work and leave because I was told to."""
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/yielded")
+        return f"{self.folder(key)}/yielded"
 
-    def done(self, key: RunKey) -> Path:
+    def done(self, key: RunKey) -> str:
         """A run creates this file, with its pid, to say: my work is complete, and I am only leaving now."""
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/done")
+        return f"{self.folder(key)}/done"
 
     def stop(self, key: RunKey) -> Path:
         """Tells a run why it is being terminated; there before the signal."""
-        return Path(f"{self.state}/{RUNS}/{self.spool}/{key.name}/stop.json")
+        return Path(f"{self.folder(key)}/stop.json")
 
     def checkpoint(self, cluster_id: str, job_id: int) -> Path:
         """The same for every run and every task of a job, on every node: what one run saves, the next one finds."""
@@ -72,9 +77,9 @@ def environment(
         "EBB_DEVICES": ",".join(map(str, order.devices)),
         "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in order.devices),
         "EBB_CHECKPOINT_DIR": str(checkpoint),
-        "EBB_RUN_DIR": str(paths.run(order.key)),
-        "EBB_YIELD_FILE": str(paths.yielded(order.key)),
-        "EBB_DONE_FILE": str(paths.done(order.key)),
+        "EBB_RUN_DIR": paths.folder(order.key),
+        "EBB_YIELD_FILE": paths.yielded(order.key),
+        "EBB_DONE_FILE": paths.done(order.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if order.array_index is not None:

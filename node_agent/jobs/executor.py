@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from node_agent.devices.base import Provider
 from node_agent.errors import UnknownDevice
 from node_agent.jobs import leftovers
-from node_agent.jobs.environment import Paths, environment
+from node_agent.jobs.environment import LOG, Paths, environment
 from node_agent.jobs.launcher import EXIT_FILE, kill_group, start_ticks
 from node_agent.jobs.launching import (
     Absent,
@@ -32,8 +33,10 @@ from node_agent.jobs.launching import (
     SpawnRequest,
     Unable,
 )
-from node_agent.jobs.model import Exited, Order, Process, RunKey, RunPhase, RunRecord, Started, StartOrder, clean
-from node_agent.jobs.reconcile import Action, Launch, Refuse, Stop, reconcile
+from node_agent.jobs.meeting import Meeting
+from node_agent.jobs.memory import Limits, OomKills
+from node_agent.jobs.model import Exited, Order, Process, Ready, RunKey, RunPhase, RunRecord, Started, StartOrder, clean
+from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile, waits
 from node_agent.jobs.spool import Spool
 from node_agent.jobs.watch import GroupWatch
 
@@ -58,6 +61,7 @@ class Executor:
         provider: Provider,
         paths: Paths,
         node: str,
+        meeting: Meeting,
         reported: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
@@ -67,6 +71,11 @@ class Executor:
         self._provider = provider
         self._paths = paths
         self._node = node
+        self._own_environment = dict(os.environ)
+        self._meeting = meeting
+        self._oom_kills = OomKills()
+        self._limits: dict[RunKey, tuple[int, int]] = {}
+        self._killing = False
         self._reported = reported
         self._failed = failed
         self._launching: Launching | None = None
@@ -122,15 +131,25 @@ class Executor:
 
     def _accept(self, action: Action) -> None:
         match action:
-            case Launch(order):
-                log_path = clean(str(self._paths.log(order.key)))
-                self._spool.remember([RunRecord(order.key, RunPhase.STARTING, order, log_path=log_path)])
+            case Launch(order) | Prepare(order):
+                log_path = clean(f"{self._paths.folder(order.key)}/{LOG}")
+                limit, kills = order.memory_mib, self._oom_kills.lately()
+                record = RunRecord(order.key, RunPhase.STARTING, order, log_path=log_path, memory_mib=limit, oom_kills=kills)
+                self._spool.remember([record])
                 self._then.append(partial(self._launch, order.key))
             case Stop():
-                record = self._spool.runs[action.key]
-                record = replace(record, phase=RunPhase.STOPPING, stop_received=action.received, stop_deadline=action.deadline)
+                record = replace(
+                    self._spool.runs[action.key],
+                    phase=RunPhase.STOPPING,
+                    stop_received=action.received,
+                    stop_deadline=action.deadline,
+                    stop_reason=action.reason,
+                    stop_cause=action.cause_job,
+                )
                 self._spool.remember([record])
                 self._then.append(partial(self._press, action.key))
+            case Release(key):
+                self._finish(self._spool.runs[key], Exited(yielded=True))
             case Refuse(key):
                 log.info("run %s: told to stop it, and it is not here; it will not start", key)
                 self._finish(RunRecord(key, RunPhase.STOPPING), Exited(signal=signal.SIGTERM))
@@ -156,12 +175,14 @@ class Executor:
                 if not record.pid:
                     self._launch_later(record.key, error)
             case Absent():
-                self._finish(record, Exited(signal=signal.SIGTERM))
+                of_gang = record.order is not None and record.order.gang is not None
+                self._finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
             case Lost():
                 self._finish(record, Exited(unknown=True))
 
     def kill_all(self) -> None:
         """Ends every run at once, without grace."""
+        self._killing = True
         for record in self._spool.live():
             if record.pid:
                 self._signal(record, signal.SIGKILL)
@@ -172,6 +193,7 @@ class Executor:
             timer.cancel()
         for watch in (*self._watches.values(), *self._evictions.values()):
             watch.close()
+        self._meeting.close()
 
     # Starting.
 
@@ -179,8 +201,11 @@ class Executor:
         """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
         self._cancel(self._retries, key)
         record = self._spool.runs[key]
+        if waits(record):
+            self._get_ready(record)
+            return
         if record.phase is not RunPhase.STARTING or record.order is None:
-            self.launching.find(key, self._paths.run(key))
+            self.launching.find(key, self._paths.folder(key))
             return
         try:
             request = self._prepare(record.order)
@@ -189,7 +214,28 @@ class Executor:
         except OSError as error:
             self._launch_later(key, str(error))
         else:
+            if record.order.gang is not None:
+                self._meeting.release(key)
             self.launching.spawn(request)
+
+    def _get_ready(self, record: RunRecord) -> None:
+        """For a gang, as long as it has not been told to go; again after a restart, when the port may be another one."""
+        order = record.order
+        assert order is not None
+        assert order.gang is not None
+        try:
+            _make_folder(self._paths.folder(record.key))
+            port = self._meeting.keep(record.key, record.port) if order.gang.rank == 0 else 0
+            ready = Ready(self._meeting.address(), port)
+        except OSError as error:
+            self._launch_later(record.key, str(error))
+            return
+        if record.phase is RunPhase.READY and port == record.port:
+            return
+        self._spool.report(replace(record, phase=RunPhase.READY, port=port), ready)
+        self._reported()
+        self._tries.pop(record.key, None)
+        log.info("run %s: ready, at %s port %d", record.key, ready.address, port)
 
     def _launch_later(self, key: RunKey, why: str) -> None:
         """The node is at fault, and not the run: the run goes on starting while that lasts."""
@@ -207,7 +253,7 @@ class Executor:
         cpus = self._provider.cpus(order.devices)
         checkpoint = paths.checkpoint(self._spool.cluster[0], key.job_id)
         variables = environment(
-            os.environ,
+            self._own_environment,
             order,
             self._node,
             paths,
@@ -215,11 +261,11 @@ class Executor:
             self._provider.inventory,
             self._provider.environment(order.devices),
         )
-        directory = paths.run(key)
-        directory.mkdir(parents=True, exist_ok=True)
-        checkpoint.mkdir(parents=True, exist_ok=True)
-        cwd = order.working_directory or directory
-        return SpawnRequest(key, order.command, variables, paths.state / cwd, directory, paths.log(key), cpus)
+        folder = paths.folder(key)
+        _make_folder(folder)
+        _make_folder(str(checkpoint))
+        cwd = os.path.join(paths.state, order.working_directory) if order.working_directory else folder  # noqa: PTH118
+        return SpawnRequest(key, order.command, variables, cwd, folder, f"{folder}/{LOG}", cpus)
 
     def _started(self, record: RunRecord, event: Spawned) -> None:
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
@@ -227,7 +273,8 @@ class Executor:
         self._spool.report(record, Started(event.pid, record.log_path))
         self._reported()
         self._tries.pop(record.key, None)
-        log.info("run %s: started, pid %d", record.key, record.pid)
+        self._limit(record)
+        log.debug("run %s: started, pid %d", record.key, record.pid)
         if phase is RunPhase.STOPPING:
             self._then.append(partial(self._press, record.key))
         if not event.child:
@@ -243,6 +290,7 @@ class Executor:
                 self._launch(record.key)
             elif record.key not in connected.runs:
                 self._watch(record.key)
+            self._limit(record)
             if record.key not in self._deadlines:
                 self._press(record.key)
 
@@ -292,6 +340,7 @@ class Executor:
             return
         loop = asyncio.get_running_loop()
         self._deadlines[key] = loop.call_at(record.stop_deadline, self._guarded, self._kill, key)
+        self._tell_why(record)
         if not record.signalled:
             log.info("run %s: terminating, %.1f s left", key, record.stop_deadline - time.monotonic())
             # Noted afterwards. Killed in between, the agent signals twice; the other way round a run might never learn
@@ -299,11 +348,43 @@ class Executor:
             self._signal(record, signal.SIGTERM)
             self._spool.remember([replace(record, signalled=True)])
 
+    def _tell_why(self, record: RunRecord) -> None:
+        """For the run to read. It is stopped all the same where that cannot be written."""
+        assert record.stop_received is not None
+        assert record.stop_deadline is not None
+        grace = round(record.stop_deadline - record.stop_received, 3)
+        why = {"reason": record.stop_reason.name.lower(), "cause_job": record.stop_cause, "grace_s": grace}
+        path = self._paths.stop(record.key)
+        new = path.with_suffix(".new")
+        try:
+            new.write_text(json.dumps(why), encoding="utf-8")
+            new.replace(path)
+        except OSError as error:
+            log.warning("run %s: cannot be told why it is stopped: %s", record.key, error)
+
     def _kill(self, key: RunKey) -> None:
         record = self._spool.runs[key]
         if record.phase is not RunPhase.ENDED:
             log.info("run %s: its grace period is over, killing it", key)
             self._signal(record, signal.SIGKILL)
+
+    def limits(self) -> Limits:
+        """The runs that have a process and asked for so much memory."""
+        return self._limits
+
+    def _limit(self, record: RunRecord) -> None:
+        if record.pid and record.memory_mib:
+            self._limits[record.key] = record.pid, record.memory_mib << 20
+
+    def exceeded(self, key: RunKey, used: int) -> None:
+        """A run uses more memory than it asked for."""
+        record = self._spool.runs.get(key)
+        if record is None or record.phase is RunPhase.ENDED:
+            return
+        if not record.out_of_memory:
+            log.info("run %s: killing it: it uses %d MiB and asked for %d MiB", key, used >> 20, record.memory_mib)
+            self._spool.remember([replace(record, out_of_memory=True)])
+        self._signal(record, signal.SIGKILL)
 
     def _signal(self, record: RunRecord, signum: int) -> None:
         if start_ticks(record.pid) == record.start_ticks:
@@ -341,15 +422,56 @@ class Executor:
         self._cancel(self._retries, record.key)
         self._tries.pop(record.key, None)
         self._watches.pop(record.key, None)
-        if not event.launch_error and self._paths.yielded(record.key).exists():
-            event = replace(event, yielded=True)
+        self._limits.pop(record.key, None)
+        self._meeting.release(record.key)
+        if not event.launch_error:
+            event = self._explained(record, event)
         self._spool.report(replace(record, phase=RunPhase.ENDED, order=None, ended_at=time.time()), event)
         self._reported()
-        log.info("run %s: ended, %s", record.key, _describe(event))
+        # Runs that go as they should are not worth a line each: the scheduler has their story.
+        level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
+        if log.isEnabledFor(level):
+            log.log(level, "run %s: ended, %s", record.key, _describe(event))
+
+    def _explained(self, record: RunRecord, event: Exited) -> Exited:
+        """An end, and what the run and the kernel had to say about it."""
+        if os.path.exists(self._paths.yielded(record.key)):  # noqa: PTH110
+            return replace(event, yielded=True)
+        if signal.SIGTERM in (event.signal, event.code - 128) and self._was_done(record):
+            return Exited()
+        if record.out_of_memory and (event.unknown or event.signal == signal.SIGKILL):
+            return Exited(signal=signal.SIGKILL, out_of_memory=True)
+        ours = record.stop_received is not None or self._killing
+        if not ours and signal.SIGKILL in (event.signal, event.code - 128) and self._oom_kills.now() > record.oom_kills:
+            return replace(event, out_of_memory=True)
+        return event
+
+    def _was_done(self, record: RunRecord) -> bool:
+        """Whether the process that was the run has said that all of its work was done before the signal came.
+
+        One of its children cannot say that: the run, a script, may have had more to do.
+        """
+        try:
+            return int(Path(self._paths.done(record.key)).read_text(encoding="ascii")) == record.pid
+        except (OSError, ValueError):
+            return False
+
+
+def _make_folder(path: str) -> None:
+    """Path.mkdir(parents=True, exist_ok=True), without the Path."""
+    try:
+        os.mkdir(path)  # noqa: PTH102
+    except FileExistsError:
+        if not os.path.isdir(path):  # noqa: PTH112
+            raise
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103
 
 
 def _describe(event: Exited) -> str:
     if event.launch_error:
         return event.launch_error
+    if event.out_of_memory:
+        return f"signal {event.signal}, out of memory"
     end = "nobody knows how" if event.unknown else f"signal {event.signal}" if event.signal else f"exit code {event.code}"
     return f"{end}, yielded" if event.yielded else end

@@ -28,6 +28,7 @@ LOG = "launcher.log"
 _ANSWER_LIMIT = 10.0
 _RETRY = 1.0
 _CHUNK = 1 << 16
+StrPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +94,9 @@ class SpawnRequest:
     key: RunKey
     command: tuple[str, ...]
     environment: Mapping[str, str]
-    working_directory: Path
-    run_directory: Path
-    log: Path
+    working_directory: StrPath
+    run_directory: StrPath
+    log: StrPath
     cpus: frozenset[int] | None
 
 
@@ -154,7 +155,7 @@ class Launching:
             cpus=cpus,
         )
 
-    def find(self, key: RunKey, run_directory: Path) -> None:
+    def find(self, key: RunKey, run_directory: StrPath) -> None:
         """Asks for the same answer as `spawn`, without launching anything."""
         self._send(op="find", key=f"{self._spool}/{key.name}", dir=str(run_directory))
 

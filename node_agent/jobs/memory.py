@@ -6,6 +6,8 @@ runs whose resident sizes, which are cheap to read and never too small, add up t
 """
 
 import asyncio
+import logging
+import math
 import os
 import time
 from collections import defaultdict
@@ -15,8 +17,12 @@ from pathlib import Path
 
 from node_agent.jobs.model import RunKey
 
+log = logging.getLogger(__name__)
+
 _PAGE = os.sysconf("SC_PAGESIZE")
 _EXACT = (b"Pss_Anon:", b"Pss_Shmem:")
+_OLDER = b"Pss:"
+"""Of kernels that do not tell files apart."""
 _SHARE = 0.05
 """Of the time of one CPU, at most, that is spent on exact sizes of one run."""
 
@@ -38,7 +44,12 @@ class MemoryWatch:
         while True:
             await asyncio.sleep(self._interval)
             if limits := dict(self._limits()):
-                for key, used in (await asyncio.to_thread(self.look, limits)).items():
+                try:
+                    found = await asyncio.to_thread(self.look, limits)
+                except (OSError, RuntimeError) as error:
+                    log.warning("the memory of runs cannot be looked at: %s; trying again", error)
+                    continue
+                for key, used in found.items():
                     self._exceeded(key, used)
 
     def look(self, limits: Limits) -> dict[RunKey, int]:
@@ -73,23 +84,31 @@ def exact(pid: int) -> int:
     """The bytes of a process that are not files, each page divided by how many share it."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines()
-    except FileNotFoundError:
-        return 0  # it is gone
-    except OSError:  # it has changed its user
+    except OSError:  # it is gone, or has changed its user
         with suppress(OSError):
             _, size, shared, *_ = _statm(pid)
             return (size - shared) * _PAGE
         return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith(_EXACT)) * 1024
+    sizes = [line for line in lines if line.startswith(_EXACT)] or [line for line in lines if line.startswith(_OLDER)]
+    return sum(int(line.split()[1]) for line in sizes) * 1024
 
 
-def oom_kills() -> int:
+class OomKills:
     """How often this kernel has killed a process for want of memory."""
-    try:
-        text = Path("/proc/vmstat").read_bytes()
-        return int(text.partition(b"\noom_kill ")[2].split(maxsplit=1)[0])
-    except (OSError, ValueError, IndexError):
-        return 0
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._read_at = -math.inf
+
+    def now(self) -> int:
+        with suppress(OSError, ValueError, IndexError):
+            self._count = int(Path("/proc/vmstat").read_bytes().partition(b"\noom_kill ")[2].split(maxsplit=1)[0])
+        self._read_at = time.monotonic()
+        return self._count
+
+    def lately(self) -> int:
+        """As it was at most a second ago: reading it takes longer than most of what a launch does."""
+        return self._count if time.monotonic() - self._read_at < 1.0 else self.now()
 
 
 def _statm(pid: int) -> list[int]:

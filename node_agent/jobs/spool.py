@@ -126,6 +126,16 @@ class Spool:
     def close(self) -> None:
         self._db.close()
 
+    @property
+    def acknowledged(self) -> int:
+        """The last report that a scheduler has acknowledged; 0: none."""
+        return next(iter(self._reports), self._next_sequence) - 1
+
+    def discard(self) -> None:
+        """Ends this spool. The next one that is opened here is a new one, and obeys the same."""
+        self.close()
+        _discard(self._path)
+
     def forget(self) -> "Spool":
         """Ends this spool, and with it whom the node obeys; the new one that takes its place."""
         self.close()

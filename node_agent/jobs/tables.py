@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from node_agent.jobs.model import Exited, Gang, Ready, RunEvent, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
@@ -53,7 +53,7 @@ def row(record: RunRecord) -> tuple[object, ...]:
     return (
         *record.key,
         int(record.phase),
-        None if record.order is None else json.dumps(asdict(record.order)),
+        None if record.order is None else _text(record.order),
         record.pid,
         record.start_ticks,
         record.log_path,
@@ -73,31 +73,36 @@ def row(record: RunRecord) -> tuple[object, ...]:
 PLACES = ", ".join("?" * len(row(RunRecord(RunKey(0, 0), RunPhase.ENDED))))
 
 
-def record(fields: tuple[Any, ...]) -> RunRecord:
+def record(values: tuple[Any, ...]) -> RunRecord:
     (job_id, run, task, phase, order, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
-     memory, kills, out_of_memory) = fields  # fmt: skip
+     memory, kills, out_of_memory) = values  # fmt: skip
     return RunRecord(
         RunKey(job_id, run, task), RunPhase(phase), None if order is None else _order(json.loads(order)), pid, ticks, log_path,
         received, deadline, bool(signalled), ended_at, StopReason(reason), cause, port, memory, kills, bool(out_of_memory),
     )  # fmt: skip
 
 
-def _order(fields: dict[str, Any]) -> StartOrder:
-    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-    plain["key"] = RunKey(*fields["key"])
-    plain["environment"] = tuple((name, value) for name, value in fields["environment"])
-    if gang := fields.get("gang"):
+def _order(held: dict[str, Any]) -> StartOrder:
+    plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in held.items()}
+    plain["key"] = RunKey(*held["key"])
+    plain["environment"] = tuple((name, value) for name, value in held["environment"])
+    if gang := held.get("gang"):
         plain["gang"] = Gang(**gang | {"nodes": tuple(gang["nodes"])})
     return StartOrder(**plain)
 
 
 def event_text(event: RunEvent) -> str:
-    return json.dumps({"kind": type(event).__name__} | asdict(event))
+    return _text(event, kind=type(event).__name__)
+
+
+def _text(value: StartOrder | RunEvent, **more: str) -> str:
+    """As JSON. `asdict` alone copies all that it meets, and so costs several times what the row does."""
+    return json.dumps(more | {field.name: getattr(value, field.name) for field in fields(value)}, default=asdict)
 
 
 _EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in (Ready, Started, Exited)}
 
 
 def event(text: str) -> RunEvent:
-    fields = json.loads(text)
-    return _EVENTS[fields.pop("kind")](**fields)
+    held = json.loads(text)
+    return _EVENTS[held.pop("kind")](**held)

@@ -4,6 +4,7 @@ Knows no processes and no files: those are behind `Node`. Whatever happens here,
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -172,7 +173,8 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
         logs = LogCalls(channel, node.log, metadata)
         try:
             hello = node.hello()
-            await call.write(hello)
+            with contextlib.suppress(*_BROKEN):  # refused before it was heard: what is read then says why
+                await call.write(hello)
             welcome = await _welcome(target, call, pace.answer)
             check_fence(target, hello, welcome)
             node.welcomed(welcome)

@@ -32,12 +32,14 @@ def tell(state: State, now: Micros, job_id: int, kind: EventKind, **facts: Any) 
 # ---- the end of jobs ---------------------------------------------------------------------------------------------------
 
 
-def end_job(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str = "", cause_job: int = 0) -> None:
+def end_job(
+    state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str = "", cause_job: int = 0, node: int = 0
+) -> None:
     """Gives the job its one end, and with it to those that waited for it: their turn, or their own end.
 
     Its array, if it is an element, counts it.
     """
-    ended = deque([_end(state, now, job, to, reason, detail, cause_job)])
+    ended = deque([_end(state, now, job, to, reason, detail, cause_job, node)])
     while ended:
         over = ended.popleft()
         for waiting_id in sorted(state.dependents.get(over.id, ())):
@@ -45,7 +47,8 @@ def end_job(state: State, now: Micros, job: Job, to: JobState, reason: Reason, d
             mine = [d for d in waiting.waits_for if d.job_id == over.id]
             if all(holds(d.kind, over.state) for d in mine):
                 left = tuple(d for d in waiting.waits_for if d.job_id != over.id)
-                state.put(state.jobs, waiting.id, changed(waiting, waits_for=left, **waits(left)))
+                why = {} if waiting.held else waits(left)
+                state.put(state.jobs, waiting.id, changed(waiting, waits_for=left, **why))
             else:
                 text = f"job {over.id} ended as {over.state.name}"
                 ended.append(_end(state, now, waiting, JobState.CANCELLED, Reason.DEPENDENCY_NEVER, text, over.id))
@@ -55,13 +58,13 @@ def end_job(state: State, now: Micros, job: Job, to: JobState, reason: Reason, d
                 ended.append(array)
 
 
-def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int) -> Job:
+def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int, node: int = 0) -> Job:
     drop_earmarks(state, now, job.id, "the job ended")
     nothing_pending: dict[str, Any] = {"eligible_us": None, "limit_us": None, "start_by_us": None, "waits_for": ()}
     ended: Job = changed(job, state=to, reason=reason, detail=detail, cause_job=cause_job, ended_us=now, **nothing_pending)
     state.put(state.jobs, job.id, ended)
     codes: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal}
-    tell(state, now, job.id, EventKind.ENDED, run=job.run, reason=reason, cause_job=cause_job, text=detail, **codes)
+    tell(state, now, job.id, EventKind.ENDED, run=job.run, node=node, reason=reason, cause_job=cause_job, text=detail, **codes)
     return ended
 
 
@@ -92,6 +95,8 @@ def count_element(state: State, now: Micros, element: Job) -> Job | None:
     )
     array = changed(array, elements=counted)
     if counted.live or (counted.begun < of.size and not array.cancel_requested):
+        if array.reason is Reason.ARRAY_LIMIT:
+            array = changed(array, reason=Reason.NONE)
         state.put(state.jobs, array.id, array)
         return None
     if array.cancel_requested:
@@ -103,7 +108,14 @@ def count_element(state: State, now: Micros, element: Job) -> Job | None:
 
 
 def requeue(
-    state: State, now: Micros, job: Job, reason: Reason, cause_job: int = 0, detail: str = "", eligible_us: Micros | None = None
+    state: State,
+    now: Micros,
+    job: Job,
+    reason: Reason,
+    cause_job: int = 0,
+    detail: str = "",
+    eligible_us: Micros | None = None,
+    node: int = 0,
 ) -> None:
     """Puts a job that has run back to the top of its queue (FitGpp section 3), now or later."""
     queued = changed(
@@ -120,7 +132,7 @@ def requeue(
     )
     state.put(state.jobs, job.id, queued)
     facts: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal, "text": detail}
-    tell(state, now, job.id, EventKind.REQUEUED, run=job.run, reason=reason, cause_job=cause_job, **facts)
+    tell(state, now, job.id, EventKind.REQUEUED, run=job.run, node=node, reason=reason, cause_job=cause_job, **facts)
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -178,6 +190,32 @@ def shown_state(state: State, job: Job) -> JobState:
     return JobState.STARTING
 
 
+_TOLD = {
+    StopReason.PREEMPTED: Reason.PREEMPTED,
+    StopReason.CANCELLED: Reason.CANCELLED,
+    StopReason.SUSPENDED: Reason.SUSPENDED,
+    StopReason.REQUEUED: Reason.REQUEUED,
+    StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
+    StopReason.GANG: Reason.TASK_FAILED,
+    StopReason.DRAINED: Reason.NODE_DRAINED,
+}
+
+
+def show(state: State, job: Job) -> Job:
+    """Writes the job, of which some task is active, with the state and the reason that follow from its tasks."""
+    shown, reason, cause = shown_state(state, job), Reason.NONE, 0
+    if shown is JobState.UNREACHABLE:
+        reason = Reason.NODE_SILENT
+    elif shown is JobState.STOPPING:
+        told = next(run for run in state.runs_of(job.id) if run.stop_reason is not None)
+        reason, cause = _TOLD.get(told.stop_reason or StopReason.UNCLAIMED, Reason.NONE), told.stop_for
+        if told.stop_reason is StopReason.GANG and job.verdict is Reason.GANG_NOT_READY:
+            reason = job.verdict
+    job = changed(job, state=shown, reason=reason, cause_job=cause)
+    state.put(state.jobs, job.id, job)
+    return job
+
+
 # ---- earmarks ----------------------------------------------------------------------------------------------------------
 
 
@@ -194,11 +232,13 @@ def _fill_earmark(state: State, now: Micros, operation_id: int, victim: RunKey, 
 
 
 def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:
-    """Once everything is kept that the job waits for, on all of its nodes, it has some time to start there."""
+    """Once everything is kept that the job waits for, on all of its nodes, it has some time to start there; not before."""
     earmarks = [state.operations.rows[i] for i in sorted(state.earmarks_of[job_id])]
-    if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
-        for earmark in earmarks:
-            state.put(state.operations, earmark.id, changed(earmark, deadline_us=now + state.settings.earmark_ttl_us))
+    complete = all(earmark.phase is OperationPhase.READY for earmark in earmarks)
+    deadline = now + state.settings.earmark_ttl_us if complete else None
+    for earmark in earmarks:
+        if earmark.deadline_us != deadline:
+            state.put(state.operations, earmark.id, changed(earmark, deadline_us=deadline))
 
 
 def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: Iterable[int] = ()) -> None:

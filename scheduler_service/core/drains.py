@@ -2,7 +2,7 @@
 
 from scheduler_service.core.change import drop_earmarks, stop_job
 from scheduler_service.core.errors import NotFound
-from scheduler_service.core.job import JobState, Node, Reason, StopReason
+from scheduler_service.core.job import Node, Reason, RunPhase, StopReason
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
@@ -14,9 +14,8 @@ def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeCha
     drain(state, now, node, event.reason, event.user)
     if event.evict:
         for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
-            job = state.jobs.rows[job_id]
-            if job.state in (JobState.STARTING, JobState.RUNNING):
-                stop_job(state, now, job, StopReason.DRAINED, Reason.NODE_DRAINED)
+            if not any(run.phase is RunPhase.STOPPING for run in state.runs_of(job_id)):
+                stop_job(state, now, state.jobs.rows[job_id], StopReason.DRAINED, Reason.NODE_DRAINED)
     return NodeChanged(node.id)
 
 

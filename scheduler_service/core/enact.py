@@ -22,7 +22,7 @@ from scheduler_service.core.messages import Action, DropEarmark, Earmark, Place,
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, sub
-from scheduler_service.core.waiting import queue_key
+from scheduler_service.core.waiting import queue_key, startable
 
 WAITING = frozenset(
     {
@@ -96,6 +96,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
         run=job.run + 1,
         start_by_us=now + state.settings.gang_start_us if is_gang else None,
         rendezvous="",
+        seats=tuple(spot.node for spot in action.spots) if is_gang else (),
     )
     state.put(state.jobs, job.id, placed)
     for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
@@ -121,10 +122,12 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
     assert elements is not None  # it is an array
     assert of is not None
     begun = elements._replace(begun=elements.begun + 1, live=elements.live + 1)
-    whole = begun.begun == of.size
-    shown: dict[str, Any] = {"state": JobState.RUNNING, "reason": Reason.NONE, "detail": "", "cause_job": 0} if whole else {}
-    first = now if array.started_us is None else array.started_us
-    state.put(state.jobs, array.id, changed(array, elements=begun, started_us=first, **shown))
+    whole, first = begun.begun == of.size, now if array.started_us is None else array.started_us
+    facts: dict[str, Any] = {"state": JobState.RUNNING} if whole else {}
+    array = changed(array, elements=begun, started_us=first, reason=Reason.NONE, detail="", cause_job=0, **facts)
+    if not (whole or startable(array)):
+        array = changed(array, reason=Reason.ARRAY_LIMIT)
+    state.put(state.jobs, array.id, array)
     cluster = state.cluster
     state.put(state.cluster_table, 0, changed(cluster, next_job=cluster.next_job + 1))
     spec = changed(array.spec, array=None, dependencies=())

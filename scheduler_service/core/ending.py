@@ -5,8 +5,9 @@ The first task that fails decides; what the others do when they are told to leav
 
 from typing import Any
 
-from scheduler_service.core.change import end_job, requeue, stop_job, tell
+from scheduler_service.core.change import end_job, requeue, show, stop_job, tell
 from scheduler_service.core.drains import praise, strike
+from scheduler_service.core.gangs import all_started
 from scheduler_service.core.job import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
@@ -27,10 +28,12 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     """The task `run` has ended. `how` is what it did: None where it did its work and exited with 0."""
     job = state.jobs.rows[run.job_id]
     codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
+    if how is None and job.spec.gang and not job.rendezvous and run.stop_reason is None:
+        how, detail = Reason.LAUNCH_FAILED, "a task was over before its gang began"
     if how is not None:
         # That it could not be launched is no answer to being told to leave.
         told, decided = run.stop_reason is not None and how is not Reason.LAUNCH_FAILED, job.verdict is not Reason.NONE
-        first = {"verdict": how, "detail": detail} if not (told or decided) else {}
+        first = _decides(state, now, job, run, how, detail) if not (told or decided) else {}
         job = _with(job, {"left": job.left or told} | first | ({} if decided else codes))
     elif job.verdict is Reason.NONE and not job.left:
         job = _with(job, codes)
@@ -43,7 +46,17 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     if job.verdict is not Reason.NONE and any(other.phase is not RunPhase.STOPPING for other in others):
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
     else:
-        state.put(state.jobs, job.id, job)
+        show(state, all_started(state, job))
+
+
+def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail: str) -> dict[str, Any]:
+    """What this task did is what is said of the launch, and its node is the one that may be to blame."""
+    facts: dict[str, Any] = {"verdict": how, "detail": detail}
+    if how in _FAILURES:
+        facts |= {"failed_on": tuple(sorted({*job.failed_on, run.node})), "avoid": (run.node,)}
+    if how is Reason.EXIT_UNKNOWN:
+        strike(state, now, run.node, f"the run of job {job.id} vanished")
+    return facts
 
 
 def _with(job: Job, facts: dict[str, Any]) -> Job:
@@ -59,29 +72,39 @@ def _add_time(job: Job, last: Run) -> Job:
 def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
     """Its last task is over."""
     if job.cancel_requested:
-        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED)
+        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
     elif job.verdict in _FAILURES:
         _failed(state, now, job, last)
     elif job.verdict is Reason.YIELDED:
         text = "it saved its work and left, though Ebb had not asked it to"
         pause = state.settings.retry_pause_us
         short = last.started_us is None or now - last.started_us < pause  # it would be in and out without end
-        requeue(state, now, job, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
+        _again(state, now, job, last, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
     elif job.verdict is not Reason.NONE:  # its node was lost, or the gang did not come together
-        requeue(state, now, job, job.verdict, detail=job.detail)
+        _again(state, now, job, last, job.verdict, detail=job.detail)
     elif not job.left:
         _succeeded(state, now, job, last)
     elif job.suspend_requested:
         _suspended(state, now, job, last)
     elif last.stop_reason is StopReason.TIME_LIMIT:
         text = f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s"
-        end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text)
+        end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text, node=last.node)
     elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
         _tell_left(state, now, job, last)
-        requeue(state, now, job, Reason.RESUMED)
+        requeue(state, now, job, Reason.RESUMED, node=last.node)
     else:
         _tell_left(state, now, job, last)
-        requeue(state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for)
+        requeue(
+            state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for, node=last.node
+        )
+
+
+def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
+    """It queues, unless a user wanted it set aside, before it failed."""
+    if job.suspend_requested:
+        _suspended(state, now, job, last)
+    else:
+        requeue(state, now, job, reason, **facts, node=last.node)
 
 
 def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
@@ -112,23 +135,20 @@ def _succeeded(state: State, now: Micros, job: Job, last: Run) -> None:
     for node_id in sorted(set(job.failed_on) - {last.node}):
         strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
     praise(state, last.node)
-    end_job(state, now, job, JobState.SUCCEEDED, Reason.EXITED)
+    end_job(state, now, job, JobState.SUCCEEDED, Reason.EXITED, node=last.node)
 
 
 def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
-    if job.verdict is Reason.EXIT_UNKNOWN:
-        strike(state, now, last.node, f"the run of job {job.id} vanished")
-    failed_on = tuple(sorted({*job.failed_on, last.node}))
+    text = describe(changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal), job.verdict)
     if not _is_retried(job):
-        end_job(state, now, job, JobState.FAILED, job.verdict, job.detail)
-    elif state.settings.blame_nodes and len(failed_on) >= state.settings.blame_nodes:
-        text = f"it failed on {len(failed_on)} nodes, the last time with {describe(last, job.verdict)}"
-        end_job(state, now, job, JobState.FAILED, Reason.FAILED_ON_SEVERAL_NODES, text)
+        end_job(state, now, job, JobState.FAILED, job.verdict, job.detail, node=last.node)
+    elif state.settings.blame_nodes and len(job.failed_on) >= state.settings.blame_nodes:
+        text = f"it failed on {len(job.failed_on)} nodes; the last time it {text}"
+        end_job(state, now, job, JobState.FAILED, Reason.FAILED_ON_SEVERAL_NODES, text, node=last.node)
     else:
         pause = min(state.settings.retry_pause_us << min(job.retries, 20), LONGEST_PAUSE)
-        text = f"run {job.run} {describe(last, job.verdict)}; retry {job.retries + 1} of {job.spec.retry.limit}"
-        again = changed(job, retries=job.retries + 1, failed_on=failed_on, avoid=(last.node,))
-        requeue(state, now, again, Reason.RETRYING, detail=text, eligible_us=now + pause)
+        text = f"run {job.run} {text}; retry {job.retries + 1} of {job.spec.retry.limit}"
+        _again(state, now, changed(job, retries=job.retries + 1), last, Reason.RETRYING, detail=text, eligible_us=now + pause)
 
 
 def _is_retried(job: Job) -> bool:
@@ -142,10 +162,14 @@ def _is_retried(job: Job) -> bool:
 
 def describe(run: Run, how: Reason | None) -> str:
     """For people: how a run ended."""
-    if run.yielded:
-        return "saved its work and left"
-    if how is Reason.NODE_LOST or (run.lost and run.exit_signal == 0 and run.exit_code == 0):
+    if how is Reason.LAUNCH_FAILED:
+        return "could not be launched"
+    if how in (Reason.NODE_LOST, Reason.EXIT_UNKNOWN):
         return "is gone; nobody knows how it ended"
     if how is Reason.OUT_OF_MEMORY:
         return "was killed for want of memory"
+    if run.yielded:
+        return "saved its work and left"
+    if run.lost and run.exit_signal == 0 and run.exit_code == 0:
+        return "is gone; nobody knows how it ended"
     return f"ended by signal {run.exit_signal}" if run.exit_signal else f"left with exit code {run.exit_code}"

@@ -73,7 +73,8 @@ def _orders(state: State, changes: Sequence[Change]) -> tuple[Order, ...]:
     for change in changes:
         run = change.new
         if isinstance(run, Job) and run.rendezvous and change.old is not None and change.old.rendezvous != run.rendezvous:
-            orders += [Start(task.node, task, run, gang_place(state, task)) for task in state.runs_of(run.id)]
+            ready = [task for task in state.runs_of(run.id) if task.phase is RunPhase.READY]
+            orders += [Start(task.node, task, run, gang_place(state, task)) for task in ready]
         if change.table != "run" or not isinstance(run, Run):
             continue
         if run.phase is RunPhase.STARTING and change.old is None:

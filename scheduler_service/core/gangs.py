@@ -3,9 +3,7 @@
 Within a limit, that is: else all of them are released, and tried elsewhere.
 """
 
-from typing import Any
-
-from scheduler_service.core.change import shown_state, stop_job, tell
+from scheduler_service.core.change import stop_job, tell
 from scheduler_service.core.drains import strike
 from scheduler_service.core.job import EventKind, Job, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.messages import GangPlace
@@ -15,11 +13,12 @@ from scheduler_service.core.values import Micros
 
 
 def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
-    """A task is prepared. With the last one the gang is told to begin, where rank 0 is."""
-    if run.phase is not RunPhase.STARTING:
+    """A task is prepared. With the last one the gang is told to begin, where rank 0 is. Before that, one whose agent was
+    restarted may say again where it is."""
+    job = state.jobs.rows[run.job_id]
+    if run.phase not in (RunPhase.STARTING, RunPhase.READY) or job.rendezvous:
         return
     state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
-    job = state.jobs.rows[run.job_id]
     tasks = state.runs_of(job.id)
     if len(tasks) == len(job.spec.tasks()) and all(task.phase is RunPhase.READY for task in tasks):
         state.put(state.jobs, job.id, changed(job, rendezvous=tasks[0].ready_at))
@@ -52,21 +51,15 @@ def all_started(state: State, job: Job) -> Job:
 
 
 def gang_place(state: State, run: Run) -> GangPlace | None:
-    """Where a task stands in its gang; None for a job of one task."""
+    """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
     job = state.jobs.rows[run.job_id]
     if not job.spec.gang:
         return None
-    tasks = state.runs_of(job.id)
-    nodes = tuple(dict.fromkeys(task.node for task in tasks))
-    here = [task.task for task in tasks if task.node == run.node]
-    return GangPlace(len(tasks), here.index(run.task), len(here), nodes.index(run.node), nodes)
+    nodes = tuple(dict.fromkeys(job.seats))
+    here = [rank for rank, node in enumerate(job.seats) if node == run.node]
+    return GangPlace(len(job.seats), here.index(run.task), len(here), nodes.index(run.node), nodes)
 
 
 def begins(job: Job) -> bool:
     """Whether a start order means: now."""
     return not job.spec.gang or bool(job.rendezvous)
-
-
-def shown(state: State, job: Job, **facts: Any) -> None:
-    """Writes the job with the state that follows from its tasks."""
-    state.put(state.jobs, job.id, changed(job, state=shown_state(state, job), **facts))

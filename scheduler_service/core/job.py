@@ -269,8 +269,10 @@ class Job:
     """When every task of the gang that is being started must run."""
     rendezvous: str = ""
     """Where the tasks of the launch meet (host:port), once all are ready."""
+    seats: tuple[int, ...] = ()
+    """Of a gang: the node of each task of the current or last launch, by rank."""
     failed_on: tuple[int, ...] = ()
-    """Nodes on which runs failed that were followed by another."""
+    """Nodes on which runs failed."""
     avoid: tuple[int, ...] = ()
     """Nodes on which the last launch did not come together: the next one tries others first."""
     verdict: Reason = Reason.NONE

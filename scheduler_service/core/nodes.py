@@ -1,13 +1,12 @@
 """What it means for the state that a node joins, comes back, or falls silent."""
 
-from scheduler_service.core.change import end_run, shown_state, tell
+from scheduler_service.core.change import end_run, show, tell
 from scheduler_service.core.drains import drop_earmarks_on, named
 from scheduler_service.core.ending import task_over
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.gangs import gang_place
 from scheduler_service.core.job import (
     EventKind,
-    JobState,
     Node,
     NodeDevice,
     NodeState,
@@ -37,7 +36,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     """A node joins, or comes back.
 
     Runs of an older boot are gone and go back to their queues. Runs of this boot that the agent does not know: one that
-    was never reported started is ordered again; one that was is lost.
+    was never reported ready or started is ordered again; one that was is lost.
     """
     check_inventory(event)
     node_id = state.node_ids.get(event.name)
@@ -51,9 +50,10 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     known = {run.key: run for run in event.runs}
     for key in sorted(state.runs_on.get(node_id, ())):
         run = state.runs.rows[key]
-        if rebooted or (key not in known and run.started_us is not None):
+        if rebooted or (key not in known and (run.started_us is not None or run.ready_at)):
             _lose_run(state, run, now, "its node came back without it")
     _take_inventory(state, node_id, event, now)
+    node = state.nodes.rows.get(node_id, node)  # it may have been drained for what was lost
     returned = node.state is NodeState.SILENT
     node = changed(
         node,
@@ -68,7 +68,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     )
     state.put(state.nodes, node_id, node)
     if returned:
-        _show_runs(state, node, EventKind.NODE_RETURNED, Reason.NONE, now)
+        _show_runs(state, node, EventKind.NODE_RETURNED, now)
     return Joined(node_id, node.sequence, _standing_orders(state, node_id, known))
 
 
@@ -91,7 +91,7 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
     node = changed(state.nodes.rows[node_id], state=NodeState.SILENT, since_us=now)
     state.put(state.nodes, node_id, node)
     drop_earmarks_on(state, node_id, now, "its node fell silent")
-    _show_runs(state, node, EventKind.NODE_SILENT, Reason.NODE_SILENT, now)
+    _show_runs(state, node, EventKind.NODE_SILENT, now)
 
 
 def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeChanged:
@@ -108,26 +108,10 @@ def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeCha
     return NodeChanged(node.id)
 
 
-_SHOWN = {
-    StopReason.PREEMPTED: Reason.PREEMPTED,
-    StopReason.CANCELLED: Reason.CANCELLED,
-    StopReason.SUSPENDED: Reason.SUSPENDED,
-    StopReason.REQUEUED: Reason.REQUEUED,
-    StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
-    StopReason.GANG: Reason.TASK_FAILED,
-    StopReason.DRAINED: Reason.NODE_DRAINED,
-}
-
-
-def _show_runs(state: State, node: Node, kind: EventKind, reason: Reason, now: Micros) -> None:
+def _show_runs(state: State, node: Node, kind: EventKind, now: Micros) -> None:
     """Gives the jobs of a node's runs the state that goes with the node's."""
     for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
-        job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
-        shown, cause, why = shown_state(state, job), 0, reason
-        if shown is JobState.STOPPING:
-            stopping = next(run for run in runs if run.stop_reason is not None)
-            why, cause = _SHOWN.get(stopping.stop_reason or StopReason.UNCLAIMED, Reason.NONE), stopping.stop_for
-        state.put(state.jobs, job.id, changed(job, state=shown, reason=why, cause_job=cause))
+        job = show(state, state.jobs.rows[job_id])
         tell(state, now, job.id, kind, run=job.run, node=node.id)
 
 

@@ -44,7 +44,8 @@ def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accep
     tell(state, now, job.id, EventKind.CANCEL_REQUESTED, run=job.run)
     job = changed(job, cancel_requested=True)
     if job.elements is not None and job.elements.live:
-        state.put(state.jobs, job.id, changed(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0))
+        drop_earmarks(state, now, job.id, "the array is cancelled")
+        state.put(state.jobs, job.id, changed(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0, detail=""))
         for element in sorted(state.elements_of.get(job.id, ())):
             cancel_requested(state, CancelRequested(element), now)
     elif job.state in _ACTIVE:
@@ -78,7 +79,7 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
     elif job.suspend_requested:
         tell(state, now, job.id, EventKind.RESUMED, run=job.run)
         state.put(state.jobs, job.id, changed(job, suspend_requested=False))
-    elif job.reason is not Reason.RESUMED:
+    elif job.reason is not Reason.RESUMED and not _leaves(state, job, StopReason.SUSPENDED):  # else it was resumed before
         raise _refuse(job, "resumed", "only a suspended job can")
     return Accepted(job.id)
 
@@ -111,13 +112,20 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
         return Accepted(job.id)
     if job.state is JobState.QUEUED and job.requeued:
         return Accepted(job.id)
-    if job.state is JobState.STOPPING and not (job.cancel_requested or job.suspend_requested):
-        return Accepted(job.id)  # it leaves already, and queues again
     if job.state not in _ACTIVE or job.cancel_requested or job.suspend_requested or job.elements is not None:
         raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
+    if _leaves(state, job, StopReason.TIME_LIMIT):
+        raise _refuse(job, "put back into its queue", "its time limit is over")
+    if _leaves(state, job):
+        return Accepted(job.id)  # to queue again, unless it failed
     tell(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
     stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED)
     return Accepted(job.id)
+
+
+def _leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
+    """Whether it was told to leave, for this reason or for any."""
+    return any(run.stop_reason is not None and why in (None, run.stop_reason) for run in state.runs_of(job.id))
 
 
 def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accepted:
@@ -130,19 +138,20 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         said.append(f"time limit {_limit(job.time_limit_us)} -> {_limit(event.time_limit_us)}")
         job = _with_limit(state, job, event.time_limit_us)
     if event.dependencies is not None:
-        if job.state is not JobState.QUEUED or job.run:
+        if job.state is not JobState.QUEUED or job.run or (job.elements is not None and job.elements.begun):
             raise _refuse(job, "given other dependencies", "only a job that has never started can")
         waiting = still_awaited(state, event.dependencies, event.ends)
         _check_no_cycle(state, job, [d.job_id for d in waiting])
         if waiting != job.waits_for:
             said.append("dependencies " + (", ".join(f"{d.kind.name.lower()} {d.job_id}" for d in waiting) or "none"))
             job = changed(job, waits_for=waiting, **({} if job.held else waits(waiting)))
+            if waiting:
+                drop_earmarks(state, now, job.id, "the job waits for others")
     if said:
         tell(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
         state.put(state.jobs, job.id, job)
-    if event.priority is not None:
-        for element in sorted(state.elements_of.get(job.id, ())):
-            update_requested(state, UpdateRequested(element, event.priority), now)
+    for element in sorted(state.elements_of.get(job.id, ())):
+        update_requested(state, UpdateRequested(element, event.priority, event.time_limit_us), now)
     return Accepted(job.id)
 
 
@@ -154,7 +163,7 @@ def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
     """Of a job that runs, the limit counts from the start of its launch; one that is over already ends it at once."""
     began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
     ends = None
-    if began and limit_us and job.state in (JobState.RUNNING, JobState.STARTING, JobState.UNREACHABLE):
+    if began and limit_us and not _leaves(state, job):
         ends = min(began) + max(limit_us - job.ran_us, 0)
     return changed(job, time_limit_us=limit_us, limit_us=ends)
 

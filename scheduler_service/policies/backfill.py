@@ -6,19 +6,19 @@ what the head needs. "For certain" means a time limit. When a running job ends i
 sooner, the less is backfilled. Where nobody knows, nothing is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason
-from scheduler_service.core.messages import Place, Rng
+from scheduler_service.core.messages import Place, Plan, Rng
 from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.policies.fifo import head_of
-from scheduler_service.policies.fitting import no_room, offered_to, place
+from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
 from scheduler_service.policies.lrtp import remaining
 
 LOOKED_AT = 100
@@ -31,16 +31,26 @@ def backfill(state: State, _rng: Rng) -> Proposals:
 
 
 def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
-    """As `fifo.serve`; behind a head that does not fit, those that do not delay it."""
+    """As `fifo.serve`; behind a head that does not fit, those that do not delay it.
+
+    What was backfilled may move others to nodes on which they are in nobody's way: it ends when nothing more is.
+    """
+    while (yield from _pass(state, classes)):
+        pass
+
+
+def _pass(state: State, classes: Sequence[JobClass]) -> Generator[Plan, str | None, bool]:
+    """Whether something was backfilled."""
     skipped = dict.fromkeys(classes, 0)
     reservation: Reservation | None = None
-    looked_at = 0
+    looked_at, backfilled = 0, False
     while looked_at < LOOKED_AT and (job := head_of(state, skipped)) is not None:
         action = place(state, job)
         if action is not None and (reservation is None or reservation.allows(state, job, action)):
             if (yield (action,)) is None:
                 if reservation is not None:
                     reservation.take(state, job, action)
+                    backfilled = True
                 continue
         elif reservation is None:
             wait = no_room(state, job)
@@ -48,9 +58,10 @@ def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
             if wait.reason is not Reason.TOO_LARGE:
                 reservation = reserve(state, job)
                 if reservation is None:  # nobody knows when it can start: whatever starts now may delay it
-                    return
+                    return False
         looked_at += reservation is not None
         skipped[job.spec.job_class] += 1
+    return backfilled
 
 
 class Reservation:
@@ -88,6 +99,7 @@ def reserve(state: State, head: Job) -> Reservation | None:
     """The soonest time at which the head fits, if the running jobs end when they are expected to. None: nobody knows."""
     now = state.cluster.clock_us
     offered = offered_to(state, head)
+    take_promised(state, head, offered)
     ends = sorted(
         (now + left + (state.jobs.rows[job_id].spec.grace_us if left == 0 else 0), job_id)
         for job_id in state.active

@@ -6,15 +6,13 @@ Nothing is changed here, but the choice of victims may draw from `rng`. The call
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from scheduler_service.core.job import Decision, Job, JobClass, JobState, OperationPhase, Reason, RunKey
+from scheduler_service.core.job import Decision, Job, JobClass, JobState, Reason, RunKey
 from scheduler_service.core.messages import Earmark, Preempt, Rng
 from scheduler_service.core.room import largest_first, pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector
 from scheduler_service.core.waiting import queue_key, startable
-from scheduler_service.policies.fitting import no_room, offered_to, place
+from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
 from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.stages import Stages
 
@@ -186,9 +184,7 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros) -> Estimate
     later: list[tuple[Micros, list[tuple[int, Vector]]]] = [
         (at, [(run.node, run.demand) for run in state.runs_of(job_id) if state.room.is_open(run.node)]) for at, job_id in ends
     ]
-    for operation in state.operations.rows.values():
-        if operation.phase is OperationPhase.VACATING and state.room.is_open(operation.node):
-            offered[:, operation.node] -= np.array(operation.want) - np.array(operation.kept)
+    take_promised(state, job, offered)
     at, waiting = now, [*before, job]
     for _ in range(LOOKS):
         head = waiting[0]

@@ -58,6 +58,13 @@ def offered_to(state: State, job: Job) -> NDArray[np.int64]:
     return offered
 
 
+def take_promised(state: State, job: Job, offered: NDArray[np.int64]) -> None:
+    """Takes off what others' earmarks still miss: what their victims release goes there first."""
+    for earmark in state.operations.rows.values():
+        if earmark.job_id != job.id and state.room.is_open(earmark.node):
+            offered[:, earmark.node] -= np.array(earmark.want) - np.array(earmark.kept)
+
+
 def _first_node(state: State, job: Job) -> int | None:
     first = state.room.first_fit(job.spec.demand)
     for operation_id in state.earmarks_of.get(job.id, ()):

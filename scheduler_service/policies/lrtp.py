@@ -1,6 +1,7 @@
 """LRTP: the best-effort runs with the longest remaining time leave first (one of those that the FitGpp paper compares with).
 
-How long a job will run is its estimate, else its time limit. One with neither ranks last: nobody knows that it is long.
+How long a job will run is its estimate, but never longer than its time limit. One with neither ranks last: nobody knows that
+it is long.
 """
 
 import numpy as np
@@ -47,9 +48,13 @@ def _scores(state: State, field: Field) -> NDArray[np.float64]:
 
 def remaining(state: State, job: Job, now: Micros) -> Micros | None:
     """How much longer the job is expected to run, given that it runs on from now; None where nobody knows. It has taken longer
-    than expected: 0."""
-    expected = job.spec.estimate_us or job.time_limit_us
-    if not expected:
+    than expected: 0. One that was told to leave is gone at the end of its grace period."""
+    runs = state.runs_of(job.id)
+    leaves = [run.stop_us + run.stop_grace_us for run in runs if run.stop_us is not None]
+    if leaves:
+        return max(max(leaves) - now, 0)
+    expected = min(filter(None, (job.spec.estimate_us, job.time_limit_us)), default=None)
+    if expected is None:
         return None
-    began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
+    began = [run.started_us for run in runs if run.started_us is not None]
     return max(expected - job.ran_us - (now - min(began) if began else 0), 0)

@@ -13,7 +13,7 @@ from typing import Any
 from ebb.v1 import agent_link_pb2, scheduler_pb2
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
-from scheduler_service.core.job import EventKind, RunPhase
+from scheduler_service.core.job import RunKey, RunPhase
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, OutOfRange, ResourceExhausted, Unavailable
 from scheduler_service.run.dispatch import Link, LogRequest
@@ -171,16 +171,12 @@ async def _place(front: Front, request: scheduler_pb2.LogsRequest, find: Find) -
         if found.job.ended_us is not None:
             return None
         found = await _changed(front, found, find)
-    names = view.nodes
-    task = next((task for task in found.runs if task.run == run and task.task == request.task), None)
-    if task is not None:
-        return names[task.node].name, run, task.phase is RunPhase.ENDED
-    if run == found.job.run:
+    key = RunKey(request.job_id, run, request.task)
+    task = next((task for task in found.runs if task.key == key), None) or await front.read(front.reader.find_run, key)
+    if task is None:
         said = f"job {request.job_id} (run {run}) has no task {request.task}"
         raise NotFound("LOG_GONE", said, job_id=str(request.job_id), run=str(run))
-    story = await front.read(front.reader.story, request.job_id)
-    placed = next(event for event, _ in story if event.kind is EventKind.PLACED and event.run == run)
-    return names[placed.node].name, run, True
+    return view.nodes[task.node].name, run, task.phase is RunPhase.ENDED
 
 
 async def _changed(front: Front, known: JobView, find: Find) -> JobView:

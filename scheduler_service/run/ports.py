@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from scheduler_service.core.access import Token
-from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run
+from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.journal import Change
 from scheduler_service.run.view import View
 
@@ -23,6 +23,10 @@ class RequestKnown(CommitRefused):
 
 class LeadershipLost(Exception):
     """Another scheduler leads, or it cannot be found out what the database holds: drop the state and load it again."""
+
+
+class DatabaseOlder(LeadershipLost):
+    """The database came back without commits that it had answered for: what was told about those is known to others."""
 
 
 class Writer(Protocol):
@@ -49,6 +53,10 @@ class Reader(Protocol):
 
     def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
         """How those of the jobs ended that have."""
+        ...
+
+    def find_run(self, key: RunKey) -> Run | None:
+        """A task of any run of a job, ended or not."""
         ...
 
     def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, tuple[Run, ...]]]:

@@ -8,6 +8,7 @@ from scheduler_service.store.errors import (
     DuplicateRequest,
     EmbeddedError,
     Fenced,
+    Forgotten,
     InUse,
     Rejected,
     SchemaTooNew,
@@ -15,7 +16,17 @@ from scheduler_service.store.errors import (
     Unavailable,
 )
 from scheduler_service.store.lease import Lease, holder, release, renew, take
-from scheduler_service.store.load import Loaded, find_ends, find_job, find_requests, list_jobs, list_nodes, load, story
+from scheduler_service.store.load import (
+    Loaded,
+    find_ends,
+    find_job,
+    find_requests,
+    find_run,
+    list_jobs,
+    list_nodes,
+    load,
+    story,
+)
 from scheduler_service.store.migrate import migrate, revision
 from scheduler_service.store.tokens import add_token, find_tokens, list_tokens, revoke_token
 
@@ -25,6 +36,7 @@ __all__ = [
     "Embedded",
     "EmbeddedError",
     "Fenced",
+    "Forgotten",
     "InUse",
     "Lease",
     "Loaded",
@@ -37,6 +49,7 @@ __all__ = [
     "find_ends",
     "find_job",
     "find_requests",
+    "find_run",
     "find_tokens",
     "holder",
     "list_jobs",

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from scheduler_service.core.job import JobEvent
 from scheduler_service.core.journal import Change
-from scheduler_service.store.errors import CommitUnknown, DuplicateRequest, Fenced, Rejected, StoreError, Unavailable
+from scheduler_service.store.errors import CommitUnknown, DuplicateRequest, Fenced, Forgotten, Rejected, StoreError, Unavailable
 from scheduler_service.store.pipeline import Statement, execute
 from scheduler_service.store.rows import Record, event_new
 from scheduler_service.store.statements import BEGIN, COMMIT, EVENTS, FENCE, VALID, WRITES
@@ -130,7 +130,8 @@ def outcome(engine: Engine, epoch: int, commit_no_before: int) -> Literal["commi
     """What became of the commit that raised CommitUnknown; `commit_no_before` is the number of the one before it.
 
     Waits for a transaction that the server has not ended yet, as that one holds the leader's row. Raises Fenced when
-    another scheduler leads by now, and Unavailable; after either the state must be loaded again.
+    another scheduler leads by now, Forgotten when commits before that one are gone, and Unavailable; after each the
+    state must be loaded again.
     """
     try:
         with engine.begin() as conn:
@@ -139,4 +140,6 @@ def outcome(engine: Engine, epoch: int, commit_no_before: int) -> Literal["commi
         raise Unavailable(lost.orig) from lost
     if now_epoch != epoch:
         raise Fenced(epoch)
+    if commit_no < commit_no_before:
+        raise Forgotten(commit_no, commit_no_before)
     return "committed" if commit_no > commit_no_before else "not committed"

@@ -64,6 +64,14 @@ class CommitUnknown(StoreError):
         super().__init__(cause=self.cause)
 
 
+class Forgotten(StoreError):
+    """The database is at commit {found}, and the scheduler had committed up to {known}: it came back from a backup, or from a
+    copy that lagged behind. What it has lost is lost; drop the state, and load what there is."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(found=found, known=known)
+
+
 class SchemaTooNew(StoreError):
     """The database is at schema revision {found}, which this version of the scheduler (up to {known}) does not know: a newer
     one has migrated it. Start that version or a later one; this one would not understand what is stored."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, select, text, tuple_
+from sqlalchemy import Connection, Select, and_, bindparam, select, text, tuple_
 from sqlalchemy.exc import DBAPIError
 
 from scheduler_service.core.job import (
@@ -22,6 +22,7 @@ from scheduler_service.core.job import (
     NodeDevice,
     Operation,
     Run,
+    RunKey,
 )
 from scheduler_service.store import rows, tables
 from scheduler_service.store.errors import Unavailable
@@ -61,6 +62,9 @@ _OPERATIONS = select(tables.operation).order_by(tables.operation.c.id)
 _FIRST_TASK = and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run, _run.c.task == 0)
 _WITH_RUN = select(_job, _run).select_from(_job.outerjoin(_run, _FIRST_TASK))
 _JOB_COLUMNS = len(_job.columns)
+_RUN = select(_run).where(
+    _run.c.job_id == bindparam("job_id"), _run.c.run == bindparam("run"), _run.c.task == bindparam("task")
+)
 
 
 @contextmanager
@@ -113,6 +117,13 @@ def find_job(conn: Connection, job_id: int) -> JobAndRun | None:
     with reading(conn):
         found = _with_tasks(conn, conn.execute(_WITH_RUN.where(_job.c.id == job_id)).all())
     return found[0] if found else None
+
+
+def find_run(conn: Connection, key: RunKey) -> Run | None:
+    """A task of any run of a job, ended or not; None when there is no such task."""
+    with reading(conn):
+        found = conn.execute(_RUN, {"job_id": key.job_id, "run": key.run, "task": key.task}).one_or_none()
+    return None if found is None else rows.to_run(found)
 
 
 def find_ends(conn: Connection, job_ids: Collection[int]) -> dict[int, JobState]:

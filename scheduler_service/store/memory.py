@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
-from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run
+from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.journal import Change
 from scheduler_service.store import rows, tables
 from scheduler_service.store.commit import Work, encode, plan
@@ -194,6 +194,14 @@ def find_job(memory: Memory, job_id: int) -> JobAndRun | None:
     with memory.lock:
         record = memory.tables["job"].records.get((job_id,))
         return None if record is None else _with_tasks(memory, record)
+
+
+def find_run(memory: Memory, key: RunKey) -> Run | None:
+    """See `store.find_run`."""
+    with memory.lock:
+        runs = memory.tables["run"]
+        record = runs.records.get((key.job_id, key.run, key.task))
+        return None if record is None else runs.row(record, rows.to_run)
 
 
 def find_ends(memory: Memory, job_ids: Collection[int]) -> dict[int, JobState]:

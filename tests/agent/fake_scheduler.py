@@ -119,25 +119,47 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         self.wait(lambda: len(self.hellos) >= times)
         return self.hellos[-1]
 
-    def started(self, job: int, run: int = 1) -> pb.RunStarted:
-        return self.wait(lambda: self._event(job, run, "started")).started
+    def started(self, job: int, run: int = 1, task: int = 0) -> pb.RunStarted:
+        return self.wait(lambda: self._event(job, run, task, "started")).started
 
-    def exited(self, job: int, run: int = 1, limit: float = LIMIT) -> pb.RunExited:
-        return self.wait(lambda: self._event(job, run, "exited"), limit).exited
+    def ready(self, job: int, run: int = 1, task: int = 0) -> pb.RunReady:
+        return self.wait(lambda: self._event(job, run, task, "ready")).ready
 
-    def of(self, job: int, run: int = 1) -> list[pb.Report]:
-        return [r for r in self.reports if (r.job_id, r.run) == (job, run)]
+    def exited(self, job: int, run: int = 1, limit: float = LIMIT, task: int = 0) -> pb.RunExited:
+        return self.wait(lambda: self._event(job, run, task, "exited"), limit).exited
 
-    def _event(self, job: int, run: int, kind: str) -> pb.Report | None:
-        return next((r for r in self.of(job, run) if r.WhichOneof("event") == kind), None)
+    def of(self, job: int, run: int = 1, task: int = 0) -> list[pb.Report]:
+        return [r for r in self.reports if (r.job_id, r.run, r.task) == (job, run, task)]
 
-    def start(self, job: int, *command: str, run: int = 1, devices: tuple[int, ...] = (), **spec: Any) -> None:
-        body = job_pb2.JobSpec(command=command, **spec)
-        self.order(pb.RunOrder(job_id=job, run=run, start=pb.StartRun(spec=body, user="u", devices=devices)))
+    def _event(self, job: int, run: int, task: int, kind: str) -> pb.Report | None:
+        return next((r for r in self.of(job, run, task) if r.WhichOneof("event") == kind), None)
 
-    def stop(self, job: int, grace: float, run: int = 1, reason: pb.StopReason = pb.STOP_REASON_PREEMPTED) -> None:
-        stop = pb.StopRun(grace_period=_duration(grace), reason=reason)
-        self.order(pb.RunOrder(job_id=job, run=run, stop=stop))
+    def start(
+        self,
+        job: int,
+        *command: str,
+        run: int = 1,
+        devices: tuple[int, ...] = (),
+        gang: pb.Gang | None = None,
+        array_index: int | None = None,
+        **spec: Any,
+    ) -> None:
+        start = pb.StartRun(spec=job_pb2.JobSpec(command=command, **spec), user="u", devices=devices, array_index=array_index)
+        if gang is not None:
+            start.gang.CopyFrom(gang)
+        self.order(pb.RunOrder(job_id=job, run=run, task=start.gang.rank, start=start))
+
+    def stop(
+        self,
+        job: int,
+        grace: float,
+        run: int = 1,
+        reason: pb.StopReason = pb.STOP_REASON_PREEMPTED,
+        task: int = 0,
+        cause: int = 0,
+    ) -> None:
+        stop = pb.StopRun(grace_period=_duration(grace), reason=reason, cause_job_id=cause)
+        self.order(pb.RunOrder(job_id=job, run=run, task=task, stop=stop))
 
     def order(self, *orders: pb.RunOrder) -> None:
         self.out.put(pb.ConnectResponse(orders=pb.Orders(commit_no=1, orders=orders)))
@@ -178,6 +200,23 @@ class Log:
     @property
     def data(self) -> bytes:
         return b"".join(message.data for message in self.messages)
+
+
+def gang(rank: int = 0, *, go: tuple[str, int] | None = None, size: int = 3) -> pb.Gang:
+    """One of several tasks, of which this node has the first two; `go` is where they meet."""
+    here = rank < 2
+    place = pb.Gang(
+        rank=rank,
+        world_size=size,
+        local_rank=rank if here else rank - 2,
+        local_world_size=2 if here else size - 2,
+        node_rank=0 if here else 1,
+        nodes=["n1", "n2"],
+    )
+    if go is not None:
+        place.go = True
+        place.master_address, place.master_port = go
+    return place
 
 
 def _duration(seconds: float) -> Duration:

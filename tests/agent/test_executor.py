@@ -14,8 +14,9 @@ from node_agent.jobs import executor as module
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
 from node_agent.jobs.launcher import start_ticks
-from node_agent.jobs.launching import Connected, Ended, NotSpawned, Spawned, SpawnRequest, Unable
-from node_agent.jobs.model import Exited, Process, RunKey, RunPhase, StartOrder, StopOrder, clean
+from node_agent.jobs.launching import Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
+from node_agent.jobs.meeting import Meeting
+from node_agent.jobs.model import Exited, Gang, Process, Ready, RunKey, RunPhase, StartOrder, StopOrder, clean
 from node_agent.jobs.spool import Spool, open_spool
 from node_agent.transport import convert
 from node_agent.transport.messages import Reports
@@ -44,8 +45,10 @@ class Stage:
         self.signals: list[tuple[int, int]] = []
         monkeypatch.setattr(module, "start_ticks", lambda pid: pid * 10)
         monkeypatch.setattr(module, "kill_group", lambda pid, signum=9: self.signals.append((pid, signum)))
-        paths = Paths(state, state / "checkpoints", self.spool.short_id)
-        self.executor = Executor(self.spool, simulated("dgx-a100", "n1"), paths, "n1", lambda: None, self.failures.append)
+        self.paths = paths = Paths(state, state / "checkpoints", self.spool.short_id)
+        self.meeting = meeting = Meeting(lambda: "127.0.0.1")
+        provider = simulated("dgx-a100", "n1")
+        self.executor = Executor(self.spool, provider, paths, "n1", meeting, lambda: None, self.failures.append)
         self.executor.connect(self.launching)  # type: ignore[arg-type]
 
     def running(self, key: RunKey, pid: int) -> None:
@@ -163,3 +166,76 @@ async def test_strangers_are_all_gone_before_it_is_said(stage: Stage) -> None:
         assert not too_early
         await asyncio.wait_for(stage.executor.cleared.wait(), 20)
     assert stage.failures == []
+
+
+async def test_what_the_kernel_killed_for_want_of_memory(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = 5
+    monkeypatch.setattr(module.OomKills, "now", lambda _: kills)
+    monkeypatch.setattr(module.OomKills, "lately", lambda _: kills)
+    stage.running(ONE, 77)
+    stage.running(TWO, 78)
+    told = RunKey(3, 1)
+    stage.running(told, 79)
+    stage.executor.hear([Ended(ONE, 0, signal.SIGKILL)])
+    kills = 6
+    stage.executor.obey([StopOrder(told, 0)])
+    stage.executor.hear([Ended(TWO, 0, signal.SIGKILL), Ended(told, 0, signal.SIGKILL)])
+    later = RunKey(4, 1)
+    stage.running(later, 80)
+    stage.executor.hear([Ended(later, 0, signal.SIGKILL)])
+    ends = {r.key: r.event.out_of_memory for r in stage.spool.pending() if isinstance(r.event, Exited)}
+    assert ends == {ONE: False, TWO: True, told: False, later: False}
+
+
+async def test_a_run_that_is_killed_for_its_memory_says_so_however_it_is_found(stage: Stage) -> None:
+    for key, pid in ((ONE, 77), (TWO, 78)):
+        stage.running(key, pid)
+        stage.executor.exceeded(key, 1 << 30)
+        stage.executor.exceeded(key, 1 << 30)
+    assert stage.signals == [(77, 9), (77, 9), (78, 9), (78, 9)]
+    stage.executor.hear([Ended(ONE, 0, 0)])  # it came to its end before the signal did
+    stage.executor.hear([Lost(TWO)])
+    ends = [r.event for r in stage.spool.pending() if isinstance(r.event, Exited)]
+    assert ends == [Exited(), Exited(signal=9, out_of_memory=True)]
+    stage.executor.exceeded(ONE, 1 << 30)
+    assert len(stage.signals) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "ended", "reported"),
+    [
+        ("77", (0, signal.SIGTERM), Exited()),
+        ("77", (143, 0), Exited()),
+        ("77", (0, signal.SIGKILL), Exited(signal=9)),  # there was more to do after its work, and it did not come to its end
+        ("77", (1, 0), Exited(1)),
+        ("99", (0, signal.SIGTERM), Exited(signal=15)),  # a child's word, and the run had more to do
+        ("", (0, signal.SIGTERM), Exited(signal=15)),
+        (None, (0, signal.SIGTERM), Exited(signal=15)),
+    ],
+)
+async def test_a_run_that_was_done_when_the_signal_came(
+    stage: Stage, said: str | None, ended: tuple[int, int], reported: Exited
+) -> None:
+    stage.running(ONE, 77)
+    if said is not None:
+        Path(stage.paths.done(ONE)).write_text(said)
+    stage.executor.obey([StopOrder(ONE, 60)])
+    stage.executor.hear([Ended(ONE, *ended)])
+    assert stage.spool.pending()[-1].event == reported
+
+
+async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = StartOrder(ONE, ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2")))
+
+    def unknown() -> str:
+        raise OSError("Name or service not known")
+
+    monkeypatch.setattr(stage.meeting, "address", unknown)
+    stage.executor.obey([order])
+    assert stage.spool.pending() == []
+    assert stage.spool.runs[ONE].phase is RunPhase.STARTING
+    monkeypatch.undo()
+    stage.executor._retries[ONE]._run()  # type: ignore[attr-defined]
+    (report,) = stage.spool.pending()
+    assert report.event == Ready("127.0.0.1", stage.spool.runs[ONE].port)
+    assert stage.launching.asked == []

@@ -75,6 +75,11 @@ class Client:
         return await self.next(Ended), (run / "log").read_text()
 
 
+def end_on_disk(run: Path) -> tuple[int, int]:
+    end = json.loads((run / EXIT_FILE).read_text())
+    return end["code"], end["signal"]
+
+
 @pytest.fixture
 def play(state: Path) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
     """Runs a scene with a client in an event loop."""
@@ -94,7 +99,7 @@ def test_exit_codes_signals_and_the_log(play: Play) -> None:
     async def scene(client: Client) -> None:
         ended, text = await client.run("sh", "-c", "echo out; echo err >&2; exit 7")
         assert (ended.code, ended.signal, text) == (7, 0, "out\nerr\n")
-        assert json.loads((client.state / str(KEY) / EXIT_FILE).read_text()) == {"code": 7, "signal": 0}
+        assert end_on_disk(client.state / str(KEY)) == (7, 0)
         other = RunKey(2, 1)
         (client.state / str(other)).mkdir()
         (client.state / str(other) / "log").write_text("before\n")
@@ -272,6 +277,42 @@ def test_an_idle_launcher_leaves(play: Play) -> None:
     play(scene)
 
 
+def test_an_end_is_kept_whatever_the_job_does_to_the_files_of_its_run(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        for number, script in enumerate(("rm *.json", "echo [ >exit.json", "rm process.json; mkfifo process.json"), start=1):
+            key = RunKey(number, 1)
+            await client.run("sh", "-c", f"{script}; exit {number}", key=key)
+            assert end_on_disk(client.state / str(key)) == (number, 0)
+        victim = client.state / "victim"
+        victim.write_text("untouched")
+        await client.run("sh", "-c", f"ln -sf {victim} process.json; exit 7", key=RunKey(9, 1))
+        assert end_on_disk(client.state / "9.1") == (7, 0)
+        assert victim.read_text() == "untouched"
+
+    play(scene)
+
+
+def test_commands_are_looked_for_on_the_path_of_the_job(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        work, first, second = (client.state / name for name in ("work", "first", "second"))
+        for folder in (work, first, second):
+            folder.mkdir()
+        for folder, mode in ((work, 0o755), (first, 0o644), (second, 0o755)):
+            program = folder / "program"
+            program.write_text(f"#!/bin/sh\necho {folder.name}\n")
+            program.chmod(mode)
+        path = f"/no/such/folder:{first}:{second}"
+        assert (await client.run("program", cwd=work, PATH=path))[1] == "second\n"
+        assert (await client.run("./program", key=RunKey(2, 1), cwd=work, PATH=path))[1] == "work\n"
+        assert (await client.run("program", key=RunKey(3, 1), cwd=work, PATH=":/no/such/folder"))[1] == "work\n"
+        client.spawn("program", key=RunKey(4, 1), PATH=f"{first}:/no/such/folder")
+        assert (await client.next(NotSpawned)).error == "command program: Permission denied"
+        client.spawn("true", key=RunKey(5, 1), **{"A=B": "no name of a variable"})  # type: ignore[arg-type]
+        assert "environment variable" in (await client.next(NotSpawned)).error
+
+    play(scene)
+
+
 def limit(pid: int, what: int, most: int) -> None:
     resource.prlimit(pid, what, (most, resource.prlimit(pid, what)[1]))
 
@@ -299,7 +340,7 @@ def test_a_full_disk_costs_neither_the_launcher_nor_an_exit_status(play: Play) -
         limit(launcher, resource.RLIMIT_FSIZE, unlimited)
         while not (run / EXIT_FILE).exists():
             await asyncio.sleep(0.02)
-        assert json.loads((run / EXIT_FILE).read_text()) == {"code": 5, "signal": 0}
+        assert end_on_disk(run) == (5, 0)
         await again.__aexit__()
 
     play(scene)

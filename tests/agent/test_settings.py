@@ -9,6 +9,7 @@ from node_agent.cli import main
 from node_agent.config import BadSettings, load
 from node_agent.devices.simulated import PROFILES, simulated
 from node_agent.errors import UnknownDevice
+from node_agent.jobs.meeting import address_towards
 
 FLAGS = {"scheduler": "127.0.0.1:7070", "devices": "pcie-8", "state": "s", "node": "n"}
 
@@ -37,6 +38,9 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ({"devices": "abacus"}, "there is no profile 'abacus'; known: dgx-a100, pcie-8, cpu-20c"),
         ({"node": "a b"}, "is not a node name"),
         ({"log_level": "loud"}, "--log-level: Input should be 'debug', 'info', 'warning' or 'error'"),
+        ({"address": "10.0.0.1:99"}, "--address: '10.0.0.1:99' is not the name or the address of a machine, without a port"),
+        ({"address": ""}, "--address: '' is not the name"),
+        ({"memory_limit": "some"}, "--memory-limit: Input should be 'enforce' or 'off'"),
         ({"launcher_idle": "soon"}, "--launcher-idle: Input should be a valid number"),
     ],
 )
@@ -49,6 +53,24 @@ def test_bad_values(change: dict[str, str | None], message: str) -> None:
 @pytest.mark.parametrize("scheduler", ["localhost:1", "127.9.9.9:1", "[::1]:65535"])
 def test_loopback_addresses(scheduler: str) -> None:
     assert load(FLAGS | {"scheduler": scheduler}).scheduler == scheduler
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "address", "reached_at"),
+    [
+        ("127.0.0.1:1,127.0.0.2:1", None, "127.0.0.1"),
+        ("localhost:1", "node-7.example.org", "node-7.example.org"),
+        ("localhost:1", "fd00::7", "fd00::7"),
+    ],
+)
+def test_where_other_nodes_reach_this_one(scheduler: str, address: str | None, reached_at: str) -> None:
+    assert load(FLAGS | {"scheduler": scheduler, "address": address}).reached_at() == reached_at
+
+
+def test_the_address_on_the_way_to_a_scheduler() -> None:
+    assert address_towards("127.0.0.9:7737") == "127.0.0.1"
+    with pytest.raises(OSError, match="Name or service not known"):
+        address_towards("no-such-host.invalid:7737")
 
 
 @pytest.mark.parametrize(("text", "message"), [("nodes: x\n", "nodes: there is no such setting"), ("{", "agent.yaml: ")])

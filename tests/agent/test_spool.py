@@ -2,22 +2,28 @@
 
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs.model import Exited, RunKey, RunPhase, RunRecord, Started, StartOrder
+from node_agent.jobs import standing
+from node_agent.jobs.launcher import boot_id
+from node_agent.jobs.model import Exited, Gang, Ready, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
 from node_agent.jobs.spool import KEEP_ENDED, Spool, open_spool
+from node_agent.jobs.standing import Standing
 
 ROOT = Path(__file__).parents[2]
 KEY = RunKey(1, 1)
 GARBAGE = b"this is no database, though it is long enough to be taken for one" * 10
-ORDER = StartOrder(KEY, ("a", "b c"), (("X", "1"), ("Y", "ü")), "/w", "name", "user", (0, 3))
+GANG = Gang(1, 3, 1, 2, 0, ("a", "b"), True, "a", 77)
+ORDER = StartOrder(KEY, ("a", "b c"), (("X", "1"), ("Y", "ü")), "/w", "name", "user", (0, 3), 64, 5, GANG)
 STARTING = RunRecord(KEY, RunPhase.STARTING, ORDER, log_path="/l")
 RUNNING = RunRecord(KEY, RunPhase.RUNNING, None, 12, 345, "/l")
 ENDED = replace(RUNNING, phase=RunPhase.ENDED, ended_at=1000.0)
@@ -36,19 +42,25 @@ def reopened(spool: Spool, path: Path) -> Spool:
 def test_everything_is_there_again(path: Path) -> None:
     spool = open_spool(path)
     boot_id = spool.boot_id
-    spool.remember([STARTING])
+    task = replace(STARTING, key=RunKey(1, 1, 1), phase=RunPhase.READY, port=77, memory_mib=64, oom_kills=2, out_of_memory=True)
+    spool.remember([STARTING, task])
     spool.obey("c", 4)
     spool = reopened(spool, path)
-    assert dict(spool.runs) == {KEY: STARTING}
+    assert dict(spool.runs) == {KEY: STARTING, task.key: task}
+    spool.report(replace(task, phase=RunPhase.ENDED), Ready("a", 77))
+    spool = reopened(spool, path)
+    assert [(r.sequence, r.key, r.event) for r in spool.pending()] == [(1, task.key, Ready("a", 77))]
+    spool.acknowledge(1)
     stopping = replace(RUNNING, phase=RunPhase.STOPPING, stop_received=1.5, stop_deadline=2.5, signalled=True)
+    stopping = replace(stopping, stop_reason=StopReason.DRAINED, stop_cause=8)
     spool.report(stopping, Started(12, "/l"))
     spool = reopened(spool, path)
     assert spool.runs[KEY] == stopping
     assert spool.live() == [stopping]
-    exited = Exited(0, 15, True, "why", True)
+    exited = Exited(0, 15, True, "why", True, True)
     spool.report(replace(stopping, phase=RunPhase.ENDED, ended_at=time.time()), exited)
     spool = reopened(spool, path)
-    assert [(r.sequence, r.key, r.event) for r in spool.pending()] == [(1, KEY, Started(12, "/l")), (2, KEY, exited)]
+    assert [(r.sequence, r.key, r.event) for r in spool.pending()] == [(2, KEY, Started(12, "/l")), (3, KEY, exited)]
     assert spool.live() == []
     assert spool.cluster == ("c", 4)
     assert spool.boot_id == boot_id
@@ -183,6 +195,49 @@ def test_what_fails_together_leaves_memory_as_the_file(path: Path) -> None:
     spool = reopened(spool, path)
     assert dict(spool.runs) == {KEY: ENDED}
     spool.close()
+
+
+OLD = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE run (
+    job_id INTEGER NOT NULL, run INTEGER NOT NULL, phase INTEGER NOT NULL, start_order TEXT, pid INTEGER NOT NULL,
+    start_ticks INTEGER NOT NULL, log_path TEXT NOT NULL, stop_received REAL, stop_deadline REAL, signalled INTEGER NOT NULL,
+    ended_at REAL, PRIMARY KEY (job_id, run)) WITHOUT ROWID;
+CREATE TABLE report (
+    sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, event TEXT NOT NULL);
+INSERT INTO meta VALUES ('spool_id', 'abc'), ('next_sequence', '8');
+INSERT INTO run VALUES (1, 1, 2, NULL, 12, 345, '/l', NULL, NULL, 0, NULL);
+INSERT INTO run VALUES (1, 2, 1, '{"key": [1, 2], "command": ["a"], "environment": [["X", "1"]], "working_directory": "/w",
+    "name": "n", "user": "u", "devices": [0]}', 0, 0, '/l', NULL, NULL, 0, NULL);
+INSERT INTO report VALUES (7, 1, 1, '{"kind": "Started", "pid": 12, "log_path": "/l"}');
+"""
+
+
+def test_a_spool_of_the_first_agents_is_taken_over(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(OLD)
+    standing.write(path.with_name(standing.FILE), Standing(boot_id(), "c", 9))
+    for _ in range(2):
+        spool = open_spool(path)
+        order = StartOrder(RunKey(1, 2), ("a",), (("X", "1"),), "/w", "n", "u", (0,))
+        waiting = RunRecord(order.key, RunPhase.STARTING, order, log_path="/l")
+        assert dict(spool.runs) == {KEY: RUNNING, order.key: waiting}
+        assert [(r.sequence, r.key, r.event) for r in spool.pending()] == [(7, KEY, Started(12, "/l"))]
+        assert (spool.short_id, spool.cluster) == ("abc", ("c", 9))
+        spool.close()
+    spool = open_spool(path)
+    spool.report(replace(RUNNING, key=RunKey(1, 1, 1)), Started(13, "/l"))
+    assert [(r.sequence, r.key) for r in spool.pending()] == [(7, KEY), (8, RunKey(1, 1, 1))]
+    spool.close()
+
+
+def test_a_spool_of_a_newer_agent_is_not_misread(path: Path) -> None:
+    open_spool(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE meta SET value = 99 WHERE name = 'schema'")
+        db.commit()
+    with pytest.raises(SpoolDamaged, match="a newer agent wrote it"):
+        open_spool(path)
 
 
 def test_a_full_disk_is_no_damage(path: Path) -> None:

@@ -90,12 +90,13 @@ class Driver:
         before = self.state.snapshot()
         tried = self._take(events)
         self.state.undo()
-        assert self.state.snapshot() == before, "step + undo left something behind"
+        assert not (changed := _differ(self.state.snapshot(), before)), f"step + undo left something behind: {changed}"
         taken = self._take(events)
-        assert _comparable(taken) == _comparable(tried), "the same step gave another result"
+        assert not (other := _differ(_comparable(taken), _comparable(tried))), f"the same step gave another result: {other}"
         assert self.state.cluster.clock_us == max(clock, self.now), "the clock went back"
         check(self.state)
-        assert self.state.snapshot() == self.state.rebuilt().snapshot(), "an index does not follow from the rows"
+        wrong = _differ(self.state.snapshot(), self.state.rebuilt().snapshot())
+        assert not wrong, f"an index does not follow from the rows: {wrong}"
         self._check_step(taken, len(events))
         self.state.adopt()
         if self.settles:
@@ -240,6 +241,18 @@ class Driver:
         return self.state.room.free(self.state.node_ids[name])
 
 
+def _differ(one: dict[str, object], other: dict[str, object]) -> dict[str, tuple[object, object]]:
+    """What is not the same in the two."""
+    differ: dict[str, tuple[object, object]] = {}
+    for name in {**one, **other}:
+        a, b = one.get(name), other.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            differ |= {f"{name}.{inner}": pair for inner, pair in _differ(a, b).items()}
+        elif a != b:
+            differ[name] = (a, b)
+    return differ
+
+
 def _named(order: Order) -> tuple[str, RunKey]:
     if isinstance(order, Stop):
         return "stop", order.key
@@ -259,6 +272,7 @@ def kinds(taken: Step, job_id: int) -> list[EventKind]:
     return [event.kind for event in taken.log if event.job_id == job_id]
 
 
-def _comparable(taken: Step) -> tuple[object, ...]:
+def _comparable(taken: Step) -> dict[str, object]:
     replies = [(type(r), *r.args) if isinstance(r, Exception) else r for r in taken.replies]
-    return (taken.changes, replies, taken.orders, taken.log, taken.refused)
+    changes, orders, log = (dict(enumerate(part)) for part in (taken.changes, taken.orders, taken.log))
+    return {"changes": changes, "replies": replies, "orders": orders, "log": log, "refused": taken.refused}

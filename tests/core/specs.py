@@ -31,7 +31,7 @@ def gang_of(groups: Sequence[TaskGroup]) -> tuple[tuple[TaskGroup, ...], Vector]
 
 
 GANGS = (
-    st.lists(st.builds(TaskGroup, st.integers(1, 3), SMALL), min_size=1, max_size=2)
+    st.lists(st.builds(lambda size, demand: TaskGroup(size, demand), st.integers(1, 3), SMALL), min_size=1, max_size=2)
     .filter(lambda groups: 2 <= sum(group.size for group in groups) <= 4)
     .map(gang_of)
 )
@@ -66,21 +66,21 @@ PARAMETERS = (
 )
 
 
-def _policies() -> list[tuple[Policy, int | None, bool]]:
-    """(policy, the cap that it must keep, whether it backfills)."""
+def _policies() -> list[tuple[Policy, int]]:
+    """Every policy, with and without backfill, and the cap that it must keep."""
     preempting = product(("fitgpp", "fitgpp", "lrtp", "rand"), PARAMETERS, (False, True))
     plain = (("fifo", FitGppSettings(cap=0), backfilled) for backfilled in (False, True))
-    return [(stages(name, given, filled).policy, given.cap, filled) for name, given, filled in chain(preempting, plain)]
+    return [(stages(name, given, filled).policy, given.cap) for name, given, filled in chain(preempting, plain)]
 
 
 POLICIES = st.sampled_from(_policies())
 
 SETTINGS: st.SearchStrategy[Settings] = st.builds(
-    Settings,
+    lambda **chosen: Settings()._replace(**chosen),
     earmark_ttl_us=st.sampled_from((SECOND, 60 * SECOND)),
     aging_us=st.sampled_from((0, 2 * SECOND, 3600 * SECOND)),
     min_run_us=st.sampled_from((0, 2 * SECOND, 600 * SECOND)),
-    gang_start_us=st.sampled_from((SECOND, 60 * SECOND)),
+    gang_start_us=st.sampled_from((5 * SECOND, 60 * SECOND)),
     blame_nodes=st.sampled_from((3, 2, 0)),
     bad_node_strikes=st.sampled_from((0, 3, 1)),
 )

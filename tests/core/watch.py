@@ -17,6 +17,9 @@ class Watch:
 
     def see(self, taken: Step) -> None:
         for change in taken.changes:
+            if change.table == "job" and change.old is None:
+                self.awaited[change.key] = change.new.spec.dependencies
+        for change in taken.changes:
             if change.table == "run":
                 if change.old is None:
                     self._placed(change.new)
@@ -29,7 +32,7 @@ class Watch:
                     self._array_over(change.new)
         for order in taken.orders:
             if isinstance(order, Start):
-                self._place_in_gang(order)
+                self.see_start(order)
 
     def _placed(self, run: Run) -> None:
         driver = self.driver
@@ -71,14 +74,12 @@ class Watch:
         assert len(ends) == array.spec.array.size, f"array {array.id} ended with elements still to come"
         assert (array.state is JobState.SUCCEEDED) == all(end is JobState.SUCCEEDED for end in ends)
 
-    def _place_in_gang(self, order: Start) -> None:
+    def see_start(self, order: Start) -> None:
         """Nodes, local and global ranks are those of the whole launch."""
         if order.gang is None:
             return
         at = order.run.key[:2]
-        placed = tuple(
-            self.driver.runs[RunKey(*at, task)].node for task in range(len(self.driver.job(at[0]).spec.tasks()))
-        )
+        placed = tuple(self.driver.runs[RunKey(*at, task)].node for task in range(len(self.driver.job(at[0]).spec.tasks())))
         assert self.launches.setdefault(at, placed) == placed
         here = [task for task, node in enumerate(placed) if node == order.node]
         assert order.gang.nodes == tuple(dict.fromkeys(placed))

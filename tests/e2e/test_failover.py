@@ -22,6 +22,8 @@ from tests.store.fixtures import short_dir
 from tests.store.proxy import Proxy
 from tests.store.waiting import wait_for
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
 FLAGS = ("--lease", "3")
 WRITER = "ebb writer"
 
@@ -30,7 +32,7 @@ class Two:
     """A site with two schedulers and what is under it."""
 
     def __init__(self, folder: Path) -> None:
-        self.postgres = Embedded(folder / "pg", state_dir=folder / "state", durable=False)
+        self.postgres = Embedded(folder / "pg", state_dir=folder / "state")
         self.proxy = Proxy(self.postgres.start()).__enter__()
         try:
             self.site = Site(folder / "site", FLAGS, database=self.proxy.url).__enter__()

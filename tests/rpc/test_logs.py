@@ -120,6 +120,13 @@ def test_what_has_not_started(server: Server, agent: Agent, job: Any) -> None:
     assert why.text == f"job {job.id} is RUNNING and has had no run 2 yet; follow it to wait for its output"
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_task_that_it_does_not_have(server: Server, agent: Agent, job: Any, follow: bool) -> None:
+    why = broken(server.logs(job.id, task=1, follow=follow))
+    assert (why.code, why.reason) == (grpc.StatusCode.NOT_FOUND, "LOG_GONE")
+    assert why.text == f"job {job.id} (run 1) has no task 1"
+
+
 def test_a_node_that_is_not_connected(server: Server, agent: Agent, job: Any) -> None:
     agent.hang_up()
     for follow in (False, True):

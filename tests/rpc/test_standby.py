@@ -183,6 +183,26 @@ def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, con
     assert server.front.leading.epoch == 51
 
 
+def test_a_database_that_comes_back_without_its_last_commits(server: Server, conn: Connection) -> None:
+    """As when it fails over to a copy that lagged: the scheduler does not go on from what it remembers."""
+    kept, lost = server.submit(request_id="kept"), server.submit(request_id="lost")
+    with conn.begin():
+        conn.execute(text("DELETE FROM job_event WHERE job_id = :lost"), {"lost": lost.id})
+        conn.execute(text("DELETE FROM job WHERE id = :lost"), {"lost": lost.id})
+        conn.execute(text("UPDATE cluster SET next_job = :lost"), {"lost": lost.id})
+        conn.execute(text("UPDATE leader SET commit_no = commit_no - 1"))
+        sessions = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ebb writer'")
+        assert conn.execute(sessions).all()
+    epoch = server.front.leading.epoch
+    for _ in range(2):  # the connection is found broken, and then the database to be another
+        assert failure(server.submit).code is grpc.StatusCode.UNAVAILABLE
+    wait_for(lambda: (now := server.front.leads) and now.epoch > epoch, LIMIT)
+    again = server.submit(request_id="lost")
+    assert again.id > lost.id + SKIPPED_JOBS - 1
+    assert server.submit(request_id="kept").id == kept.id
+    assert failure(lambda: server.get(lost.id)).reason == "NO_SUCH_JOB"
+
+
 def test_only_an_agent_of_this_cluster_raises_it(server: Server) -> None:
     for cluster_id in ("", "another"):
         with Agent(server, cluster_id=cluster_id, epoch=50) as stranger:

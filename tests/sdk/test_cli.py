@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf import json_format
 
-from client_sdk.cli import ebb, output
+from client_sdk.cli import ebb, nodes, output
 from tests.sdk.fake import Fake, until
 
 ROOT = Path(__file__).parents[2]
@@ -199,7 +199,7 @@ def test_submit(run: Run, fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert run("submit").exit_code == 2
     refused = run("submit", "--memory", "lots", "true")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr == "ebb: 'lots' is not an amount of memory; write it like 4GiB, 512MiB or 1.5G\n"
+    assert refused.stderr == "ebb: --memory: 'lots' is not an amount of memory; write it like 4GiB, 512MiB or 1.5G\n"
 
 
 @pytest.mark.parametrize(
@@ -211,6 +211,9 @@ def test_submit(run: Run, fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path:
         ({"state": 7, "reason": 12}, 1),
         ({"state": 8, "reason": 9}, 143),
         ({"state": 8, "reason": 9, "exitCode": 7}, 7),
+        ({"state": 10, "reason": 19, "exitCode": 143}, 143),
+        ({"state": 10, "reason": 19}, 143),
+        ({"state": 7, "reason": 28, "array": {"size": 2, "failed": 1}}, 1),
     ],
 )
 def test_wait_leaves_as_the_job_did(run: Run, fake: Fake, fields: dict[str, Any], status: int) -> None:
@@ -220,6 +223,13 @@ def test_wait_leaves_as_the_job_did(run: Run, fake: Fake, fields: dict[str, Any]
     both = run("wait", "2", "1", "-o", "json")
     assert both.exit_code == status
     assert [j["id"] for j in json.loads(both.output)] == [2, 1]
+
+
+def test_wait_goes_on_after_an_error(run: Run, fake: Fake) -> None:
+    fake.put(job(2, state=6, reason=10))
+    some = run("wait", "9", "2")
+    assert (some.exit_code, some.stdout) == (1, "job 2 SUCCEEDED (exit 0)\n")
+    assert some.stderr == "ebb: job 9: job 9 does not exist\n"
 
 
 def test_wait_times_out(run: Run, jobs: Fake) -> None:
@@ -268,11 +278,14 @@ def test_logs(run: Run, jobs: Fake) -> None:
     assert (away.exit_code, away.stderr) == (1, "ebb: the log says NODE_NOT_CONNECTED true\n"), "no advice to look elsewhere"
 
 
-@pytest.mark.parametrize("verb", ["submit", "list", "show", "story", "logs", "cancel", "wait", "node", "version"])
-def test_help_has_examples(run: Run, verb: str) -> None:
-    shown = run(verb, "--help")
+VERBS = [[name] for name in ebb.commands] + [["node", name] for name in nodes.node.commands]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_help_has_examples(run: Run, verb: list[str]) -> None:
+    shown = run(*verb, "--help")
     assert shown.exit_code == 0
-    assert f"ebb {verb}" in shown.output.split("Example", 1)[1]
+    assert f"ebb {' '.join(verb)}" in shown.output.split("Example", 1)[1]
 
 
 def start(*arguments: str, **options: Any) -> "subprocess.Popen[str]":

@@ -11,7 +11,7 @@ import pytest
 from client_sdk import AsyncClient, Client, Job, NodeState, Resources, testing
 from client_sdk.testing import Outcome
 from examples.cluster import Cluster
-from tests.sdk import contract
+from tests.sdk import contract, contract_asked  # noqa: F401  (which adds to it)
 from tests.sdk.contract import BEHAVIOURS, CPUS, LIMIT, Behaviour, World, awaited
 from tests.sdk.fake import until
 from tests.store.fixtures import short_dir

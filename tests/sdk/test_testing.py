@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import protovalidate
 import pytest
-from ebb.v1 import job_pb2, scheduler_pb2
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
@@ -149,7 +149,18 @@ REQUESTS = [
     *(scheduler_pb2.GetRequest(job_id=i) for i in (-1, 0, 1)),
     *(scheduler_pb2.SchedulerWatchRequest(job_id=i, after_commit=i) for i in (-1, 0)),
     *(scheduler_pb2.ListRequest(page_size=n, page_token=t) for n, t in ((0, ""), (1000, "12"), (1001, "-1"), (-1, "1" * 65))),
-    *(scheduler_pb2.ListRequest(states=cast(Any, states)) for states in ([0, 8], [9] * 17)),
+    *(scheduler_pb2.ListRequest(states=cast(Any, states)) for states in ([0, 8], [9] * 17, [11])),
+    submit(priority=1001, time_limit=Duration(), estimate=Duration(seconds=1)),
+    submit(retry=job_pb2.Retry(limit=101, exit_codes=[0, 1, 256], exit_signals=[64, 65])),
+    submit(task_groups=[job_pb2.TaskGroup(count=0), job_pb2.TaskGroup(count=1, resources=job_pb2.Resources(devices=-1))]),
+    submit(task_groups=[job_pb2.TaskGroup(count=1, resources=job_pb2.Resources(), command=["\0"])] * 65),
+    submit(dependencies=[job_pb2.Dependency(job_id=0), job_pb2.Dependency(job_id=1, kind=cast(Any, 9))]),
+    submit(array=job_pb2.Array(size=0, at_once=-1)),
+    scheduler_pb2.UpdateRequest(job_id=1),
+    scheduler_pb2.UpdateRequest(job_id=0, priority=-1001, time_limit=Duration(seconds=-1)),
+    scheduler_pb2.UpdateRequest(job_id=1, dependencies=scheduler_pb2.Dependencies(dependencies=[job_pb2.Dependency()])),
+    cluster_pb2.DrainRequest(reason="x" * 257),
+    cluster_pb2.DrainRequest(node="n" * 254, reason="\0"),
 ]
 
 

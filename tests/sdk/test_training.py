@@ -173,6 +173,46 @@ def test_work_that_finishes_in_its_grace_is_finished(new: Any, yield_file: Path)
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+FINISHES = """
+import pathlib, signal, sys, time
+from client_sdk.training import Checkpointer
+
+with Checkpointer() as checkpoint:
+    checkpoint.save(1)
+if sys.argv[1] == "resets":  # as a library may that meddles with signals
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+print("done", flush=True)
+while not pathlib.Path("go").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(("what", "status"), [("leaves", 0), ("resets", -signal.SIGTERM)])
+def test_a_request_that_comes_after_the_last_line_is_not_heard(tmp_path: Path, what: str, status: int) -> None:
+    done = tmp_path / "done"
+    done.write_text("of another process")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "EBB_CHECKPOINT_DIR": str(tmp_path), "EBB_DONE_FILE": str(done)}
+    command = [sys.executable, "-c", FINISHES, what]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "done\n"
+        assert done.read_text() == f"{process.pid}\n"
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / "go").touch()
+        assert process.wait(60) == status
+
+
+def test_work_that_fails_is_not_done(new: Any, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ZeroDivisionError), new(environment={"EBB_DONE_FILE": str(done)}):
+        _ = 1 / 0
+    with pytest.raises(SystemExit), new(environment={"EBB_DONE_FILE": str(done)}):
+        sys.exit(3)
+    assert not done.exists()
+    signal.signal(signal.SIGTERM, before)
+
+
 def test_an_obeyed_stop(new: Any, yield_file: Path) -> None:
     yield_file.write_text("of another process")
 

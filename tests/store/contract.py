@@ -13,7 +13,7 @@ from scheduler_service.store import memory
 from scheduler_service.store.memory import Memory
 
 WRITE = ("commit",)
-READ = ("load", "find_job", "find_ends", "find_requests", "list_jobs", "list_nodes", "story")
+READ = ("load", "find_job", "find_run", "find_ends", "find_requests", "list_jobs", "list_nodes", "story")
 LEASE = ("take", "renew", "release", "holder")
 
 
@@ -23,6 +23,7 @@ class Db:
     commit: Callable[..., int]
     load: Callable[..., store.Loaded]
     find_job: Callable[..., Any]
+    find_run: Callable[..., Any]
     find_ends: Callable[..., dict[int, JobState]]
     find_requests: Callable[..., Any]
     list_jobs: Callable[..., Any]

@@ -89,6 +89,8 @@ def test_finished_jobs_are_found_with_their_last_run(db: Db, epoch: int) -> None
     assert db.find_job(1) == (first, (runs[1],))
     assert db.find_job(2) == (second, ())
     assert db.find_job(3) is None
+    assert db.find_run(runs[1].key) == runs[1]
+    assert db.find_run(runs[1].key._replace(task=7)) is None
     assert db.find_requests([("ada", "r1"), ("ada", ""), ("bob", "r1")]) == {("ada", "r1"): first}
     assert db.find_requests([("ada", "")]) == {}
     assert db.find_ends([1, 2, 3]) == {1: JobState.FAILED}

@@ -1,0 +1,128 @@
+"""`ebb explain`, and what a dry run says: why a job waits, for whom, and how long."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from client_sdk.cli import output
+from client_sdk.cli.session import JOB_ID, Session, output_option
+from client_sdk.models import Blocker, Decision, Explanation, Job, JobState, PreemptionCost, Preview, StartEstimate, Victim
+
+
+@click.command(short_help="Explain why a job waits, and when it may start.")
+@output_option("json", "yaml")
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.pass_obj
+def explain(session: Session, job_id: int, fmt: str | None) -> None:
+    """Explain why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.
+
+    \b
+    Examples:
+      ebb explain 7
+      ebb explain 7 -o json | jq '.blockers[].reason'
+    """
+    found = session.client.explain(job_id)
+    if fmt is not None:
+        output.emit(found, fmt)
+        return
+    click.echo(f"job {job_id} is {_stands(found.job)}")
+    _say_waiting(found)
+    if found.job.state in (JobState.STARTING, JobState.RUNNING):
+        click.echo("nothing keeps it from running")
+    if found.preempted is not None:
+        click.echo(_lost(found.preempted))
+
+
+def say_preview(found: Preview) -> None:
+    """What `ebb submit --dry-run` prints."""
+    if found.starts:
+        click.echo("it would start at once:")
+        output.table(output.TASK_COLUMNS, output.tasks(found.tasks), indent="  ")
+        return
+    if found.victims:
+        click.echo("it would have these runs leave, and start when they are gone:")
+        _say_victims(found.victims)
+        return
+    click.echo(f"it would wait: {_stands(found.job)}")
+    if found.explanation is not None:
+        _say_waiting(found.explanation)
+
+
+def _stands(job: Job) -> str:
+    """ "QUEUED: behind 5", "RUNNING on n1" """
+    placed = job.state in (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
+    said = f"{job.state.name} on {job.node}" if placed and job.node else job.state.name
+    reason = output.reason(job)
+    said += "" if reason == "-" else f": {reason}"
+    return f"{said} - {job.reason_detail}" if job.reason_detail else said
+
+
+def _say_waiting(found: Explanation) -> None:
+    if found.blockers:
+        click.echo("what keeps it from starting:")
+    for blocker in found.blockers:
+        click.echo(f"  {_blocker(blocker)}")
+    if found.ahead:
+        more = found.ahead - len(found.ahead_job_ids)
+        shown = ", ".join(map(str, found.ahead_job_ids)) + (f" and {more} more" if more > 0 else "")
+        click.echo(f"ahead of it: {shown}")
+    if found.victims:
+        click.echo("these runs leave for it, or would have to:")
+        _say_victims(found.victims)
+    if found.decision is not None:
+        click.echo(f"  {_rule(found.decision)}")
+    if found.estimate is not None:
+        click.echo(_estimate(found.estimate))
+
+
+def _blocker(blocker: Blocker) -> str:
+    said = output.reason_words(blocker.reason, blocker.cause_job_id)
+    said += f": {blocker.detail}" if blocker.detail else ""
+    if blocker.need is None:
+        return said
+    said += f"; it needs {output.amount(blocker.need)}"
+    if blocker.node is not None and blocker.free is not None:
+        said += f", and {blocker.node}, which comes closest, has {output.amount(blocker.free)} free"
+    nodes = f"{blocker.nodes} node{'' if blocker.nodes == 1 else 's'}"
+    return f"{said}; of {nodes} {blocker.nodes_usable} can be used, and {blocker.nodes_large_enough} would fit it when empty"
+
+
+def _say_victims(victims: Sequence[Victim]) -> None:
+    rows = [
+        [
+            str(victim.job_id),
+            victim.user or "-",
+            victim.node,
+            output.amount(victim.resources),
+            f"{victim.grace_period.total_seconds():g}s",
+            f"{victim.score:.4f}" if victim.score else "-",
+        ]
+        for victim in victims
+    ]
+    output.table(["JOB", "USER", "NODE", "HOLDS", "GRACE", "SCORE"], rows, indent="  ")
+
+
+def _rule(decision: Decision) -> str:
+    return f"by {decision.rule}: {decision.considered} runs considered, s {decision.s:g}, cap {decision.cap}"
+
+
+def _estimate(estimate: StartEstimate) -> str:
+    if estimate.time is None:
+        return f"when it may start is not known: {estimate.basis}"
+    left = estimate.time - datetime.now(UTC)
+    said = f"it may start at {output.when(estimate.time)}"
+    said += f", in {output.duration(left)}" if left.total_seconds() > 0 else ""
+    unknown = estimate.runs_of_unknown_length
+    said += f" (by {estimate.basis}"
+    return said + (f"; {unknown} runs are of unknown length)" if unknown else ")")
+
+
+def _lost(cost: PreemptionCost) -> str:
+    """What the last preemption cost it."""
+    by = f"trial {cost.by_job_id}" + (f" of {cost.by_user}" if cost.by_user else "")
+    if cost.away is None:
+        lost = "it has not started again since"
+    else:
+        lost = f"it was away for {output.duration(cost.away)}, {cost.device_hours:.2f} device-hours"
+    return f"last preempted at {output.when(cost.time)}, for {by}: {lost}"

@@ -1,0 +1,161 @@
+"""`ebb list` and `ebb show`."""
+
+import shlex
+from datetime import UTC, datetime
+from itertools import islice
+
+import click
+
+from client_sdk.cli import output
+from client_sdk.cli.session import JOB_ID, Session, no_header_option, output_option, parse_states, quiet_option
+from client_sdk.models import LIVE, Job, Retry
+from client_sdk.units import format_memory
+
+
+@click.command("list", short_help="List jobs.")
+@click.option("-a", "--all", "all_", is_flag=True, help="Ended jobs too.")
+@click.option(
+    "-s", "--state", "states", multiple=True, metavar="STATE", help="Only these; Slurm's PD PR R S CG CD F CA TO work too."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
+@output_option("json", "yaml", "wide")
+@no_header_option
+@quiet_option
+@click.pass_obj
+def list_(
+    session: Session, all_: bool, states: tuple[str, ...], limit: int | None, fmt: str | None, no_header: bool, quiet: bool
+) -> None:
+    """List jobs, newest first: those that have not ended, unless told otherwise.
+
+    TIME counts from a job's first start. DEV is the number of devices. An array is one job until its elements start; each of
+    them is then a job of its own. The state PR is that of queued jobs that were preempted.
+
+    \b
+    Examples:
+      ebb list
+      ebb list --all --limit 20
+      ebb list --state PD,R -o wide
+      ebb list -o json | jq '.[].id'
+    """
+    wanted = parse_states(",".join(states)) if states else None
+    listed = session.client.list(states=wanted.states if wanted else (() if all_ else LIVE))
+    found = islice((job for job in listed if wanted is None or wanted.match(job)), limit)
+    if quiet:
+        for job in found:
+            click.echo(job.id)
+        return
+    if fmt in ("json", "yaml"):
+        output.emit(list(found), fmt)
+        return
+    now = datetime.now(UTC)
+    columns = ["ID", "NAME", "USER", "CLASS", "STATE", "REASON", "RUN", "NODE", "DEV", "TIME"]
+    if fmt == "wide":
+        columns += ["PRIORITY", "LIMIT", "ARRAY", "CPUS", "MEMORY", "INDICES", "SUBMITTED", "COMMAND"]
+    output.table(columns, [_row(job, now, fmt == "wide") for job in found], header=not no_header)
+
+
+def _row(job: Job, now: datetime, wide: bool) -> list[str]:
+    needs = job.spec.resources
+    short = [str(job.id), job.spec.name or "-", job.user or "-", output.class_name(job), job.state.name, output.reason(job)]
+    short += [str(job.run), job.node or "-", str(needs.devices), output.ran_for(job, now)]
+    if not wide:
+        return short
+    place = output.numbers(job.devices)
+    return [
+        *short,
+        str(job.priority),
+        "-" if job.time_limit is None else output.duration(job.time_limit),
+        _array(job),
+        f"{needs.cpus:g}",
+        format_memory(needs.memory_mib),
+        place,
+        output.when(job.submit_time),
+        shlex.join(job.spec.command),
+    ]
+
+
+@click.command(short_help="Show everything about a job.")
+@output_option("json", "yaml")
+@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.pass_obj
+def show(session: Session, job_id: int, fmt: str | None) -> None:
+    """Show everything about a job.
+
+    \b
+    Examples:
+      ebb show 7
+      ebb show 7 -o json
+    """
+    job = session.client.get(job_id)
+    if fmt is not None:
+        output.emit(job, fmt)
+        return
+    output.table(["", ""], list(_lines(job).items()), header=False)
+    if job.spec.task_groups and job.tasks:
+        output.table(output.TASK_COLUMNS, output.tasks(job.tasks))
+
+
+def _lines(job: Job) -> dict[str, str]:
+    """What there is to say of any job, and what there is of few."""
+    spec = job.spec
+    lines = {
+        "id": str(job.id),
+        "name": spec.name or "-",
+        "user": job.user or "-",
+        "class": output.class_name(job),
+        "state": job.state.name,
+        "reason": output.reason(job) + (f": {job.reason_detail}" if job.reason_detail else ""),
+        "command": shlex.join(spec.command),
+        "needs": output.amount(spec.resources),
+        "priority": str(job.priority),
+        "grace": "the site's" if spec.grace_period is None else f"{spec.grace_period.total_seconds():g} s",
+        "directory": spec.working_directory or "the job's own",
+        "environment": " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(spec.environment.items())) or "-",
+        "run": str(job.run),
+        "node": job.node or "-",
+        "devices": output.numbers(job.devices),
+        "output": job.log_path or "-",
+        "submitted": output.when(job.submit_time),
+        "started": output.when(job.start_time),
+        "ended": output.when(job.end_time),
+        "time": output.ran_for(job, datetime.now(UTC)),
+        "preempted": f"{job.preempted_for_trial} times for trials",
+    }
+    if job.time_limit is not None:
+        lines["time limit"] = (
+            f"{output.duration(job.time_limit)}, of which runs that are over took {output.duration(job.run_time)}"
+        )
+    if spec.estimate is not None:
+        lines["estimate"] = output.duration(spec.estimate)
+    if spec.retry.limit:
+        lines["retries"] = f"{job.retries} of {spec.retry.limit}{_failures(spec.retry)}"
+    if job.eligible_time is not None:
+        lines["next try"] = output.when(job.eligible_time)
+    if spec.task_groups:
+        lines["tasks"] = "; ".join(f"{group.count} of {output.amount(group.resources)}" for group in spec.task_groups)
+    if spec.dependencies:
+        kinds = (f"{other.kind.name.lower().replace('_', ' ')} {other.job_id}" for other in spec.dependencies)
+        lines["submitted to run"] = ", ".join(kinds)
+    if job.array is not None or job.array_job_id is not None:
+        lines["array"] = _array(job)
+    if job.held:
+        lines["held"] = "by a user"
+    if job.suspend_requested and not job.ended:
+        lines["suspension"] = "requested"
+    if job.cancel_requested:
+        lines["cancel"] = "requested"
+    return lines
+
+
+def _failures(retry: Retry) -> str:
+    words = [f"exit {code}" for code in retry.exit_codes] + [output.signal_text(number) for number in retry.exit_signals]
+    return f", for {', '.join(words)}" if words else ""
+
+
+def _array(job: Job) -> str:
+    """ "7[3]" for an element, "10: 5 pending, 2 live, 3 succeeded, 0 failed" for an array."""
+    if job.array_job_id is not None:
+        return f"{job.array_job_id}[{job.array_index}]"
+    if (stands := job.array) is None:
+        return "-"
+    return f"{stands.size}: {stands.pending} pending, {stands.live} live, {stands.succeeded} succeeded, {stands.failed} failed"

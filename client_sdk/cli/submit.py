@@ -1,0 +1,150 @@
+"""`ebb submit`."""
+
+import sys
+from typing import IO, Any
+
+import click
+
+from client_sdk._options import JobOptions
+from client_sdk.cli import jobfile, output, words
+from client_sdk.cli.commands import exit_status
+from client_sdk.cli.explain import say_preview
+from client_sdk.cli.session import Session, output_option, quiet_option
+from client_sdk.errors import InvalidArgument
+
+
+@click.command(context_settings={"allow_interspersed_args": False}, short_help="Submit a job.")
+@click.option("-f", "--file", type=click.File(encoding="utf-8"), help="Take the job from a YAML file; options win over it.")
+@click.option("--trial", "class", flag_value="trial", help="Must start now; may have best-effort jobs preempted for it.")
+@click.option("--best-effort", "class", flag_value="best-effort", help="Runs when there is room (the default).")
+@click.option("-n", "--name", help="A name for people.")
+@click.option("-c", "--cpus", type=click.FloatRange(min=0), help="CPU cores, also fractions.  [default: 1]")
+@click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
+@click.option("-g", "--devices", "--gpus", type=click.IntRange(min=0), help="Devices (GPUs).  [default: 0]")
+@click.option(
+    "--grace", metavar="TIME", help="From the stop signal to the kill, such as 30s; 0 allows to rewind.  [default: the site's]"
+)
+@click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; NAME alone takes it from here.")
+@click.option("--cwd", metavar="DIR", help="The command's directory on the node.  [default: this one]")
+@click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.  [default: 0]")
+@click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 90s, 2h, 1d.")
+@click.option("--estimate", metavar="TIME", help="How long it is expected to run.")
+@click.option("--retries", metavar="N", type=click.IntRange(0, 100), help="Run it again, so often, when a run fails.")
+@click.option("--retry-on", metavar="CODES", multiple=True, help="Only for these, such as 75,SIGKILL.  [default: any failure]")
+@click.option("--tasks", metavar="N", type=click.IntRange(min=1), help="A gang of N tasks, each with the above.")
+@click.option("--task", multiple=True, metavar="N:gpus=1,...", help="A gang's group of N tasks. May be repeated.")
+@click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
+@click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
+@click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
+@click.option("-a", "--array", metavar="N[%M]", help="N jobs (EBB_ARRAY_INDEX 0 to N-1), at most M of them at once.")
+@click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+@click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end, and leave as `ebb wait` does.")
+@click.option("--request-id", metavar="ID", help="The same id never submits twice; for scripts that may run again.")
+@output_option("json", "yaml")
+@quiet_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    /,
+    file: IO[str] | None,
+    dry_run: bool,
+    wait_: bool,
+    request_id: str | None,
+    fmt: str | None,
+    quiet: bool,
+    **said: Any,
+) -> None:
+    """Submit COMMAND as a job. It is safe on the scheduler's disk when this returns.
+
+    The command is executed as it stands, without a shell; write `-- sh -c '...'` to have one.
+
+    \b
+    Examples:
+      ebb submit -- python train.py --steps 1000
+      ebb submit --name resnet --cpus 4 --memory 16GiB --devices 1 --grace 2m -- python train.py
+      ebb submit --trial --devices 1 --wait -- python try_it.py
+      ebb submit --dry-run --trial --devices 2 -- python try_it.py
+      ebb submit --retries 3 --retry-on 75,SIGKILL --time-limit 2h -- ./flaky.sh
+      ebb submit --tasks 4 --devices 1 -- python train.py
+      ebb submit --task 1:cpus=8 --task 4:gpus=1,cpus=4,memory=16GiB -- python train.py
+      ebb submit --array 100%8 -- ./sweep.sh
+      ebb submit --after-ok $(ebb submit -q -- ./prepare.sh) -- ./train.sh
+      ebb submit -f job.yaml
+
+    A job file has the names of the options as its keys:
+
+    \b
+      # job.yaml
+      name: resnet
+      command: [python, train.py, --steps, 1000]
+      class: best-effort          # or trial
+      cpus: 4
+      memory: 16GiB
+      devices: 1
+      grace: 2m
+      time_limit: 1d
+      estimate: 8h
+      priority: 10
+      retries: 3
+      retry_on: [75, SIGKILL]
+      tasks:                      # a gang: a number, or groups
+        - {count: 1, devices: 0, cpus: 8}
+        - {count: 4, command: [python, work.py]}
+      after_ok: [7]
+      # array: 10%2
+      env: {LR: 0.1}
+      cwd: /data/resnet
+    """
+    client = ctx.find_object(Session).client  # type: ignore[union-attr]
+    command, options = _asked(said, {} if file is None else jobfile.read(file), "" if file is None else file.name)
+    if dry_run:
+        if wait_ or request_id is not None:
+            raise click.UsageError("with --dry-run nothing is submitted, so there is nothing to --wait for and no --request-id")
+        preview = client.preview(command, **options)
+        if fmt is not None:
+            output.emit(preview, fmt)
+        elif not quiet:
+            say_preview(preview)
+        return
+    job = client.submit(command, request_id=request_id, **options)
+    if quiet:
+        click.echo(job.id)
+    elif fmt is None:
+        click.echo(f"submitted job {job.id}")
+    if wait_:
+        sys.stdout.flush()
+        job = client.wait(job)
+    if fmt is not None and not quiet:
+        output.emit(job, fmt)
+    if wait_:
+        ctx.exit(exit_status(job))
+
+
+def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list[str], JobOptions]:
+    """The command and options of a job, from the command line and a file."""
+    groups = list(said.pop("task"))
+    if groups and said["tasks"] is not None:
+        raise click.UsageError("--tasks is for tasks that are alike, --task for groups of them: take one")
+    given = {key: value for key, value in said.items() if value not in (None, ())}
+    if groups:
+        given["tasks"] = groups
+    merged = {"cwd": "."} | filed | given
+    if "env" in filed and "env" in given:
+        merged["env"] = [filed["env"], *given["env"]]
+
+    def where(key: str) -> str:
+        if key not in given and key in filed:
+            return f"{name}: {key}"
+        return "--task" if key == "tasks" and groups else f"--{key.replace('_', '-')}"
+
+    command = merged.pop("command", None)
+    if command is None:
+        raise click.UsageError(f"{name} has no command, and none is given" if name else "Missing argument 'COMMAND...'.")
+    options = words.job_options(merged, where)
+    if "command" in given:
+        return list(command), options
+    try:
+        return words.command(command), options
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{name}: command: {error}") from error

@@ -1,0 +1,117 @@
+"""The nodes of the fake cluster: what fits where, who holds what, and which of them are drained."""
+
+from collections.abc import Iterator
+
+from ebb.v1 import cluster_pb2, job_pb2
+
+from client_sdk import _convert
+from client_sdk.errors import FailedPrecondition, NotFound
+from client_sdk.models import Resources
+from client_sdk.testing._state import ACTIVE, State, set_now, state_of
+
+
+def demands(spec: job_pb2.JobSpec) -> list[Resources]:
+    """What each task needs."""
+    groups = spec.task_groups or [job_pb2.TaskGroup(count=1, resources=spec.resources)]
+    return [_convert.resources(group.resources) for group in groups for _ in range(group.count)]
+
+
+def place(state: State, spec: job_pb2.JobSpec) -> list[job_pb2.Task] | None:
+    """Every task on the first node that has room for it; None: not all of them fit now."""
+    free = {name: free_on(state, name) for name in state.nodes if name not in state.drains}
+    idle = {name: _idle(state, name) for name in free}
+    tasks = []
+    for rank, need in enumerate(demands(spec)):
+        name = next((name for name, left in free.items() if fits(need, left)), None)
+        if name is None:
+            return None
+        free[name] = minus(free[name], need)
+        taken, idle[name] = idle[name][: need.devices], idle[name][need.devices :]
+        tasks.append(job_pb2.Task(rank=rank, node=name, devices=taken, resources=_convert.resources_message(need)))
+    return tasks
+
+
+def check_can_ever_run(state: State, spec: job_pb2.JobSpec) -> None:
+    """Raises FailedPrecondition where the nodes, all of them empty, would not do."""
+    for need in demands(spec) if state.nodes else ():
+        if not any(fits(need, capacity) for capacity in state.nodes.values()):
+            raise FailedPrecondition(
+                f"no node of this cluster has {need.devices} devices, {need.cpus:g} CPUs and {need.memory_mib} MiB, "
+                "even when it is empty; ask for less, or see `ebb node list` for what there is",
+                reason="NO_NODE_LARGE_ENOUGH",
+            )
+
+
+def tasks_on(state: State, name: str) -> list[tuple[int, job_pb2.Task]]:
+    """Those that run there, and whose they are."""
+    active = (job for job in state.jobs.values() if state_of(job) in ACTIVE)
+    return [(job.id, task) for job in active for task in job.tasks if task.node == name]
+
+
+def free_on(state: State, name: str) -> Resources:
+    free = state.nodes[name]
+    for _, task in tasks_on(state, name):
+        free = minus(free, _convert.resources(task.resources))
+    return free
+
+
+def _idle(state: State, name: str) -> list[int]:
+    taken = {index for _, task in tasks_on(state, name) for index in task.devices}
+    return [index for index in range(state.nodes[name].devices) if index not in taken]
+
+
+def fits(need: Resources, free: Resources) -> bool:
+    return need.cpus <= free.cpus and need.memory_mib <= free.memory_mib and need.devices <= free.devices
+
+
+def minus(a: Resources, b: Resources) -> Resources:
+    cpus = round((a.cpus - b.cpus) * 1000) / 1000
+    return Resources(cpus=cpus, memory_mib=a.memory_mib - b.memory_mib, devices=a.devices - b.devices)
+
+
+# ---- what is asked -----------------------------------------------------------------------------------------------------
+
+
+def nodes(state: State) -> Iterator[cluster_pb2.Node]:
+    return (node(state, name) for name in state.nodes)
+
+
+def node(state: State, name: str) -> cluster_pb2.Node:
+    """Raises NotFound."""
+    capacity = _known(state, name)
+    held = sorted((index, job_id) for job_id, task in tasks_on(state, name) for index in task.devices)
+    return cluster_pb2.Node(
+        name=name,
+        state=cluster_pb2.NODE_STATE_UP,
+        capacity=_convert.resources_message(capacity),
+        free=_convert.resources_message(free_on(state, name)),
+        earmarked=job_pb2.Resources(),
+        devices=[cluster_pb2.Device(index=i, uuid=f"{name}-{i}", model="Fake") for i in range(capacity.devices)],
+        share_groups=[cluster_pb2.ShareGroup(device=index, job_ids=[job_id]) for index, job_id in held],
+        address="in-process",
+        agent_version="fake",
+        state_time=state.began,
+        drain=state.drains.get(name),
+    )
+
+
+def drain(state: State, request: cluster_pb2.DrainRequest) -> list[int]:
+    """Returns the jobs that are to leave."""
+    _known(state, request.node)
+    drain = state.drains.setdefault(request.node, cluster_pb2.NodeDrain())
+    if not drain.HasField("time"):
+        set_now(drain.time)
+    drain.reason, drain.user = request.reason, state.user
+    return sorted({job_id for job_id, _ in tasks_on(state, request.node)}) if request.evict else []
+
+
+def undrain(state: State, name: str) -> None:
+    _known(state, name)
+    state.drains.pop(name, None)
+
+
+def _known(state: State, name: str) -> Resources:
+    if name not in state.nodes:
+        said = f"there is no node {name}; `ebb node list` shows those there are"
+        raise NotFound(said, reason="NO_SUCH_NODE", metadata={"node": name})
+    return state.nodes[name]

@@ -1,0 +1,203 @@
+"""The rules of the state machine for what users and operators ask."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
+from scheduler_service.core.job import Dependency, DependencyKind, Job, JobClass, JobSpec, JobState, NodeState
+from scheduler_service.core.messages import (
+    Accepted,
+    CancelRequested,
+    DrainRequested,
+    FenceRequested,
+    HoldRequested,
+    JobRequest,
+    NodeChanged,
+    ReleaseRequested,
+    RequeueRequested,
+    ResumeRequested,
+    Submitted,
+    SuspendRequested,
+    UndrainRequested,
+    UpdateRequested,
+)
+from scheduler_service.core.rows import changed
+from scheduler_service.core.values import SECOND, Vector
+from tests.core.acting import Base, fits_empty, untouched
+from tests.core.specs import DEMANDS, SPECS, USUAL
+
+ASKED: dict[str, type[JobRequest]] = {
+    "suspend": SuspendRequested,
+    "resume": ResumeRequested,
+    "hold": HoldRequested,
+    "release": ReleaseRequested,
+    "requeue": RequeueRequested,
+    "cancel": CancelRequested,
+}
+
+
+class Asking(Base):
+    """Jobs come in, and are changed; nodes are drained and declared dead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests: dict[str, tuple[int, JobSpec]] = {}
+
+    # ---- submit --------------------------------------------------------------------------------------------------------
+
+    @rule(spec=SPECS)
+    def submit(self, spec: JobSpec) -> None:
+        self._submit("", spec)
+
+    @rule(data=st.data(), spec=SPECS)
+    def submit_dependent(self, data: st.DataObject, spec: JobSpec) -> None:
+        self._submit("", changed(spec, dependencies=self._dependencies(data)))
+
+    @rule(demand=USUAL, filler=st.lists(SPECS.map(lambda spec: changed(spec, job_class=JobClass.BEST_EFFORT)), max_size=4))
+    def submit_trial(self, demand: Vector, filler: list[JobSpec]) -> None:
+        """To a cluster that was filled up first."""
+        self.take(*(Submitted("ann", "", spec) for spec in filler))
+        self._submit("", JobSpec(("true",), demand, JobClass.TRIAL))
+
+    @rule(demand=DEMANDS, trial=st.booleans(), count=st.integers(2, 6))
+    def submit_many(self, demand: Vector, trial: bool, count: int) -> None:
+        job_class = JobClass.TRIAL if trial else JobClass.BEST_EFFORT
+        self.take(*[Submitted("ann", "", JobSpec(("true",), demand, job_class, SECOND))] * count)
+
+    @rule(request_id=st.sampled_from(("r1", "r2")), spec=SPECS, again=st.booleans())
+    def submit_with_request_id(self, request_id: str, spec: JobSpec, again: bool) -> None:
+        known = self.requests.get(request_id)
+        self._submit(request_id, known[1] if known and again else spec)
+
+    def _submit(self, request_id: str, spec: JobSpec) -> None:
+        state = self.driver.state
+        known = self.requests.get(request_id)
+        live = known is not None and known[0] in state.jobs.rows
+        next_job = state.cluster.next_job
+        ends = self._ends(spec.dependencies)
+        reply = self.take(Submitted("ann", request_id, spec, ends=ends)).replies[0]
+        if live and known is not None:
+            if spec == known[1]:
+                assert reply == Accepted(known[0])
+            else:
+                assert isinstance(reply, AlreadyExists)
+        elif isinstance(reply, FailedPrecondition) and reply.reason == "DEPENDENCY_NEVER":
+            assert ends
+        elif isinstance(reply, FailedPrecondition):
+            assert not fits_empty(state, spec.tasks())
+        elif isinstance(reply, NotFound):
+            assert not all(d.job_id in state.jobs.rows or d.job_id in self.driver.ended for d in spec.dependencies)
+        else:
+            assert reply == Accepted(next_job)
+            if request_id:
+                self.requests[request_id] = (next_job, spec)
+
+    def _dependencies(self, data: st.DataObject) -> tuple[Dependency, ...]:
+        """On jobs that are live, over, or unknown."""
+        live = sorted(self.driver.state.jobs.rows)
+        of = st.sampled_from([*live, *live, *live, *self.driver.ended, 999])
+        return data.draw(st.lists(st.builds(Dependency, of, st.sampled_from(DependencyKind)), max_size=3).map(tuple))
+
+    def _ends(self, dependencies: tuple[Dependency, ...]) -> tuple[tuple[int, JobState], ...]:
+        """What whoever sends the request has looked up."""
+        over = self.driver.ended
+        return tuple((d.job_id, over[d.job_id].state) for d in dependencies if d.job_id in over)
+
+    # ---- jobs ----------------------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), what=st.sampled_from(sorted(ASKED)))
+    def ask(self, data: st.DataObject, what: str) -> None:
+        """A request does what it says, or is refused; when it is sent again at once it does nothing more."""
+        live = sorted(self.driver.state.jobs.rows)
+        job_id = data.draw(st.sampled_from([*live, *live, *live, 0, *self.driver.ended]))
+        before = self.driver.state.jobs.rows.get(job_id)
+        request = ASKED[what](job_id)
+        reply = self.take(request).replies[0]
+        if before is None:
+            assert isinstance(reply, NotFound)
+            return
+        if isinstance(reply, FailedPrecondition):
+            assert what != "cancel"
+            assert what != "release"
+            return
+        assert reply == Accepted(job_id)
+        after = self.driver.job(job_id)
+        self._must_show(what, before, after)
+        if after.ended_us is None and not (what in ("resume", "requeue") and after.state is JobState.STARTING):
+            again = self.take(request)
+            assert again.replies == (Accepted(job_id),)
+            assert untouched(again)
+
+    def _must_show(self, what: str, before: Job, after: Job) -> None:
+        if what == "cancel":
+            assert after.cancel_requested
+        elif what == "suspend":
+            assert after.suspend_requested
+        elif what == "resume":
+            assert not after.suspend_requested
+        elif what in ("hold", "release"):
+            assert after.held == (what == "hold")
+        elif before.state in (JobState.STARTING, JobState.RUNNING):
+            assert after.state is JobState.STOPPING
+
+    @precondition(lambda self: self.driver.state.jobs.rows)
+    @rule(
+        data=st.data(),
+        priority=st.none() | st.integers(-2, 2),
+        limit=st.none() | st.sampled_from((0, SECOND, 3600 * SECOND)),
+        depends=st.booleans(),
+    )
+    def update(self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool) -> None:
+        job_id = data.draw(st.sampled_from(sorted(self.driver.state.jobs.rows)))
+        wanted = self._dependencies(data) if depends else None
+        before = self.driver.job(job_id)
+        reply = self.take(UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))).replies[0]
+        after = self.driver.job(job_id)
+        if isinstance(reply, Exception):
+            assert depends
+            assert (after.priority, after.time_limit_us, after.waits_for) == (
+                before.priority,
+                before.time_limit_us,
+                before.waits_for,
+            )
+            return
+        assert reply == Accepted(job_id)
+        assert (priority, limit) in ((after.priority, after.time_limit_us), (priority, None), (None, limit), (None, None))
+        if wanted is not None:
+            assert before.run == 0
+            assert before.started_us is None
+            self.watch.awaited[job_id] = wanted
+
+    # ---- nodes ---------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), evict=st.booleans())
+    def drain(self, data: st.DataObject, evict: bool) -> None:
+        agent = self.any_agent(data)
+        node = self.driver.state.node_ids[agent.name]
+        assert self.take(DrainRequested(agent.name, "repair", "op", evict)).replies == (NodeChanged(node),)
+        assert self.driver.node(agent.name).drained_us is not None
+        if evict:
+            runs = [self.driver.state.runs.rows[key] for key in self.driver.state.runs_on.get(node, ())]
+            assert all(run.stop_us is not None for run in runs), "a run stays on a node from which all were evicted"
+
+    @precondition(lambda self: any(node.drained_us is not None for node in self.driver.state.nodes.rows.values()))
+    @rule(data=st.data())
+    def undrain(self, data: st.DataObject) -> None:
+        drained = [node.name for node in self.driver.state.nodes.rows.values() if node.drained_us is not None]
+        name = data.draw(st.sampled_from(drained))
+        self.take(UndrainRequested(name))
+        assert (self.driver.node(name).drained_us, self.driver.node(name).strikes) == (None, 0)
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), really_dead=st.booleans())
+    def fence(self, data: st.DataObject, really_dead: bool) -> None:
+        """Only a silent node; what its agent still knows is stopped as unclaimed when it is back."""
+        agent = self.any_agent(data)
+        silent = self.driver.node(agent.name).state is NodeState.SILENT
+        reply = self.take(FenceRequested(agent.name, "op")).replies[0]
+        assert isinstance(reply, NodeChanged if silent else FailedPrecondition)
+        if silent:
+            assert not self.driver.state.runs_on.get(self.driver.state.node_ids[agent.name])
+            if really_dead:
+                agent.reboot()

@@ -1,0 +1,382 @@
+"""More of the contract: what users ask of their jobs besides submit and cancel. Importing it adds to BEHAVIOURS."""
+
+from datetime import timedelta
+
+import pytest
+
+import client_sdk as sdk
+from client_sdk import DependencyKind, JobEventKind, JobReason, JobState, TaskGroup
+from tests.sdk.contract import CPUS, FAIL, KILLED, LIMIT, SLEEP, World, behaviour
+
+# ---- suspending, holding, requeueing -----------------------------------------------------------------------------------
+
+
+@behaviour
+async def a_running_job_is_suspended_and_resumed(world: World) -> None:
+    async with world.running(cpus=CPUS) as job:
+        told = await world.client.suspend(job)
+        assert (told.state, told.reason, told.suspend_requested) == (JobState.STOPPING, JobReason.SUSPENDED, True)
+        aside = await world.until(job, lambda now: now.state is JobState.SUSPENDED)
+        assert (aside.reason, aside.run, aside.ended) == (JobReason.SUSPENDED, 1, False)
+        assert await world.client.suspend(job) == aside
+        (blocker,) = (await world.client.explain(job)).blockers
+        assert blocker.reason is JobReason.SUSPENDED
+        other = await world.client.submit(["true"], cpus=CPUS)
+        assert (await world.client.wait(other, LIMIT)).state is JobState.SUCCEEDED, "its room is free"
+        again = await world.client.resume(job.id)
+        assert again.state in (JobState.QUEUED, JobState.STARTING)
+        assert not again.suspend_requested
+        back = await world.until(job, lambda now: now.state is JobState.RUNNING)
+        assert (back.run, back.reason, back.start_time) == (2, JobReason.UNSPECIFIED, job.start_time)
+        kinds = await world.kinds(job)
+        assert kinds[3:] == [
+            JobEventKind.SUSPEND_REQUESTED,
+            JobEventKind.SUSPENDED,
+            JobEventKind.RESUMED,
+            JobEventKind.REQUEUED,
+            JobEventKind.PLACED,
+            JobEventKind.STARTED,
+        ]
+
+
+@behaviour
+async def a_suspended_job_is_cancelled_at_once(world: World) -> None:
+    async with world.running() as job:
+        await world.client.suspend(job)
+        await world.until(job, lambda now: now.state is JobState.SUSPENDED)
+        assert (await world.client.cancel(job)).state is JobState.CANCELLED
+
+
+@behaviour
+async def a_held_job_waits_for_its_release(world: World) -> None:
+    async with world.running(cpus=CPUS) as running:
+        job, behind = [await world.client.submit(["true"], cpus=CPUS) for _ in range(2)]
+        for _ in range(2):
+            held = await world.client.hold(job)
+            assert (held.state, held.reason, held.held) == (JobState.QUEUED, JobReason.HELD, True)
+        (blocker,) = (await world.client.explain(job)).blockers
+        assert blocker.reason is JobReason.HELD
+        await world.client.cancel(running)
+        assert (await world.client.wait(behind, LIMIT)).state is JobState.SUCCEEDED, "it is not in its way"
+        assert (await world.client.get(job.id)).state is JobState.QUEUED
+        assert not (await world.client.release(job)).held
+        assert (await world.client.wait(job, LIMIT)).state is JobState.SUCCEEDED
+        kinds = await world.kinds(job)
+        assert kinds[:3] == [JobEventKind.SUBMITTED, JobEventKind.HELD, JobEventKind.RELEASED]
+
+
+@behaviour
+async def a_running_job_is_requeued(world: World) -> None:
+    async with world.running() as job:
+        told = await world.client.requeue(job)
+        assert (told.state, told.reason) == (JobState.STOPPING, JobReason.REQUEUED)
+        back = await world.until(job, lambda now: now.state is JobState.RUNNING and now.run == 2)
+        assert (back.retries, back.preempted_for_trial) == (0, 0)
+        kinds = await world.kinds(job)
+        assert kinds[3:6] == [JobEventKind.REQUEUE_REQUESTED, JobEventKind.VACATED, JobEventKind.REQUEUED]
+
+
+@behaviour
+async def what_the_state_forbids_is_refused(world: World) -> None:
+    client = world.client
+    async with world.running(cpus=CPUS) as running:
+        queued = await client.submit(["true"], cpus=CPUS)
+        for ask, job, text in (
+            (client.suspend, queued, "cannot be suspended; hold"),
+            (client.resume, queued, "cannot be resumed"),
+            (client.requeue, queued, "cannot be put back"),
+            (client.hold, running, "cannot be held; suspend"),
+            (client.resume, running, "cannot be resumed"),
+        ):
+            with pytest.raises(sdk.FailedPrecondition, match=f"job {job.id} is {job.state.name} and {text}") as caught:
+                await ask(job)
+            assert (caught.value.reason, caught.value.metadata) == (
+                "WRONG_STATE",
+                {"job_id": str(job.id), "state": job.state.name},
+            )
+        await client.cancel(queued)
+    for act in (client.suspend, client.resume, client.hold, client.release, client.requeue):
+        with pytest.raises(sdk.FailedPrecondition, match=f"job {queued.id} has ended as CANCELLED") as over:
+            await act(queued)
+        assert over.value.reason == "JOB_ENDED"
+        with pytest.raises(sdk.NotFound, match="there is no job"):
+            await act(10**12)
+
+
+# ---- priority, limits, retries -----------------------------------------------------------------------------------------
+
+
+@behaviour
+async def what_was_asked_for_is_shown(world: World) -> None:
+    async with world.running(cpus=CPUS) as running:
+        job = await world.client.submit(
+            ["true"],
+            cpus=CPUS,
+            priority=7,
+            time_limit="2h",
+            estimate=timedelta(minutes=5),
+            retries=2,
+            retry_exit_codes=[9, 7],
+            retry_exit_signals=[9],
+            after_any=running,
+        )
+        assert (job.priority, job.time_limit, job.run_time, job.retries) == (7, timedelta(hours=2), timedelta(0), 0)
+        assert (job.spec.priority, job.spec.time_limit) == (7, timedelta(hours=2))
+        assert job.spec.estimate == timedelta(minutes=5)
+        assert job.spec.retry == sdk.Retry(2, (7, 9), (9,))
+        assert job.spec.dependencies == (sdk.Dependency(running.id, DependencyKind.AFTER_ANY),)
+        changed = await world.client.update(job, priority=-3, time_limit=90)
+        assert (changed.priority, changed.time_limit, changed.spec) == (-3, timedelta(seconds=90), job.spec)
+        changed = await world.client.update(job, time_limit=0)
+        assert (changed.priority, changed.time_limit) == (-3, None)
+        assert JobEventKind.UPDATED in await world.kinds(job)
+        await world.client.cancel(job)
+
+
+@behaviour
+async def a_job_of_higher_priority_is_served_first(world: World) -> None:
+    async with world.running(cpus=CPUS):
+        first = await world.client.submit(["true"], cpus=CPUS)
+        second = await world.client.submit(["true"], cpus=CPUS, priority=1)
+        shown = await world.client.get(first.id)
+        assert (shown.reason, shown.cause_job_id) == (JobReason.BEHIND, second.id)
+        await world.client.update(first, priority=2)
+        shown = await world.client.get(second.id)
+        assert (shown.reason, shown.cause_job_id) == (JobReason.BEHIND, first.id)
+    ended = [await world.client.wait(job, LIMIT) for job in (first, second)]
+    assert ended[0].start_time is not None
+    assert ended[1].start_time is not None
+    assert ended[0].start_time <= ended[1].start_time
+
+
+@behaviour
+async def a_run_that_fails_is_tried_again(world: World) -> None:
+    job = await world.client.wait(await world.client.submit(FAIL, retries=1), LIMIT)
+    assert (job.state, job.exit_code, job.run, job.retries) == (JobState.FAILED, 3, 2, 1)
+    story = await world.client.story(job.id)
+    assert [(event.kind, event.run) for event in story[3:]] == [
+        (JobEventKind.REQUEUED, 1),
+        (JobEventKind.PLACED, 2),
+        (JobEventKind.STARTED, 2),
+        (JobEventKind.ENDED, 2),
+    ]
+    assert (story[3].reason, story[3].exit_code) == (JobReason.RETRYING, 3)
+
+
+@behaviour
+async def only_failures_that_are_named_are_tried_again(world: World) -> None:
+    for command, options, runs in (
+        (FAIL, {"retry_exit_codes": [4]}, 1),
+        (FAIL, {"retry_exit_codes": [3]}, 2),
+        (KILLED, {"retry_exit_codes": [3]}, 1),
+        (KILLED, {"retry_exit_signals": [9]}, 2),
+    ):
+        job = await world.client.submit(command, retries=1, **options)  # type: ignore[arg-type]
+        assert (await world.client.wait(job, LIMIT)).run == runs
+
+
+# ---- dependencies ------------------------------------------------------------------------------------------------------
+
+
+@behaviour
+async def a_job_waits_for_those_that_it_depends_on(world: World) -> None:
+    async with world.running() as running:
+        after = await world.client.submit(["true"], after_any=[running])
+        failed = await world.client.submit(["true"], after_failed=running.id)
+        never = await world.client.submit(["true"], after_ok=running)
+        last = await world.client.submit(["true"], after_ok=never)
+        for job in (after, failed, never):
+            assert (job.state, job.reason, job.cause_job_id) == (JobState.QUEUED, JobReason.DEPENDENCY, running.id)
+        (blocker,) = (await world.client.explain(after)).blockers
+        assert (blocker.reason, blocker.cause_job_id) == (JobReason.DEPENDENCY, running.id)
+        await world.client.cancel(running)
+        for job in (after, failed):
+            assert (await world.client.wait(job, LIMIT)).state is JobState.SUCCEEDED
+        for job, cause in ((never, running), (last, never)):
+            ended = await world.client.wait(job, LIMIT)
+            assert (ended.state, ended.reason) == (JobState.CANCELLED, JobReason.DEPENDENCY_NEVER)
+            assert (ended.cause_job_id, ended.run) == (cause.id, 0)
+
+
+@behaviour
+async def a_dependency_on_what_has_ended_holds_or_is_refused(world: World) -> None:
+    good = await world.client.wait(await world.client.submit(["true"]), LIMIT)
+    job = await world.client.submit(["true"], after_ok=good)
+    assert (await world.client.wait(job, LIMIT)).state is JobState.SUCCEEDED
+    with pytest.raises(sdk.FailedPrecondition, match=f"job {good.id} has ended as SUCCEEDED") as never:
+        await world.client.submit(["true"], after_failed=good)
+    assert (never.value.reason, never.value.metadata) == ("DEPENDENCY_NEVER", {"job_id": str(good.id)})
+    with pytest.raises(sdk.NotFound, match=f"there is no job {10**12}, which this was to wait for"):
+        await world.client.submit(["true"], after_ok=10**12)
+
+
+@behaviour
+async def dependencies_are_changed(world: World) -> None:
+    async with world.running() as running:
+        first = await world.client.submit(["true"], after_any=running)
+        second = await world.client.submit(["true"], after_ok=first)
+        with pytest.raises(sdk.FailedPrecondition, match=f"job {first.id} would wait for itself") as caught:
+            await world.client.update(first, dependencies=[sdk.Dependency(second.id)])
+        assert caught.value.reason == "DEPENDENCY_CYCLE"
+        with pytest.raises(sdk.FailedPrecondition, match=r"cannot be given other dependencies"):
+            await world.client.update(running, dependencies=[sdk.Dependency(first.id)])
+        await world.client.update(second, dependencies=[])
+        assert (await world.client.wait(second, LIMIT)).state is JobState.SUCCEEDED
+        await world.client.cancel(first)
+
+
+# ---- arrays and gangs --------------------------------------------------------------------------------------------------
+
+
+@behaviour
+async def the_elements_of_an_array_are_jobs(world: World) -> None:
+    array = await world.client.submit(["true"], array=3, array_at_once=1, name="sweep")
+    assert array.spec.array == sdk.Array(3, 1)
+    assert array.array is not None
+    assert array.array.size == 3
+    ended = await world.client.wait(array, LIMIT)
+    assert (ended.state, ended.array, ended.run) == (
+        JobState.SUCCEEDED,
+        sdk.ArrayStatus(size=3, pending=0, live=0, succeeded=3, failed=0),
+        0,
+    )
+    elements = [job async for job in world.client.list() if job.array_job_id == array.id]
+    assert [job.array_index for job in elements] == [2, 1, 0]
+    assert {(job.state, job.run, job.spec.name, job.spec.array) for job in elements} == {(JobState.SUCCEEDED, 1, "sweep", None)}
+    assert ended.array_index is None
+
+
+@behaviour
+async def an_array_fails_with_its_elements(world: World) -> None:
+    ended = await world.client.wait(await world.client.submit(FAIL, array=2), LIMIT)
+    assert (ended.state, ended.reason, ended.exit_code) == (JobState.FAILED, JobReason.ELEMENTS_FAILED, 0)
+    assert ended.array is not None
+    assert ended.array.failed == 2
+
+
+@behaviour
+async def an_array_is_cancelled_with_its_elements(world: World) -> None:
+    array = await world.client.submit(SLEEP, array=4, array_at_once=2)
+    shown = await world.until(array, lambda now: now.array is not None and now.array.live == 2)
+    assert shown.array == sdk.ArrayStatus(size=4, pending=2, live=2, succeeded=0, failed=0)
+    with pytest.raises(sdk.FailedPrecondition, match="being an array"):
+        await world.client.suspend(array)
+    await world.client.cancel(array)
+    assert (await world.client.wait(array, LIMIT)).state is JobState.CANCELLED
+    elements = [job async for job in world.client.list(page_size=10) if job.array_job_id == array.id]
+    assert {job.state for job in elements} == {JobState.CANCELLED}
+    assert len(elements) == 2
+
+
+@behaviour
+async def the_tasks_of_a_gang_are_placed_together(world: World) -> None:
+    groups = [TaskGroup(2, cpus=1, memory="1GiB"), TaskGroup(1, cpus=2, memory=512, command=["sleep", "601"])]
+    job = await world.client.submit(SLEEP, tasks=groups)
+    try:
+        assert job.spec.task_groups == tuple(groups)
+        assert job.spec.resources == sdk.Resources(cpus=4, memory_mib=2560)
+        placed = await world.until(job, lambda now: now.state is not JobState.QUEUED)
+        assert [(task.rank, task.resources.cpus) for task in placed.tasks] == [(0, 1), (1, 1), (2, 2)]
+        assert {task.node for task in placed.tasks} == {placed.node}
+        (node,) = await world.client.nodes()
+        assert node.free.cpus == CPUS - 4
+    finally:
+        await world.client.cancel(job)
+        await world.client.wait(job, LIMIT)
+    with pytest.raises(sdk.FailedPrecondition) as caught:
+        await world.client.submit(SLEEP, tasks=[TaskGroup(1, cpus=CPUS + 1)])
+    assert caught.value.reason == "NO_NODE_LARGE_ENOUGH"
+
+
+# ---- nodes, explanations, previews -------------------------------------------------------------------------------------
+
+
+@behaviour
+async def nothing_is_placed_on_a_drained_node(world: World) -> None:
+    (node,) = await world.client.nodes()
+    async with world.running() as running:
+        try:
+            for reason in ("fan", "fan broken"):
+                drained = await world.client.drain(node.name, reason=reason)
+                assert drained.drain is not None
+                assert (drained.drain.reason, bool(drained.drain.user)) == (reason, True)
+                assert drained.drain.time is not None
+            job = await world.client.submit(["true"])
+            assert (await world.client.get(running.id)).state is JobState.RUNNING, "what runs there finishes"
+            assert (await world.client.get(job.id)).state is JobState.QUEUED
+            (blocker,) = (await world.client.explain(job)).blockers
+            assert (blocker.reason, blocker.nodes, blocker.nodes_usable) == (JobReason.NO_ROOM, 1, 0)
+            await world.client.drain(node.name, evict=True)
+            away = await world.until(running, lambda now: now.state is JobState.QUEUED)
+            assert (away.reason, away.run) == (JobReason.NODE_DRAINED, 1)
+        finally:
+            assert (await world.client.undrain(node.name)).drain is None
+        assert (await world.client.wait(job, LIMIT)).state is JobState.SUCCEEDED
+        await world.until(running, lambda now: now.state is JobState.RUNNING)
+
+
+@behaviour
+async def nodes_are_asked_for_by_name(world: World) -> None:
+    client = world.client
+    (node,) = await client.nodes()
+    for ask in (client.node, client.drain, client.undrain, client.fence):
+        with pytest.raises(sdk.NotFound, match="there is no node nowhere") as caught:
+            await ask("nowhere")
+        assert (caught.value.reason, caught.value.metadata) == ("NO_SUCH_NODE", {"node": "nowhere"})
+    with pytest.raises(sdk.FailedPrecondition, match=f"node {node.name} is up: only a silent node"):
+        await client.fence(node.name)
+
+
+@behaviour
+async def a_job_that_waits_is_explained(world: World) -> None:
+    async with world.running(cpus=CPUS - 2) as running:
+        first = await world.client.submit(["true"], cpus=CPUS - 1)
+        second = await world.client.submit(["true"], cpus=CPUS)
+        why = await world.client.explain(first)
+        assert (why.job.id, why.job.reason, why.ahead, why.ahead_job_ids) == (first.id, JobReason.NO_ROOM, 0, ())
+        (blocker,) = why.blockers
+        assert blocker.reason is JobReason.NO_ROOM
+        assert (blocker.need, blocker.node) == (first.spec.resources, running.node)
+        assert blocker.free is not None
+        assert blocker.free.cpus == 2
+        assert (blocker.nodes, blocker.nodes_usable, blocker.nodes_large_enough) == (1, 1, 1)
+        assert why.estimate is not None
+        assert (why.estimate.time, bool(why.estimate.basis)) == (None, True)
+        behind = await world.client.explain(second.id)
+        assert (behind.ahead, behind.ahead_job_ids) == (1, (first.id,))
+        assert [b.reason for b in behind.blockers] == [JobReason.BEHIND, JobReason.NO_ROOM]
+        assert behind.blockers[0].cause_job_id == first.id
+        nothing = await world.client.explain(running)
+        assert (nothing.blockers, nothing.job.state, nothing.preempted) == ((), JobState.RUNNING, None)
+        for job in (first, second):
+            await world.client.cancel(job)
+
+
+@behaviour
+async def what_a_preemption_cost_is_told(world: World) -> None:
+    async with world.running(cpus=CPUS, grace=20) as victim, world.running_after_preemption(victim) as trial:
+        cost = (await world.client.explain(victim)).preempted
+        assert cost is not None
+        assert (cost.by_job_id, cost.by_user, cost.time is not None) == (trial.id, trial.user, True)
+
+
+@behaviour
+async def a_preview_keeps_nothing(world: World) -> None:
+    (node,) = await world.client.nodes()
+    before = await world.client.submit(["true"])
+    await world.client.wait(before, LIMIT)
+    seen = await world.client.preview(SLEEP, cpus=3, name="maybe")
+    assert (seen.starts, seen.victims, seen.job.id, seen.job.spec.name) == (True, (), 0, "maybe")
+    assert [(task.rank, task.node, task.resources.cpus) for task in seen.tasks] == [(0, node.name, 3)]
+    async with world.running(cpus=CPUS) as running:
+        waits = await world.client.preview(SLEEP)
+        assert (waits.starts, waits.tasks, waits.victims) == (False, (), ())
+        assert waits.explanation is not None
+        assert [blocker.reason for blocker in waits.explanation.blockers] == [JobReason.NO_ROOM]
+        later = await world.client.preview(SLEEP, after_ok=running)
+        assert later.explanation is not None
+        assert [blocker.reason for blocker in later.explanation.blockers] == [JobReason.DEPENDENCY]
+    with pytest.raises(sdk.FailedPrecondition, match="no node of this cluster has"):
+        await world.client.preview(SLEEP, cpus=CPUS + 1)
+    newest = [job.id async for job in world.client.list()][:2]
+    assert newest == [running.id, before.id]

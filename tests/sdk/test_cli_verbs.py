@@ -1,0 +1,422 @@
+"""The command line over the fake cluster: options, job files, and the verbs that change things."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from client_sdk import (
+    Array,
+    Client,
+    Dependency,
+    DependencyKind,
+    Job,
+    JobClass,
+    JobReason,
+    JobSpec,
+    JobState,
+    Resources,
+    Retry,
+    TaskGroup,
+    testing,
+)
+from client_sdk.cli import ebb
+from client_sdk.testing import FakeCluster, Outcome
+
+Run = Callable[..., Result]
+
+
+def script(job: Job) -> Outcome | None:
+    return None if job.spec.command[0] == "sleep" else Outcome(exit_code=3 if job.spec.command[0] == "fail" else 0)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    nodes = {"n1": Resources(cpus=8, memory_mib=16 * 1024, devices=2), "n2": Resources(cpus=4, memory_mib=16 * 1024)}
+    with testing.cluster(nodes, script=script, user="ada") as fake:
+        yield fake
+
+
+@pytest.fixture
+def client(fake: FakeCluster) -> Client:
+    return fake.client()
+
+
+@pytest.fixture
+def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("EBB_ADDRESS", fake.address)
+    return lambda *arguments, **options: CliRunner().invoke(ebb, arguments, prog_name="ebb", **options)
+
+
+def submitted(run: Run, *arguments: str, **options: Any) -> JobSpec:
+    """The spec of a job that is submitted so."""
+    done = run("submit", "-q", *arguments, **options)
+    assert (done.exit_code, done.stderr) == (0, "")
+    with Client() as client:
+        return client.get(int(done.output)).spec
+
+
+def refused(run: Run, *arguments: str, **options: Any) -> str:
+    """What is said of a call that fails with 1."""
+    done = run(*arguments, **options)
+    assert (done.exit_code, done.stdout) == (1, "")
+    return done.stderr
+
+
+# ---- submit ------------------------------------------------------------------------------------------------------------
+
+
+def test_options(run: Run) -> None:
+    assert run("submit", "-q", "sleep").output == "1\n"
+    spec = submitted(
+        run,
+        *(
+            "--priority",
+            "-7",
+            "-t",
+            "1h30m",
+            "--estimate",
+            "90s",
+            "--retries",
+            "2",
+            "--retry-on",
+            "75,SIGKILL",
+            "--retry-on",
+            "130",
+        ),
+        *("--after-ok", "1", "--after-any", "1,1", "--array", "10%2", "true"),
+    )
+    assert (spec.priority, spec.time_limit, spec.estimate) == (-7, timedelta(minutes=90), timedelta(seconds=90))
+    assert spec.retry == Retry(2, (75, 130, 137), (2, 9))
+    assert spec.dependencies == (Dependency(1), Dependency(1, DependencyKind.AFTER_ANY))
+    assert spec.array == Array(10, 2)
+    assert submitted(run, "--array", "0-3", "true").array == Array(4, 0)
+
+
+def test_gangs(run: Run) -> None:
+    alike = submitted(run, "--tasks", "3", "--cpus", "0.5", "--memory", "2GiB", "true")
+    assert alike.task_groups == (TaskGroup(3, cpus=0.5, memory="2GiB"),)
+    groups = submitted(
+        run, "--cpus", "2", "--task", "1", "--task", "2:gpus=1, cpus=1,memory=512MiB", "--task", "1:devices=0", "true"
+    )
+    assert groups.task_groups == (
+        TaskGroup(1, cpus=2),
+        TaskGroup(2, devices=1, cpus=1, memory=512),
+        TaskGroup(1, cpus=2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--time-limit", "soon"], "--time-limit: 'soon' is not a duration"),
+        (["--retry-on", "SIGFOO", "--retries", "1"], "--retry-on: 'SIGFOO' is not a whole number"),
+        (["--retry-on", "0", "--retries", "1"], "--retry-on: 0 is no exit code of a failure"),
+        (["--retry-on", "3"], "say how often a run that fails so"),
+        (["--array", "1-5"], "--array: '1-5' is no array"),
+        (["--after-ok", "x"], "--after-ok: 'x' is not a whole number"),
+        (["--after-ok", "0"], "--after-ok: ids of jobs are whole numbers from 1"),
+        (["--task", "two:cpus=1"], "--task: 'two' is not a whole number"),
+        (["--task", "2:cpu=1"], "--task: 'cpu' is no key of a group of tasks (did you mean 'cpus'?)"),
+        (["--task", "2:cpus"], "--task: '2:cpus': 'cpus' has no value"),
+        (["--task", "2:cpus=many"], "--task: cpus: 'many' is not a number"),
+        (["--env", "NOT_SET_HERE"], "--env: NOT_SET_HERE is not set here"),
+    ],
+)
+def test_options_that_cannot_be_read(run: Run, options: list[str], said: str) -> None:
+    assert refused(run, "submit", *options, "true").startswith(f"ebb: {said}")
+
+
+def test_calls_that_are_wrong(run: Run) -> None:
+    for arguments in (["--tasks", "2", "--task", "2"], ["--dry-run", "--wait"], ["--dry-run", "--request-id", "r"]):
+        assert run("submit", *arguments, "true").exit_code == 2
+    assert run("submit", "--priority", "1001", "true").exit_code == 2
+
+
+WHOLE = """
+name: resnet
+command: [python, train.py, --lr, 0.1, --steps, 1000]
+class: trial
+cpus: 0.5
+memory: 512
+gpus: 1
+grace: 2m
+time-limit: 1d
+estimate: 3600
+priority: 10
+retries: 3
+retry_on: [75, SIGKILL]
+after_ok: 1
+array: 10%2
+env: {LR: 0.1, NAME: x y}
+cwd: /data/resnet
+"""
+
+
+def test_a_job_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("submit", "-q", "sleep")
+    file = tmp_path / "job.yaml"
+    file.write_text(WHOLE)
+    spec = submitted(run, "-f", str(file))
+    assert spec == JobSpec(
+        name="resnet",
+        command=("python", "train.py", "--lr", "0.1", "--steps", "1000"),
+        job_class=JobClass.TRIAL,
+        resources=Resources(cpus=0.5, memory_mib=512, devices=1),
+        grace_period=timedelta(minutes=2),
+        time_limit=timedelta(days=1),
+        estimate=timedelta(hours=1),
+        priority=10,
+        retry=Retry(3, (75, 137), (9,)),
+        dependencies=(Dependency(1),),
+        array=Array(10, 2),
+        environment={"LR": "0.1", "NAME": "x y"},
+        working_directory="/data/resnet",
+    )
+    options = ["--name", "other", "--gpus", "2", "--best-effort", "--env", "LR=1", "--cwd", "/", "--after-any", "1"]
+    changed = submitted(run, "-f", str(file), *options, "--", "sleep", "-x")
+    assert (changed.name, changed.command, changed.resources.devices) == ("other", ("sleep", "-x"), 2)
+    assert (changed.job_class, changed.environment) == (JobClass.BEST_EFFORT, {"LR": "1", "NAME": "x y"})
+    assert (changed.working_directory, changed.priority) == ("/", 10)
+    monkeypatch.chdir(tmp_path)
+    piped = submitted(run, "-f", "-", input="command: [sleep]\ncwd: sub\nenv: [A=b, C]\n", env={"C": "d"})
+    assert (piped.working_directory, piped.environment) == (str(tmp_path / "sub"), {"A": "b", "C": "d"})
+
+
+def test_a_job_file_of_a_gang(run: Run) -> None:
+    text = "command: [a]\ncpus: 2\ntasks:\n  - {count: 1, memory: 2GiB}\n  - {count: 2, cpus: 1, gpus: 1, command: [b, 1]}\n"
+    assert submitted(run, "-f", "-", input=text).task_groups == (
+        TaskGroup(1, cpus=2, memory="2GiB"),
+        TaskGroup(2, devices=1, cpus=1, command=["b", "1"]),
+    )
+    assert submitted(run, "-f", "-", input="command: [a]\ntasks: 2\n").task_groups == (TaskGroup(2),)
+    assert submitted(run, "-f", "-", "--task", "3", input=text).task_groups == (TaskGroup(3, cpus=2),)
+
+
+def test_the_job_file_in_the_help_is_one(run: Run) -> None:
+    example = re.search(r"# job\.yaml\n(.*?)\n\n", run("submit", "--help").output, re.DOTALL)
+    assert example is not None
+    for _ in range(7):
+        run("submit", "-q", "sleep")
+    spec = submitted(run, "--cpus", "1", "--memory", "1GiB", "--tasks", "1", "-f", "-", input=example[1])
+    assert (spec.name, spec.priority, spec.dependencies) == ("resnet", 10, (Dependency(7),))
+    assert len(yaml.safe_load(example[1])["tasks"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("memroy: 1GiB\n", "'memroy' is no key of a job file (did you mean 'memory'?)"),
+        ("xyz: 1\n", "'xyz' is no key of a job file; those are command, name, class, cpus"),
+        ("cpus: lots\n", "cpus: 'lots' is not a number"),
+        ("cpus: true\n", "cpus: True is not a number"),
+        ("devices: 1.5\n", "devices: 1.5 is not a whole number"),
+        ("gpus: 1\ndevices: 1\n", "'devices' is said twice"),
+        ("class: fast\n", "class: 'fast' is no class of jobs; it is trial or best-effort"),
+        ("grace: [1]\n", "grace: [1] is not a duration"),
+        ("grace: true\n", "grace: True is not a duration"),
+        ("time_limit: .inf\n", "time_limit: inf is too long"),
+        ("name: 7\n", "name: 7 is not text; put it in quotes"),
+        ("env: {DEBUG: yes}\n", "env: DEBUG: True is not text; put it in quotes"),
+        ("tasks: []\n", "tasks: a gang has at least one group"),
+        ("tasks: [{cpus: 1}]\n", "tasks: a group of tasks needs a count"),
+        ("tasks: [{count: 1, gpu: 1}]\n", "tasks: 'gpu' is no key of a group of tasks (did you mean 'gpus'?)"),
+        ("tasks: 0\n", "tasks: 0 tasks are none"),
+        ("array: ten\n", "array: 'ten' is no array"),
+        ("command: ls -l\n", "command: 'ls -l' is not a list of words"),
+        ("command: [ls, true]\n", "command: True is not a word; put it in quotes"),
+        ("a: b: c\n", "line 1: it is not YAML"),
+        ("- a\n", "a job file has keys and values"),
+    ],
+)
+def test_a_job_file_that_is_wrong(run: Run, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text if "command" in text or ":" not in text else f"{text}command: [true_]\n")
+    told = refused(run, "submit", "-f", str(file))
+    assert told.startswith(f"ebb: {file}")
+    assert said in told
+    assert "unexpected" not in told
+
+
+def test_a_job_file_without_a_command(run: Run) -> None:
+    missing = run("submit", "-f", "-", input="name: x\n")
+    assert missing.exit_code == 2
+    assert "has no command" in missing.stderr
+    assert run("submit", "-f", "/no/such/file").exit_code == 2
+
+
+def test_dry_run(run: Run, fake: FakeCluster) -> None:
+    assert run("submit", "--dry-run", "--tasks", "2", "--devices", "1", "true").output == (
+        "it would start at once:\n"
+        "  TASK  NODE  DEVICES  HOLDS\n"
+        "  0     n1    0        1 cpu, 1GiB, 1 device\n"
+        "  1     n1    1        1 cpu, 1GiB, 1 device\n"
+    )
+    run("submit", "-q", "-g", "2", "sleep")
+    waits = run("submit", "--dry-run", "-g", "1", "true").output.splitlines()
+    assert waits[:2] == ["it would wait: QUEUED: no room", "what keeps it from starting:"]
+    assert waits[2] == (
+        "  no room; it needs 1 cpu, 1GiB, 1 device, and n1, which comes closest, has 7 cpus, 15GiB free; "
+        "of 2 nodes 2 can be used, and 1 would fit it when empty"
+    )
+    told = json.loads(run("submit", "--dry-run", "-g", "1", "-o", "json", "true").output)
+    assert (told["starts"], told["job"]["id"]) == (False, 0)
+    assert [blocker["reason"] for blocker in told["explanation"]["blockers"]] == ["NO_ROOM"]
+    assert run("submit", "--dry-run", "-q", "true").output == ""
+    assert len(fake.jobs) == 1
+    assert "no node of this cluster has" in refused(run, "submit", "--dry-run", "-g", "9", "true")
+
+
+# ---- the verbs ---------------------------------------------------------------------------------------------------------
+
+
+def test_suspend_and_resume_several(run: Run, client: Client) -> None:
+    for _ in range(2):
+        run("submit", "-q", "sleep")
+    some = run("suspend", "1", "9", "2")
+    assert some.exit_code == 1
+    assert some.stdout == "job 1 is STOPPING (suspended)\njob 2 is STOPPING (suspended)\n"
+    assert some.stderr.startswith("ebb: job 9: there is no job 9")
+    assert len(some.stderr.splitlines()) == 1
+    assert run("list", "-q", "-s", "S").output == "2\n1\n"
+    assert run("resume", "-q", "1").output == "1\n"
+    (shown,) = json.loads(run("resume", "2", "-o", "json").output)
+    assert (shown["id"], shown["reason"]) == (2, "RESUMED")
+    assert client.get(1).run == 2
+    again = run("resume", "1", "2")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert len(again.stderr.splitlines()) == 2
+
+
+def test_hold_release_and_update(run: Run, client: Client) -> None:
+    run("submit", "-q", "-g", "2", "sleep")
+    run("submit", "-q", "-g", "2", "true")
+    assert run("hold", "2").output == "job 2 is QUEUED (held)\n"
+    changed = run("update", "2", "--priority", "5", "--time-limit", "2h", "--after-any", "1")
+    assert changed.output == "job 2 is QUEUED (held): priority 5, time limit 2:00:00\n"
+    assert run("release", "2").output == "job 2 is QUEUED (dependency 1)\n"
+    assert "submitted to run" not in run("show", "2").output
+    assert run("update", "2", "--time-limit", "0", "--no-dependencies", "-q").output == "2\n"
+    job = client.get(2)
+    assert (job.priority, job.time_limit, job.reason) == (5, None, JobReason.NO_ROOM)
+    assert run("update", "2").exit_code == 2
+    assert run("update", "2", "--no-dependencies", "--after-ok", "1").exit_code == 2
+    assert refused(run, "update", "2", "--after-ok", "x").startswith("ebb: --after-ok: 'x'")
+    assert refused(run, "update", "1", "--after-ok", "2").startswith("ebb: job 1: job 1 is RUNNING and cannot be given")
+
+
+def test_requeue_and_cancel(run: Run, client: Client) -> None:
+    run("submit", "-q", "sleep")
+    assert run("requeue", "1").output == "job 1 is STOPPING (requeued)\n"
+    assert client.get(1).run == 2
+    assert run("cancel", "1").output == "job 1 was asked to stop, and is STOPPING\n"
+    assert client.get(1).state is JobState.CANCELLED
+
+
+def test_lists_by_slurms_codes(run: Run, fake: FakeCluster, client: Client) -> None:
+    victim, trial = client.submit(["sleep"], devices=2), client.submit(["sleep"], devices=2, job_class="trial")
+    fake.preempt(victim, for_=trial)
+    behind = client.submit(["sleep"], devices=2)
+    assert run("list", "-q", "-s", "PR").output == f"{victim.id}\n"
+    assert run("list", "-q", "-s", "PD").output == f"{behind.id}\n{victim.id}\n"
+    assert run("list", "-q", "-s", "PR,R").output == f"{trial.id}\n{victim.id}\n"
+    assert run("list", "-q", "-s", "TO,OOM").output == ""
+
+
+def test_lists_and_shows_arrays_and_limits(run: Run) -> None:
+    run("submit", "-q", "--array", "3%1", "--priority", "4", "-t", "90s", "--retries", "1", "sleep")
+    wide = run("list", "-o", "wide", "--no-header").output.splitlines()
+    assert "  4  1:30  1[0]  " in wide[0]
+    assert "  3: 2 pending, 1 live, 0 succeeded, 0 failed  " in wide[1]
+    lines = [re.split("  +", line, maxsplit=1) for line in run("show", "1").output.splitlines()]
+    assert ["reason", "array limit"] in lines
+    assert ["array", "3: 2 pending, 1 live, 0 succeeded, 0 failed"] in lines
+    assert ["priority", "4"] in lines
+    assert ["time limit", "1:30, of which runs that are over took 0:00"] in lines
+    assert ["retries", "0 of 1"] in lines
+    assert "array limit: 1 of its elements run" in run("explain", "1").output
+    run("submit", "-q", "--task", "2:cpus=2", "sleep")
+    gang = run("show", "3").output.splitlines()
+    assert gang[-3:] == ["TASK  NODE  DEVICES  HOLDS", "0     n1    -        2 cpus, 1GiB", "1     n1    -        2 cpus, 1GiB"]
+
+
+def test_explain(run: Run, fake: FakeCluster, client: Client) -> None:
+    victim, trial = client.submit(["sleep"], devices=2), client.submit(["sleep"], devices=2, job_class="trial")
+    fake.preempt(victim, for_=trial)
+    behind = client.submit(["sleep"], devices=1)
+    assert run("explain", str(trial.id)).output == "job 2 is RUNNING on n1\nnothing keeps it from running\n"
+    lines = run("explain", str(victim.id)).output.splitlines()
+    assert lines[0] == "job 1 is QUEUED: preempted for 2"
+    assert lines[2].startswith(
+        "  no room; it needs 1 cpu, 1GiB, 2 devices, and n1, which comes closest, has 7 cpus, 15GiB free;"
+    )
+    assert lines[3] == "when it may start is not known: a fake cluster foresees nothing"
+    assert re.fullmatch(r"last preempted at [0-9: -]+, for trial 2 of ada: it has not started again since", lines[4])
+    lines = run("explain", str(behind.id)).output.splitlines()
+    assert lines[:3] == ["job 3 is QUEUED: behind 1", "what keeps it from starting:", "  behind 1: 1 jobs are before it"]
+    assert "ahead of it: 1" in lines
+    told = json.loads(run("explain", "3", "-o", "json").output)
+    assert (told["job"]["id"], told["ahead_job_ids"]) == (3, [1])
+    assert yaml.safe_load(run("explain", "3", "-o", "yaml").output) == told
+    assert refused(run, "explain", "9").startswith("ebb: there is no job 9")
+
+
+# ---- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_drained_and_opened(run: Run, client: Client) -> None:
+    run("submit", "-q", "-g", "1", "sleep")
+    drained = run("node", "drain", "n1", "n9", "n2", "--reason", "fan broken")
+    assert drained.exit_code == 1
+    first, second = drained.stdout.splitlines()
+    assert first.startswith("node n1 is DRAINING: fan broken, by ada at 20")
+    assert second.startswith("node n2 is DRAINED: ")
+    assert drained.stderr.startswith("ebb: node n9: there is no node n9")
+    listed = run("node", "list", "-o", "wide").output.splitlines()
+    assert [line.split()[:2] for line in listed] == [["NAME", "STATE"], ["n1", "DRAINING"], ["n2", "DRAINED"]]
+    assert "fan broken, by ada" in listed[1]
+    run("node", "drain", "n1", "--evict", "-q")
+    assert client.get(1).reason is JobReason.NODE_DRAINED
+    (shown,) = json.loads(run("node", "undrain", "n1", "-o", "json").output)
+    assert (shown["name"], shown["drain"]) == ("n1", None)
+    assert run("node", "undrain", "n2", "-q").output == "n2\n"
+    assert client.get(1).state is JobState.RUNNING
+
+
+def test_a_node_is_shown(run: Run) -> None:
+    run("submit", "-q", "-g", "1", "sleep")
+    lines = run("node", "show", "n1").output.splitlines()
+    assert lines[0] == "name       n1"
+    assert lines[1].startswith("state      UP, UP since ")
+    assert "free       7 cpus, 15GiB, 1 device" in lines
+    assert lines[-2:] == ["0       Fake   0MiB    n1-0  1", "1       Fake   0MiB    n1-1  -"]
+    assert json.loads(run("node", "show", "n1", "-o", "json").output)["devices"][0]["job_ids"] == [1]
+    assert refused(run, "node", "show", "n9").startswith("ebb: there is no node n9")
+
+
+def test_a_fence_is_asked_about(run: Run) -> None:
+    unasked = run("node", "fence", "n1")
+    assert unasked.exit_code == 2
+    assert "--yes" in unasked.stderr
+    assert refused(run, "node", "fence", "--yes", "n1").startswith("ebb: node n1: node n1 is up: only a silent node")
+
+
+def test_top_prints_once(run: Run) -> None:
+    run("submit", "-q", "-n", "big", "-g", "2", "sleep")
+    run("submit", "-q", "-g", "2", "sleep")
+    seen = run("top", "-n", "1")
+    lines = seen.output.splitlines()
+    assert lines[0].endswith("  2 nodes, 1 QUEUED, 1 RUNNING")
+    assert lines[2].split() == ["NAME", "STATE", "CPUS", "MEMORY", "DEVICES", "EARMARKED", "JOBS"]
+    assert lines[3].split() == ["n1", "UP", "7/8", "15GiB/16GiB", "0/2", "-", "1"]
+    assert lines[6].split()[:5] == ["ID", "NAME", "USER", "CLASS", "STATE"]
+    assert lines[7].split()[:8] == ["1", "big", "ada", "best-effort", "RUNNING", "-", "n1", "1"]
+    assert len(lines) == 8
+    twice = run("top", "-n", "2", "-d", "0.1")
+    assert twice.output.count("2 nodes") == 2

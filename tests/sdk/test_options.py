@@ -1,0 +1,225 @@
+"""What the SDK makes of the options of a job, and of the answers: each value where the API has it."""
+
+from datetime import UTC, datetime, timedelta
+from signal import Signals
+from typing import Any
+
+import pytest
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
+from google.protobuf import json_format
+
+import client_sdk as sdk
+from client_sdk import DependencyKind, Job, JobReason, JobSpec, Resources, TaskGroup, _convert, _convert_explained, testing
+from client_sdk._calls import encode
+from client_sdk._options import job_spec
+from client_sdk._requests import Submit, TryOut, update
+from client_sdk.testing import Outcome
+
+BASE: dict[str, Any] = {"spec": {"command": ["a"], "resources": {}, "jobClass": "JOB_CLASS_BEST_EFFORT"}}
+
+
+def sent(request: Any) -> dict[str, Any]:
+    return json_format.MessageToDict(encode(request).message)
+
+
+def test_every_option_is_sent() -> None:
+    other = Job(id=4, spec=JobSpec(command=("a",), resources=Resources()))
+    spec = job_spec(
+        ["a"],
+        priority=-5,
+        time_limit="1d",
+        estimate=90,
+        retries=3,
+        retry_exit_codes=[75, 3, 75],
+        retry_exit_signals=[Signals.SIGKILL],
+        tasks=[TaskGroup(1, cpus=8), TaskGroup(4, devices=1, cpus=0.5, memory="8GiB", command=["b"])],
+        after_ok=[9, other],
+        after_any=7,
+        after_failed=other,
+        array=10,
+        array_at_once=2,
+    )
+    message = sent(Submit(spec, "r"))
+    assert message == {
+        "requestId": "r",
+        "spec": {
+            "command": ["a"],
+            "jobClass": "JOB_CLASS_BEST_EFFORT",
+            "resources": {},
+            "priority": -5,
+            "timeLimit": "86400s",
+            "estimate": "90s",
+            "retry": {"limit": 3, "exitCodes": [3, 75], "exitSignals": [9]},
+            "taskGroups": [
+                {"count": 1, "resources": {"cpuMilli": "8000", "memoryMib": "1024"}},
+                {"count": 4, "resources": {"cpuMilli": "500", "memoryMib": "8192", "devices": "1"}, "command": ["b"]},
+            ],
+            "dependencies": [
+                {"jobId": "4", "kind": "DEPENDENCY_KIND_AFTER_OK"},
+                {"jobId": "4", "kind": "DEPENDENCY_KIND_AFTER_FAILED"},
+                {"jobId": "7", "kind": "DEPENDENCY_KIND_AFTER_ANY"},
+                {"jobId": "9", "kind": "DEPENDENCY_KIND_AFTER_OK"},
+            ],
+            "array": {"size": 10, "atOnce": 2},
+        },
+    }
+    assert _convert.spec(json_format.ParseDict(message["spec"], job_pb2.JobSpec())) == spec
+    assert sent(TryOut(spec)) == {"spec": message["spec"], "validateOnly": True}
+
+
+def test_what_is_left_out_is_not_sent() -> None:
+    plain = job_spec(["a"], cpus=0, memory=0)
+    assert sent(TryOut(plain)) == {**BASE, "validateOnly": True}
+    assert job_spec(["a"]).resources == Resources(cpus=1, memory_mib=1024)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tasks": [TaskGroup(1)], "cpus": 1}, "say them in each group"),
+        ({"array_at_once": 2}, "say its size in `array`"),
+        ({"retry_exit_codes": [1]}, "say how often"),
+        ({"time_limit": "soon"}, "'soon' is not a duration"),
+        ({"estimate": -1}, "negative"),
+        ({"priority": "high"}, "the job cannot be sent"),
+        ({"after_ok": ["x"]}, "the job cannot be sent"),
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(sdk.InvalidArgument, match=said):
+        encode(TryOut(job_spec(["a"], **options)))
+    with pytest.raises(sdk.InvalidArgument, match="amount of memory"):
+        TaskGroup(1, memory="lots")
+
+
+def test_updates() -> None:
+    assert sent(update(7, None, None, None)) == {"jobId": "7"}
+    assert sent(update(7, 0, 0, [])) == {"jobId": "7", "priority": 0, "timeLimit": "0s", "dependencies": {}}
+    wanted = [sdk.Dependency(3, DependencyKind.AFTER_ANY)]
+    assert sent(update(7, None, "90s", wanted)) == {
+        "jobId": "7",
+        "timeLimit": "90s",
+        "dependencies": {"dependencies": [{"jobId": "3", "kind": "DEPENDENCY_KIND_AFTER_ANY"}]},
+    }
+    with pytest.raises(sdk.InvalidArgument, match="the change cannot be sent"):
+        encode(update(7, 2**40, None, None))
+
+
+def test_a_job_is_read_whole() -> None:
+    answered = {
+        "id": "9",
+        "spec": BASE["spec"],
+        "state": "JOB_STATE_SUSPENDED",
+        "reason": "JOB_REASON_SUSPENDED",
+        "priority": 3,
+        "timeLimit": "60s",
+        "runTime": "1.5s",
+        "held": True,
+        "suspendRequested": True,
+        "retries": 2,
+        "eligibleTime": "2026-01-02T03:04:05Z",
+        "tasks": [
+            {"rank": 1, "node": "n", "devices": [2, 3], "resources": {"cpuMilli": "1000", "devices": "2"}, "logPath": "/log"}
+        ],
+        "arrayJobId": "5",
+        "arrayIndex": 0,
+        "array": {"size": 9, "pending": 1, "live": 2, "succeeded": 3, "failed": 4},
+    }
+    job = _convert.job(json_format.ParseDict(answered, job_pb2.Job()))
+    assert (job.state, job.reason) == (sdk.JobState.SUSPENDED, JobReason.SUSPENDED)
+    assert (job.priority, job.time_limit, job.run_time) == (3, timedelta(minutes=1), timedelta(seconds=1.5))
+    assert (job.held, job.suspend_requested, job.retries) == (True, True, 2)
+    assert job.eligible_time == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    resources = Resources(cpus=1, devices=2)
+    assert job.tasks == (sdk.Task(rank=1, node="n", devices=(2, 3), resources=resources, log_path="/log"),)
+    assert (job.array_job_id, job.array_index) == (5, 0)
+    assert job.array == sdk.ArrayStatus(size=9, pending=1, live=2, succeeded=3, failed=4)
+    plain = _convert.job(job_pb2.Job(id=1))
+    assert (plain.array, plain.array_job_id, plain.array_index, plain.time_limit) == (None, None, None, None)
+
+
+def test_an_explanation_is_read_whole() -> None:
+    victim = {"jobId": "2", "user": "u", "node": "n", "resources": {"devices": "1"}, "gracePeriod": "30s", "score": 0.5}
+    blocker = {
+        "reason": "JOB_REASON_NO_ROOM",
+        "detail": "why",
+        "causeJobId": "3",
+        "need": {"devices": "2"},
+        "node": "n",
+        "free": {"devices": "1"},
+        "nodes": 4,
+        "nodesUsable": 3,
+        "nodesLargeEnough": 2,
+    }
+    explanation = {
+        "blockers": [blocker],
+        "ahead": 20,
+        "aheadJobIds": ["3", "5"],
+        "decision": {"trialJobId": "9", "rule": "fitgpp"},
+        "victims": [victim],
+        "estimate": {"time": "2026-01-02T03:04:05Z", "basis": "b", "runsOfUnknownLength": 1},
+        "preempted": {"byJobId": "8", "byUser": "t", "time": "2026-01-02T03:04:05Z", "away": "60s", "deviceHours": 0.25},
+    }
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    answer = json_format.ParseDict({"job": {"id": "9"}, "explanation": explanation}, scheduler_pb2.ExplainResponse())
+    why = _convert_explained.explained(answer)
+    assert why.job.id == 9
+    assert why.blockers == (
+        sdk.Blocker(
+            reason=JobReason.NO_ROOM,
+            detail="why",
+            cause_job_id=3,
+            need=Resources(devices=2),
+            node="n",
+            free=Resources(devices=1),
+            nodes=4,
+            nodes_usable=3,
+            nodes_large_enough=2,
+        ),
+    )
+    leaves = sdk.Victim(
+        job_id=2, user="u", node="n", resources=Resources(devices=1), grace_period=timedelta(seconds=30), score=0.5
+    )
+    assert (why.ahead, why.ahead_job_ids, why.victims) == (20, (3, 5), (leaves,))
+    assert why.decision is not None
+    assert why.estimate == sdk.StartEstimate(time=at, basis="b", runs_of_unknown_length=1)
+    assert why.preempted == sdk.PreemptionCost(by_job_id=8, by_user="t", time=at, away=timedelta(minutes=1), device_hours=0.25)
+    said = {"job": {}, "preview": {"victims": [victim]}}
+    preview = _convert_explained.preview(json_format.ParseDict(said, scheduler_pb2.SubmitResponse()))
+    assert (preview.starts, preview.victims, preview.explanation) == (False, (leaves,), None)
+
+
+def test_a_node_is_read_whole() -> None:
+    drain = {"reason": "fan", "user": "olga", "time": "2026-01-02T03:04:05Z"}
+    node = _convert.node(json_format.ParseDict({"name": "n", "drain": drain, "strikes": 2}, cluster_pb2.Node()))
+    assert node.drain == sdk.NodeDrain(reason="fan", user="olga", time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert node.strikes == 2
+    assert _convert.node(cluster_pb2.Node()).drain is None
+
+
+def test_lost_answers_are_asked_for_again() -> None:
+    """Each of these calls is carried out twice."""
+
+    def script(_: Job) -> Outcome | None:
+        return None
+
+    with testing.cluster(script=script) as fake, fake.client() as client:
+        first, second, third = [client.submit(["a"], devices=8) for _ in range(3)]
+        (node,) = client.nodes()
+        for call, ask in {
+            "Suspend": lambda: client.suspend(first),
+            "Resume": lambda: client.resume(first),
+            "Requeue": lambda: client.requeue(second),
+            "Hold": lambda: client.hold(third),
+            "Release": lambda: client.release(third),
+            "Update": lambda: client.update(third, priority=3),
+            "Explain": lambda: client.explain(third),
+            "Drain": lambda: client.drain(node.name),
+            "Undrain": lambda: client.undrain(node.name),
+        }.items():
+            fake.fail_next(call=call, after=True)
+            ask()
+            assert fake.calls[call] == 2, call
+        states = [(job.state, job.run) for job in fake.jobs]
+        assert states == [(sdk.JobState.RUNNING, 2), (sdk.JobState.QUEUED, 1), (sdk.JobState.QUEUED, 0)]
+        assert client.get(third.id).priority == 3
