@@ -20,6 +20,7 @@ from client_sdk._requests import (
     OfNode,
     Page,
     Request,
+    Requeue,
     Story,
     Submit,
     TryOut,
@@ -40,7 +41,6 @@ _OF_JOB: dict[str, tuple[type[Message], type[Message]]] = {
     "Resume": (scheduler_pb2.ResumeRequest, scheduler_pb2.ResumeResponse),
     "Hold": (scheduler_pb2.HoldRequest, scheduler_pb2.HoldResponse),
     "Release": (scheduler_pb2.ReleaseRequest, scheduler_pb2.ReleaseResponse),
-    "Requeue": (scheduler_pb2.RequeueRequest, scheduler_pb2.RequeueResponse),
 }
 _OF_NODE: dict[str, tuple[type[Message], type[Message]]] = {
     "GetNode": (cluster_pb2.GetNodeRequest, cluster_pb2.GetNodeResponse),
@@ -72,6 +72,10 @@ def encode(request: Request[T]) -> Call[T]:
         case OfJob(verb, job_id):
             asked, answered = _OF_JOB[verb]
             call = Call(f"Scheduler/{verb}", _about(job_id, asked), answered, _job)
+        case Requeue(job_id, run):
+            requeue = _about(job_id, scheduler_pb2.RequeueRequest)
+            requeue.run = run
+            call = Call("Scheduler/Requeue", requeue, scheduler_pb2.RequeueResponse, _job)
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
         case ListPage(states, size, token):

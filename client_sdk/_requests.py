@@ -38,8 +38,16 @@ class TryOut(Request[Preview]):
 class OfJob(Request[Job]):
     """What names a job and nothing else."""
 
-    verb: Literal["Get", "Cancel", "Suspend", "Resume", "Hold", "Release", "Requeue"]
+    verb: Literal["Get", "Cancel", "Suspend", "Resume", "Hold", "Release"]
     job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue(Request[Job]):
+    """`run` is the one that is to leave: a repetition does nothing to its successor."""
+
+    job_id: int
+    run: int
 
 
 @dataclass(frozen=True, slots=True)

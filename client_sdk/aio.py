@@ -151,7 +151,7 @@ class AsyncClient:
 
     async def requeue(self, job: Job | int) -> Job:
         """As `Client.requeue`."""
-        return await self._transport.ask(_requests.OfJob("Requeue", job_id(job)))
+        return await self._transport.ask(_requests.Requeue(job_id(job), (await self.get(job_id(job))).run))
 
     async def update(
         self,

@@ -200,7 +200,7 @@ class Client:
 
     def requeue(self, job: Job | int) -> Job:
         """Has a running job save its work, leave and queue again; one that waits for its next retry is tried at once."""
-        return self._transport.ask(_requests.OfJob("Requeue", job_id(job)))
+        return self._transport.ask(_requests.Requeue(job_id(job), self.get(job_id(job)).run))
 
     def update(
         self,

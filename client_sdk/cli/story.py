@@ -36,6 +36,8 @@ def _sentence(event: JobEvent) -> str:
     run = f" (run {event.run})" if event.run else ""
     cause = f" {event.cause_job_id}" if event.cause_job_id else ""
     match event.kind:
+        case JobEventKind.SUBMITTED:
+            said = "submitted"
         case JobEventKind.PLACED | JobEventKind.STARTED:
             said = f"{event.kind.name.lower()}{node}{run}"
         case JobEventKind.PREEMPTING:
@@ -54,12 +56,25 @@ def _sentence(event: JobEvent) -> str:
     return f"{said} - {event.text}" if event.text else said
 
 
+_NO_CODE = frozenset(
+    {
+        JobReason.CANCELLED,
+        JobReason.LAUNCH_FAILED,
+        JobReason.EXIT_UNKNOWN,
+        JobReason.TIME_LIMIT,
+        JobReason.OUT_OF_MEMORY,
+        JobReason.DEPENDENCY_NEVER,
+        JobReason.ELEMENTS_FAILED,
+        JobReason.FAILED_ON_SEVERAL_NODES,
+    }
+)
+"""Ends of which the last exit code does not tell."""
+
+
 def _exit(event: JobEvent) -> str:
     match event.reason:
-        case JobReason.CANCELLED:
-            return ", cancelled"
-        case JobReason.LAUNCH_FAILED | JobReason.EXIT_UNKNOWN:
-            return f", {event.reason.name.lower().replace('_', ' ')}"
+        case reason if reason in _NO_CODE:
+            return f", {output.reason_words(reason, None)}"
         case _ if event.exit_signal:
             return f", {output.signal_text(event.exit_signal)}"
         case _:

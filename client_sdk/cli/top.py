@@ -63,7 +63,7 @@ def _look(client: Client) -> _Screen:
     machines = client.nodes()
     jobs = list(client.list(states=LIVE))
     standing = Counter(job.state.name for job in jobs)
-    title = f"{now.astimezone():%H:%M:%S}  {len(machines)} nodes"
+    title = f"{now.astimezone():%H:%M:%S}  {len(machines)} node{'' if len(machines) == 1 else 's'}"
     title += "".join(f", {standing[state.name]} {state.name}" for state in LIVE if standing[state.name])
     holding = [job for job in jobs if job.state not in _ASIDE and job.array is None]
     holding.sort(key=lambda job: (-job.spec.resources.devices, -job.spec.resources.cpus, job.id))
@@ -94,7 +94,8 @@ def _live(client: Client, iterations: int | None, delay: float) -> None:
     from rich.live import Live
 
     console = Console(highlight=False)
-    with Live(console=console, screen=True, auto_refresh=False) as shown:
+    # What is looked at for so long as somebody looks leaves nothing behind; the last of N looks stays.
+    with Live(console=console, screen=iterations is None, auto_refresh=False) as shown:
         for look in count(1):
             screen = _look(client)
             made = [output.rich_table(columns, rows) for columns, rows in _tables(screen)]

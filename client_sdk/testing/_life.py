@@ -26,7 +26,7 @@ def start(state: State, job_id: int) -> job_pb2.Job:
     job = state.known(job_id)
     state.require(job, JobState.QUEUED)
     if job.held or state.waits_for.get(job_id):
-        raise FailedPrecondition(f"job {job_id} waits for something else than room: {state.find(job_id).reason}")
+        raise FailedPrecondition(f"job {job_id} waits for something else than room: {JobReason(job.reason).name}")
     tasks = place(state, job.spec)
     if tasks is None:
         raise FailedPrecondition(f"job {job_id} fits on no node now: finish another first")

@@ -291,6 +291,8 @@ class Executor:
             elif record.key not in connected.runs:
                 self._watch(record.key)
             self._limit(record)
+            if record.out_of_memory:
+                self._signal(record, signal.SIGKILL)
             if record.key not in self._deadlines:
                 self._press(record.key)
 

@@ -180,14 +180,15 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
 
 def shown_state(state: State, job: Job) -> JobState:
     """The state of a job of which some task is active."""
-    runs = state.runs_of(job.id)
-    if any(state.nodes.rows[run.node].state is NodeState.SILENT for run in runs):
-        return JobState.UNREACHABLE
-    if any(run.phase is RunPhase.STOPPING for run in runs):
-        return JobState.STOPPING
-    if all(run.phase is RunPhase.RUNNING for run in runs):
-        return JobState.RUNNING
-    return JobState.STARTING
+    shown = JobState.RUNNING
+    for run in state.runs_of(job.id):
+        if state.nodes.rows[run.node].state is NodeState.SILENT:
+            return JobState.UNREACHABLE
+        if run.phase is RunPhase.STOPPING:
+            shown = JobState.STOPPING
+        elif run.phase is not RunPhase.RUNNING and shown is JobState.RUNNING:
+            shown = JobState.STARTING
+    return shown
 
 
 _TOLD = {

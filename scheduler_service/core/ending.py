@@ -34,11 +34,13 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         # That it could not be launched is no answer to being told to leave.
         told, decided = run.stop_reason is not None and how is not Reason.LAUNCH_FAILED, job.verdict is not Reason.NONE
         first = _decides(state, now, job, run, how, detail) if not (told or decided) else {}
-        job = _with(job, {"left": job.left or told} | first | ({} if decided else codes))
-    elif job.verdict is Reason.NONE and not job.left:
-        job = _with(job, codes)
-    if not state.active.get(job.id):
-        _conclude(state, now, _add_time(job, run), run)
+        facts = {"left": job.left or told} | first | ({} if decided else codes)
+    else:
+        facts = codes if job.verdict is Reason.NONE and not job.left else {}
+    is_last = not state.active.get(job.id)
+    job = _with(job, facts | (_time(job, run) if is_last else {}))
+    if is_last:
+        _conclude(state, now, job, run)
         return
     text = f"task {run.task} {describe(run, how)}"
     tell(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
@@ -63,10 +65,11 @@ def _with(job: Job, facts: dict[str, Any]) -> Job:
     return changed(job, **facts)
 
 
-def _add_time(job: Job, last: Run) -> Job:
+def _time(job: Job, last: Run) -> dict[str, Any]:
+    """What the launch took is counted, and its limits are over."""
     began = last.started_us
     ran = 0 if began is None or last.ended_us is None else last.ended_us - began
-    return changed(job, ran_us=job.ran_us + ran, limit_us=None, start_by_us=None)
+    return {"ran_us": job.ran_us + ran, "limit_us": None, "start_by_us": None}
 
 
 def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
@@ -139,7 +142,9 @@ def _succeeded(state: State, now: Micros, job: Job, last: Run) -> None:
 
 
 def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
-    text = describe(changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal), job.verdict)
+    # Of a gang the last task is not the one that failed.
+    failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
+    text = describe(failed, job.verdict)
     if not _is_retried(job):
         end_job(state, now, job, JobState.FAILED, job.verdict, job.detail, node=last.node)
     elif state.settings.blame_nodes and len(job.failed_on) >= state.settings.blame_nodes:

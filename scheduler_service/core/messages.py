@@ -66,6 +66,8 @@ class ReleaseRequested:
 @dataclass(frozen=True, slots=True)
 class RequeueRequested:
     job_id: int
+    run: int = 0
+    """The launch that is to leave; 0: the present one."""
 
 
 @dataclass(frozen=True, slots=True)

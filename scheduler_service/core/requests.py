@@ -79,7 +79,7 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
     elif job.suspend_requested:
         tell(state, now, job.id, EventKind.RESUMED, run=job.run)
         state.put(state.jobs, job.id, changed(job, suspend_requested=False))
-    elif job.reason is not Reason.RESUMED and not _leaves(state, job, StopReason.SUSPENDED):  # else it was resumed before
+    elif not (job.requeued or _leaves(state, job, StopReason.SUSPENDED)):  # else it may be the repetition of a call that did it
         raise _refuse(job, "resumed", "only a suspended job can")
     return Accepted(job.id)
 
@@ -107,6 +107,8 @@ def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Acc
 
 def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Accepted:
     job = live(state, event.job_id)
+    if event.run and event.run != job.run:
+        return Accepted(job.id)  # that one has left already
     if job.state is JobState.QUEUED and job.eligible_us is not None:  # "try again now"
         state.put(state.jobs, job.id, changed(job, eligible_us=None))
         return Accepted(job.id)

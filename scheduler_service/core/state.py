@@ -160,20 +160,25 @@ class State:
                 _set_or_drop(self.requests, (row.user, row.request_id), row.id if new else None)
             if row.array_job:
                 _add_or_discard(self.elements_of, row.array_job, row.id, new is not None)
-        for kind, before, after in (
-            (Deadline.ELIGIBLE, old.eligible_us if old else None, new.eligible_us if new else None),
-            (Deadline.TIME_LIMIT, old.limit_us if old else None, new.limit_us if new else None),
-            (Deadline.GANG_START, old.start_by_us if old else None, new.start_by_us if new else None),
+            for key in self.active.get(row.id, ()):
+                self._refresh_candidate(key)
+        elif (old.priority, old.time_limit_us, old.preempted_for_trial) != (
+            new.priority,
+            new.time_limit_us,
+            new.preempted_for_trial,
         ):
-            if before != after:
-                self._deadline(kind, ((old or new).id,), before, after)  # type: ignore[union-attr]  # one is there
+            self.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
+            for key in self.active.get(new.id, ()):
+                self._refresh_candidate(key)
+        before, after = _due(old), _due(new)
+        if before != after:
+            for kind, was_due, now_due in zip(_DUE, before, after, strict=True):
+                if was_due != now_due:
+                    self._deadline(kind, ((old or new).id,), was_due, now_due)  # type: ignore[union-attr]  # one is there
         if (old is not None and old.waits_for) or (new is not None and new.waits_for):
             for row, there in ((old, False), (new, True)):
                 for dependency in row.waits_for if row is not None else ():
                     _add_or_discard(self.dependents, dependency.job_id, row.id, there)  # type: ignore[union-attr]
-        if old is None or new is None or (old.preempted_for_trial, old.priority) != (new.preempted_for_trial, new.priority):
-            for key in self.active.get((old or new).id, ()):  # type: ignore[union-attr]
-                self._refresh_candidate(key)
 
     def _run(self, old: Run | None, new: Run | None) -> None:
         row = new or old
@@ -276,6 +281,14 @@ class State:
             "room": self.room.snapshot(),
             "candidates": self.candidates.snapshot(),
         }
+
+
+_DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
+
+
+def _due(job: Job | None) -> tuple[Micros | None, Micros | None, Micros | None]:
+    """When what a job waits for comes, in the order of _DUE."""
+    return (None, None, None) if job is None else (job.eligible_us, job.limit_us, job.start_by_us)
 
 
 def _offer(node: Node) -> tuple[object, ...]:

@@ -1,5 +1,6 @@
 """Answers that the engine's thread gives between two steps: why a job waits, and what a submit would do."""
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -161,9 +162,10 @@ def preempted_out(story: Sequence[JobEvent], found: JobView) -> scheduler_pb2.Pr
     told = story[last]
     back = next((line.at_us for line in story[last:] if line.kind is EventKind.STARTED), None)
     until = back if back is not None else found.job.ended_us
-    cost = scheduler_pb2.PreemptionCost(by_job_id=told.cause_job, time=time_out(told.at_us))
-    if until is not None:
-        away = until - told.at_us
-        cost.away.CopyFrom(duration_out(away))
-        cost.device_hours = found.job.spec.demand.devices * away / 3.6e9
-    return cost
+    away = max((time.time_ns() // 1000 if until is None else until) - told.at_us, 0)
+    return scheduler_pb2.PreemptionCost(
+        by_job_id=told.cause_job,
+        time=time_out(told.at_us),
+        away=duration_out(away),
+        device_hours=found.job.spec.demand.devices * away / 3.6e9,
+    )

@@ -126,7 +126,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return scheduler_pb2.ReleaseResponse(job=await self._request(ReleaseRequested(request.job_id)))
 
     async def Requeue(self, request: scheduler_pb2.RequeueRequest, _context: Context) -> scheduler_pb2.RequeueResponse:  # noqa: N802
-        return scheduler_pb2.RequeueResponse(job=await self._request(RequeueRequested(request.job_id)))
+        return scheduler_pb2.RequeueResponse(job=await self._request(RequeueRequested(request.job_id, request.run)))
 
     async def Update(self, request: scheduler_pb2.UpdateRequest, _context: Context) -> scheduler_pb2.UpdateResponse:  # noqa: N802
         priority = request.priority if request.HasField("priority") else None

@@ -17,7 +17,7 @@ from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run, RunKe
 from scheduler_service.core.journal import Change
 from scheduler_service.store import rows, tables
 from scheduler_service.store.commit import Work, encode, plan
-from scheduler_service.store.errors import Fenced, Rejected, StoreError
+from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
 from scheduler_service.store.lease import Lease
 from scheduler_service.store.load import JobAndRun, Loaded
 from scheduler_service.store.records import Key, RecordTable
@@ -151,6 +151,8 @@ def outcome(memory: Memory, epoch: int, commit_no_before: int) -> Literal["commi
     with memory.lock:
         if epoch != memory.epoch:
             raise Fenced(epoch)
+        if memory.commit_no < commit_no_before:
+            raise Forgotten(memory.commit_no, commit_no_before)
         return "committed" if memory.commit_no > commit_no_before else "not committed"
 
 

@@ -112,7 +112,7 @@ def test_a_scheduler_that_has_forgotten_what_it_had_acknowledged(
     """The node begins afresh in the same cluster: nothing of before is alive when it says hello."""
     process = agent()
     before = scheduler.connected()
-    scheduler.start(1, "/bin/sh", "-c", "while :; do sleep 0.05; done")
+    scheduler.start(1, "/bin/sh", "-c", "exec sleep 100")
     scheduler.started(1)
     scheduler.start(2, "true")
     scheduler.exited(2)
@@ -138,7 +138,7 @@ def test_one_that_knows_what_it_acknowledged_changes_nothing(
 ) -> None:
     agent()
     before = scheduler.connected()
-    scheduler.start(1, "/bin/sh", "-c", "while :; do sleep 0.05; done")
+    scheduler.start(1, "/bin/sh", "-c", "exec sleep 100")
     scheduler.started(1)
     scheduler.wait(lambda: scheduler.committed >= 1)
     scheduler.acknowledging = False

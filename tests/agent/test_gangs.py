@@ -120,6 +120,7 @@ def test_killed_before_it_was_ready(agent: Start, scheduler: FakeScheduler, stat
     first.kill()
     (state / "runs").unlink()
     agent()
+    scheduler.connected(3)
     port = scheduler.ready(1).port
     scheduler.start(1, *LISTENS, gang=gang(0, go=("127.0.0.1", port)))
     assert scheduler.exited(1).exit_code == 0

@@ -87,9 +87,10 @@ class Driver:
         self.now += after * SECOND
         self.taken += 1
         clock = self.state.cluster.clock_us
-        before = self.state.snapshot()
+        before, unsettled = self.state.snapshot(), self.state.unsettled
         tried = self._take(events)
         self.state.undo()
+        self.state.unsettled = unsettled
         assert not (changed := _differ(self.state.snapshot(), before)), f"step + undo left something behind: {changed}"
         taken = self._take(events)
         assert not (other := _differ(_comparable(taken), _comparable(tried))), f"the same step gave another result: {other}"

@@ -31,9 +31,10 @@ class EngineMachine(Asking, Acting):
         nodes=st.lists(st.sampled_from((0, 0, 0, 1, 2)), min_size=1, max_size=3),
         running=st.lists(st.builds(replace, SPECS, job_class=st.just(JobClass.BEST_EFFORT)), min_size=2, max_size=8),
     )
-    def begin(self, chosen: tuple[Policy, int], settings: Settings, nodes: list[int], running: list[JobSpec]) -> None:
-        policy, cap = chosen
+    def begin(self, chosen: tuple[Policy, int, bool], settings: Settings, nodes: list[int], running: list[JobSpec]) -> None:
+        policy, cap, backfilled = chosen
         self.driver = Driver(policy, settings, cap=cap)
+        self.driver.settles = not backfilled  # as time goes on there may be more to backfill, with no event to say so
         self.watch = Watch(self.driver)
         for index, capacity in enumerate(nodes):
             self.node_joins(index, capacity)

@@ -74,7 +74,7 @@ def train(until: Path) -> None:
         while not until.exists() and time.monotonic() < end:
             time.sleep(0.02)
             step += 1
-            checkpoint.at_boundary(lambda step=step: step)
+            checkpoint.at_boundary(lambda: step)  # noqa: B023 (asked at once, or never)
     tell("end", step=step)
 
 
@@ -86,6 +86,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, leave)
     variables = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "EBB_NODES", "EBB_TASK", "EBB_DEVICES")
     tell("met", sum=exchange(10**RANK), **{name: os.environ[name] for name in variables})
+    sys.stdout.write(f"rank {RANK} was here\n")
     if options.fail == RANK:
         sys.exit(3)
     if options.fail is not None:

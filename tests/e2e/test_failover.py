@@ -233,7 +233,7 @@ def test_kill_9_of_postgresql_under_load(two: Two) -> None:
     long = site.until(site.held(release), JobState.RUNNING)
     with Load(site, seed=3) as load:
         load.wait_for_progress()
-        (server,) = [p for p in psutil.Process().children() if p.name() == "postgres"]
+        server = psutil.Process(int((two.postgres.place / "postgres/data/postmaster.pid").read_text().split()[0]))
         for process in (server, *server.children()):
             process.kill()
         two.postgres.stop()

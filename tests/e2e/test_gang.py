@@ -116,6 +116,9 @@ def test_tasks_of_different_size_meet_over_two_nodes(site: Site, submit: Submit)
     devices = [set(line["EBB_DEVICES"].split(",")) for line in met.values()]
     assert [len(held) for held in devices] == [8, 4, 2]
     assert not devices[1] & devices[2]
+    for rank in range(3):
+        pieces = gang.stub.Logs(scheduler_pb2.LogsRequest(job_id=gang.id, task=rank, follow=True), timeout=LIMIT)
+        assert b"".join(piece.data for piece in pieces) == f"rank {rank} was here\n".encode()
 
 
 def test_a_task_that_fails_ends_its_gang(site: Site, submit: Submit) -> None:

@@ -69,6 +69,7 @@ def test_requeue_and_update(server: Server, agent: Agent) -> None:
     agent.exited(2, job.id, exit_signal=15)
     (order,) = [order for _ in range(2) for order in next_orders(agent)]
     assert order.run == 2
+    assert state(ask(server, "Requeue", job.id, run=1)) == "STARTING", "a repetition leaves the next run alone"
 
 
 def test_hold_and_release(server: Server) -> None:
@@ -147,7 +148,7 @@ def test_a_gang_that_can_never_run_is_refused(server: Server, agent: Agent) -> N
 
 def test_a_gang_prepares_and_begins(server: Server, agent: Agent) -> None:
     job = server.submit(
-        task_groups=gang(1, devices=1) + [job_pb2.TaskGroup(count=1, resources=job_pb2.Resources(cpu_milli=1), command=["b"])]
+        task_groups=[*gang(1, devices=1), job_pb2.TaskGroup(count=1, resources=job_pb2.Resources(cpu_milli=1), command=["b"])]
     )
     orders = sorted(agent.orders(), key=lambda order: order.task)
     assert [order.start.gang.rank for order in orders] == [0, 1]

@@ -111,6 +111,11 @@ def test_a_renewed_certificate_is_used_from_the_next_connection_on(
         assert there.nodes() == [], "a connection that is there goes on"
 
 
+def test_who_listens_on_every_address_says_where_it_is_reached(database_url: str, pair: Pair) -> None:
+    with pytest.raises(ValueError, match=r"nobody can connect to 0\.0\.0\.0:7737: say in `advertise`"):
+        Config(database=database_url, listen="0.0.0.0:7737", auth="token", **settings(pair))
+
+
 async def test_tls_with_a_token_on_every_address_of_this_machine(
     database_url: str, ca: Authority, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,8 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    flags = ["--heartbeat", "0.5", "--silent-after", "2", "--retry-pause", "0.1"]
-    with short_dir() as folder, Cluster(folder, flags) as cluster:
+    settings = {"EBB_SCHEDULER_HEARTBEAT": "0.5", "EBB_SCHEDULER_SILENT_AFTER": "2", "EBB_SCHEDULER_RETRY_PAUSE": "0.1"}
+    with short_dir() as folder, Cluster(folder, environment=settings) as cluster:
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
         yield cluster
@@ -95,12 +95,12 @@ def test_a_time_limit_ends_a_job(run: Run) -> None:
 
 def test_a_trial_is_foreseen_and_explained(run: Run, client: Client) -> None:
     stubborn = ["sh", "-c", "trap '' TERM; sleep 600 & wait; wait"]
-    victim = int(run("submit", "-q", "-c", "20", "--grace", "20s", "--", *stubborn).output)
+    victim = int(run("submit", "-q", "-c", "20", "--grace", "5s", "--", *stubborn).output)
     stands(client, victim, JobState.RUNNING)
     foreseen = run("submit", "--dry-run", "--trial", "-c", "20", "true").output.splitlines()
     assert foreseen[0] == "it would have these runs leave, and start when they are gone:"
     assert foreseen[1].split() == ["JOB", "USER", "NODE", "HOLDS", "GRACE", "SCORE"]
-    assert foreseen[2].split()[::2] == [str(victim), "node-1", "cpus,", "20s"]
+    assert foreseen[2].split()[::2] == [str(victim), "node-1", "cpus,", "5s"]
     assert client.get(victim).state is JobState.RUNNING
     trial = run("submit", "-q", "--trial", "-c", "20", "true").output.strip()
     behind = run("submit", "-q", "-c", "1", "true").output.strip()

@@ -1,9 +1,12 @@
 """The command line over the fake cluster: options, job files, and the verbs that change things."""
 
+import contextlib
 import json
+import os
+import pty
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +17,26 @@ from click.testing import CliRunner, Result
 from client_sdk import (
     Array,
     Client,
+    Decision,
     Dependency,
     DependencyKind,
+    Explanation,
     Job,
     JobClass,
     JobReason,
     JobSpec,
     JobState,
+    PreemptionCost,
     Resources,
     Retry,
+    StartEstimate,
     TaskGroup,
+    Victim,
     testing,
 )
 from client_sdk.cli import ebb
 from client_sdk.testing import FakeCluster, Outcome
+from tests.sdk.test_cli import start
 
 Run = Callable[..., Result]
 
@@ -367,6 +376,54 @@ def test_explain(run: Run, fake: FakeCluster, client: Client) -> None:
     assert refused(run, "explain", "9").startswith("ebb: there is no job 9")
 
 
+def test_an_explanation_with_everything(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = client.submit(["sleep"], devices=2)
+    at = datetime(2020, 1, 2, tzinfo=UTC)
+    one = Resources(cpus=1, memory_mib=1024, devices=1)
+    victim = Victim(job_id=4, user="bob", node="n1", resources=one, grace_period=timedelta(seconds=30), score=0.25)
+    decision = Decision(
+        trial_job_id=1,
+        node="n1",
+        demand=one,
+        rule="fitgpp",
+        s=4,
+        cap=1,
+        max_size=1,
+        max_grace_period=timedelta(seconds=30),
+        considered=3,
+        candidates=(),
+    )
+    why = Explanation(
+        job=job,
+        ahead=20,
+        ahead_job_ids=(2, 3),
+        victims=(victim,),
+        decision=decision,
+        estimate=StartEstimate(time=at, basis="guesses", runs_of_unknown_length=2),
+        preempted=PreemptionCost(by_job_id=8, by_user="eve", time=at, away=timedelta(seconds=95), device_hours=0.0528),
+    )
+    monkeypatch.setattr(Client, "explain", lambda _self, _job: why)
+    when = at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    assert run("explain", "1").output.splitlines()[1:] == [
+        "ahead of it: 2, 3 and 18 more",
+        "these runs leave for it, or would have to:",
+        "  JOB  USER  NODE  HOLDS                  GRACE  SCORE",
+        "  4    bob   n1    1 cpu, 1GiB, 1 device  30s    0.2500",
+        "  by fitgpp: 3 runs considered, s 4, cap 1",
+        f"it may start at {when} (by guesses; 2 runs are of unknown length)",
+        f"last preempted at {when}, for trial 8 of eve: it was away for 1:35, 0.05 device-hours",
+    ]
+
+
+def test_a_story_of_the_new_events(run: Run, client: Client) -> None:
+    failed = client.submit(["fail"])
+    array = client.submit(["fail"], array=1, after_failed=failed, retries=1)
+    told = [line.split("  ", 1)[1] for line in run("story", str(array.id + 1)).output.splitlines()]
+    assert told[0] == f"submitted - element 0 of array {array.id}"
+    assert told[3] == "back in the queue: retrying"
+    assert run("story", str(array.id)).output.splitlines()[-1].endswith("  ended, elements failed")
+
+
 # ---- nodes -------------------------------------------------------------------------------------------------------------
 
 
@@ -420,3 +477,34 @@ def test_top_prints_once(run: Run) -> None:
     assert len(lines) == 8
     twice = run("top", "-n", "2", "-d", "0.1")
     assert twice.output.count("2 nodes") == 2
+
+
+def on_a_terminal(address: str, *arguments: str, answer: bytes = b"") -> tuple[int, str]:
+    """The exit status of `ebb`, and what it shows on a terminal, where a question is answered so."""
+    master, slave = pty.openpty()
+    with start(*arguments, stdin=slave, stdout=slave, stderr=slave, more={"EBB_ADDRESS": address, "COLUMNS": "150"}) as process:
+        os.close(slave)
+        shown = b""
+        with contextlib.suppress(OSError):  # which says that the other end is closed
+            while more := os.read(master, 65536):
+                shown += more
+                if answer and b"[y/N]" in shown:
+                    os.write(master, answer)
+                    answer = b""
+        os.close(master)
+        return process.wait(30), shown.decode()
+
+
+def test_top_on_a_terminal(fake: FakeCluster, client: Client) -> None:
+    client.submit(["sleep"], name="big", devices=2)
+    status, shown = on_a_terminal(fake.address, "top", "-n", "2", "-d", "0.1")
+    assert status == 0
+    assert re.search(r"1 +big +ada +best-effort +.*RUNNING", shown)
+
+
+def test_a_fence_is_asked_about_on_a_terminal(fake: FakeCluster) -> None:
+    status, shown = on_a_terminal(fake.address, "node", "fence", "n1", answer=b"n\n")
+    assert (status, "Is it certain that nothing runs on n1 any more?" in shown) == (1, True)
+    assert fake.calls["Fence"] == 0
+    status, shown = on_a_terminal(fake.address, "node", "fence", "n1", answer=b"y\n")
+    assert (status, "node n1 is up" in shown) == (1, True)

@@ -170,6 +170,7 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
         draw(words),
         draw(nodes_of),
         draw(nodes_of),
+        draw(nodes_of),
         draw(st.sampled_from(Reason)),
         draw(st.booleans()),
         draw(dependencies),

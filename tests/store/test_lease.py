@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from scheduler_service import store
 from tests.store.contract import Db
 
 
@@ -67,3 +68,17 @@ def test_a_race_has_one_winner(db: Db) -> None:
 def test_a_holder_has_a_name(db: Db) -> None:
     with pytest.raises(ValueError, match="name"):
         db.take("", ttl=60)
+
+
+def test_an_epoch_can_be_raised_above_one_that_was_met(db: Db) -> None:
+    assert db.take("a", ttl=60, above=7) == 8
+    assert db.take("a", ttl=60, above=3) == 9, "it never goes down"
+    assert db.take("b", ttl=60, above=20) is None, "a valid lease is not taken"
+
+
+def test_what_became_of_a_commit_where_the_database_has_forgotten_some(db: Db) -> None:
+    """As after it was restored from a backup, or failed over to a copy that lagged."""
+    epoch = db.take("a", ttl=60)
+    assert db.outcome(epoch, 0) == "not committed"
+    with pytest.raises(store.Forgotten, match="at commit 0, and the scheduler had committed up to 3"):
+        db.outcome(epoch, 3)

@@ -179,10 +179,12 @@ class ReleaseResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
 class RequeueRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "run")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     job_id: int
-    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+    run: int
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ...) -> None: ...
 
 class RequeueResponse(_message.Message):
     __slots__ = ("job",)

@@ -1,0 +1,253 @@
+"""How jobs end, or are tried again: time limits, retries, want of memory, and which nodes are to blame."""
+
+import pytest
+
+from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
+from scheduler_service.core.messages import Stop, SuspendRequested, UndrainRequested
+from scheduler_service.core.rows import changed
+from scheduler_service.core.state import Settings
+from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.policies.fitgpp import fitgpp
+from scheduler_service.policies.victims import FitGppSettings
+from tests.core.driver import Driver, kinds, spec
+
+SMALL = Vector(4_000, 8_192, 1)
+
+
+def cluster(nodes: int = 1, settings: Settings = Settings()) -> Driver:  # noqa: B008 (immutable)
+    d = Driver(fitgpp(FitGppSettings()), settings)
+    for number in range(nodes):
+        d.join(f"n{number + 1}", SMALL)
+    return d
+
+
+def retried(limit: int = 2, codes: tuple[int, ...] = (), signals: tuple[int, ...] = ()) -> JobSpec:
+    return changed(spec(), retry=Retry(limit, codes, signals))
+
+
+# ---- the time limit ------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_told_to_leave_when_its_time_is_over_and_not_before() -> None:
+    d = cluster()
+    job = d.submit(changed(spec(), time_limit_us=60 * SECOND))
+    d.step(after=300)  # waiting to begin is not running
+    d.start(job)
+    assert not d.step(after=59).orders
+    told = d.step(after=1)
+    assert told.orders == (Stop(1, RunKey(job, 1), 10 * SECOND, StopReason.TIME_LIMIT),)
+    assert kinds(told, job) == [EventKind.TIME_LIMIT]
+    assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.TIME_LIMIT)
+    d.now += 3 * SECOND
+    d.exit(job, yielded=True)
+    assert (d.job(job).state, d.job(job).detail) == (JobState.TIMED_OUT, "it ran for 63 s; its time limit is 60 s")
+
+
+def test_the_limit_is_over_all_runs() -> None:
+    d = cluster()
+    job = d.submit(changed(spec(), time_limit_us=60 * SECOND))
+    d.start(job)
+    d.now += 40 * SECOND
+    d.exit(job, yielded=True)
+    assert d.job(job).ran_us == 40 * SECOND
+    d.start(job)
+    assert not d.step(after=19).orders
+    assert d.step(after=1).orders
+
+
+def test_a_run_that_finishes_within_its_grace_period_has_succeeded() -> None:
+    d = cluster()
+    job = d.submit(changed(spec(), time_limit_us=SECOND))
+    d.start(job)
+    d.step(after=1)
+    d.exit(job, exit_code=0)
+    assert d.job(job).state is JobState.SUCCEEDED
+
+
+def test_a_preempted_run_has_no_limit_while_it_leaves() -> None:
+    d = cluster()
+    job = d.submit(changed(spec(grace=100), time_limit_us=60 * SECOND))
+    d.start(job)
+    d.trial()
+    d.step(after=90)
+    assert d.run(job).stop_reason is StopReason.PREEMPTED
+    d.exit(job, yielded=True)
+    assert (d.job(job).state, d.job(job).limit_us) == (JobState.QUEUED, None)
+
+
+# ---- retries -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome", "again"),
+    [
+        (retried(), {"exit_code": 1}, True),
+        (retried(), {"exit_signal": 9}, True),
+        (retried(), {"unknown": True}, True),
+        (retried(), {"launch_error": "no such file"}, True),
+        (retried(), {"exit_signal": 9, "out_of_memory": True}, True),
+        (retried(codes=(1, 75)), {"exit_code": 75}, True),
+        (retried(codes=(1, 75)), {"exit_code": 2}, False),
+        (retried(codes=(1,)), {"exit_signal": 9}, False),
+        (retried(signals=(9,)), {"exit_signal": 9}, True),
+        (retried(signals=(9,)), {"exit_code": 9}, False),
+        (retried(signals=(9,)), {"unknown": True}, False),
+        (retried(limit=0), {"exit_code": 1}, False),
+    ],
+)
+def test_which_failures_are_followed_by_another_run(spec: JobSpec, outcome: dict[str, int], again: bool) -> None:
+    d = cluster()
+    job = d.submit(spec)
+    d.start(job)
+    d.exit(job, **outcome)
+    assert d.job(job).state is (JobState.QUEUED if again else JobState.FAILED)
+    assert d.job(job).retries == int(again)
+
+
+def test_each_pause_is_twice_as_long_and_then_it_has_failed() -> None:
+    d = cluster(settings=Settings(blame_nodes=0))
+    job = d.submit(retried(limit=10))
+    pauses = []
+    for _ in range(10):
+        d.start(job)
+        d.exit(job, exit_code=1)
+        eligible = d.job(job).eligible_us
+        assert eligible is not None
+        assert (d.job(job).state, d.job(job).reason) == (JobState.QUEUED, Reason.RETRYING)
+        pauses.append((eligible - d.now) // SECOND)
+        d.now = eligible - 1
+        d.step()
+        assert d.job(job).state is JobState.QUEUED
+        d.now = eligible
+        d.step()
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
+    d.start(job)
+    d.exit(job, exit_code=3)
+    assert (d.job(job).state, d.job(job).reason, d.job(job).exit_code) == (JobState.FAILED, Reason.EXITED, 3)
+
+
+def test_a_job_in_its_pause_blocks_nobody() -> None:
+    d = cluster()
+    job, other = d.submit(retried()), d.submit()
+    d.start(job)
+    d.exit(job, exit_code=1)
+    assert d.states(job, other) == [JobState.QUEUED, JobState.STARTING]
+    assert d.job(job).detail == "run 1 left with exit code 1; retry 1 of 2"
+
+
+def test_what_is_no_failure_is_not_counted() -> None:
+    d = cluster()
+    job = d.submit(retried(limit=1))
+    d.start(job)
+    d.trial()
+    d.exit(job, exit_code=1)  # it was told to leave
+    assert (d.job(job).retries, d.job(job).reason) == (0, Reason.PREEMPTED)
+
+
+def test_want_of_memory_is_said() -> None:
+    d = cluster()
+    job = d.submit()
+    d.start(job)
+    d.exit(job, exit_signal=9, out_of_memory=True)
+    assert (d.job(job).state, d.job(job).reason) == (JobState.FAILED, Reason.OUT_OF_MEMORY)
+    again = d.submit(retried())
+    d.start(again)
+    d.exit(again, exit_signal=9, out_of_memory=True)
+    assert d.job(again).detail == "run 1 was killed for want of memory; retry 1 of 2"
+
+
+# ---- who is to blame -----------------------------------------------------------------------------------------------------
+
+
+def fail_and_wait(d: Driver, job: int) -> str:
+    """The node on which it failed."""
+    d.start(job)
+    where = d.where(job).name
+    d.exit(job, exit_code=1)
+    d.step(after=300)
+    return where
+
+
+def test_a_retry_goes_to_another_node_and_a_job_that_fails_everywhere_is_to_blame_itself() -> None:
+    d = cluster(nodes=4)
+    job = d.submit(retried(limit=10))
+    assert [fail_and_wait(d, job) for _ in range(2)] == ["n1", "n2"]
+    d.start(job)
+    assert d.where(job).name == "n1", "it avoids the node on which it failed last"
+    d.exit(job, exit_code=1)
+    d.step(after=300)
+    assert d.job(job).failed_on == (1, 2)
+    d.step(d.seen("n1", SMALL, "b", ()))
+    blocker = d.submit()
+    assert d.states(job, blocker) == [JobState.STARTING] * 2
+    assert fail_and_wait(d, job) == "n2"
+    assert d.where(blocker).name == "n1"
+    assert fail_and_wait(d, job) == "n3"
+    assert (d.job(job).state, d.job(job).reason) == (JobState.FAILED, Reason.FAILED_ON_SEVERAL_NODES)
+    assert d.job(job).detail == "it failed on 3 nodes; the last time it left with exit code 1"
+
+
+def test_a_job_is_retried_on_the_node_that_it_avoids_where_there_is_no_other() -> None:
+    d = cluster()
+    job = d.submit(retried(limit=9))
+    assert {fail_and_wait(d, job) for _ in range(4)} == {"n1"}
+    assert d.job(job).state is JobState.STARTING
+
+
+def test_a_node_on_which_jobs_failed_that_went_well_elsewhere_is_drained() -> None:
+    d = cluster(nodes=2, settings=Settings(bad_node_strikes=2))
+    for strikes in (1, 2):
+        job = d.submit(retried())
+        assert fail_and_wait(d, job) == "n1"
+        d.start(job)
+        assert d.where(job).name == "n2"
+        d.exit(job)
+        assert d.node("n1").strikes == strikes
+    assert d.node("n1").drained_us == d.now
+    assert (d.node("n1").drain_user, d.node("n2").drained_us) == ("", None)
+    assert "2 failures" in d.node("n1").drain_reason
+    d.step(UndrainRequested("n1"))
+    assert (d.node("n1").drained_us, d.node("n1").strikes) == (None, 0)
+
+
+def test_a_run_that_vanished_is_a_strike_and_one_that_goes_well_forgives_it() -> None:
+    d = cluster()
+    job, good = d.submit(), d.submit()
+    d.start(job)
+    d.exit(job, unknown=True)
+    assert (d.job(job).reason, d.node().strikes) == (Reason.EXIT_UNKNOWN, 1)
+    d.start(good)
+    d.exit(good)
+    assert d.node().strikes == 0
+
+
+def test_a_strike_by_a_run_that_is_lost_with_its_boot_is_kept() -> None:
+    """The node's row is changed twice in that step: by what it lost, and by its return."""
+    d = cluster(settings=Settings(bad_node_strikes=1))
+    job = d.submit()
+    d.start(job)
+    d.step(d.exited(job, unknown=True), d.seen("n1", SMALL, "b", ()))
+    assert (d.node().boot_id, d.node().strikes) == ("b", 1)
+    assert d.node().drained_us is not None
+
+
+# ---- the guaranteed time -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_not_preempted_before_it_has_run_for_its_guaranteed_time() -> None:
+    d = cluster(settings=Settings(min_run_us=60 * SECOND))
+    job = d.submit()
+    d.start(job)
+    trial = d.trial()
+    assert (d.job(job).state, d.job(trial).reason) == (JobState.RUNNING, Reason.NOTHING_TO_PREEMPT)
+    assert not d.step(after=59).orders
+    assert d.step(after=1).orders
+    assert d.job(job).state is JobState.STOPPING
+
+
+def test_users_may_end_a_run_within_its_guaranteed_time() -> None:
+    d = cluster(settings=Settings(min_run_us=60 * SECOND))
+    job = d.submit()
+    d.start(job)
+    d.step(SuspendRequested(job))
+    assert (d.run(job).guarded_us, d.job(job).state) == (None, JobState.STOPPING)

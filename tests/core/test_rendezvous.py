@@ -1,0 +1,25 @@
+"""Where a gang meets: the last word of rank 0 before the tasks are told to begin."""
+
+from dataclasses import replace
+
+from scheduler_service.core.job import JobSpec, RunPhase, TaskGroup
+from scheduler_service.core.messages import Start
+from scheduler_service.core.values import Vector
+from tests.core.driver import Driver
+
+ONE = Vector(1000, 64, 1)
+PAIR = JobSpec(("true",), Vector(2000, 128, 2), gang=(TaskGroup(2, ONE),))
+
+
+def test_rank_0_may_say_again_where_it_is_until_all_are_ready() -> None:
+    driver = Driver()
+    driver.join()
+    job = driver.submit(PAIR)
+    driver.step(driver.ready(job, 0))
+    driver.step(replace(driver.ready(job, 0), port=30_000))  # its agent was restarted
+    assert [run.phase for run in driver.state.runs_of(job)] == [RunPhase.READY, RunPhase.STARTING]
+    told = driver.step(driver.ready(job, 1))
+    assert driver.job(job).rendezvous == "n1:30000"
+    assert [order.job.rendezvous for order in told.orders if isinstance(order, Start)] == ["n1:30000"] * 2
+    driver.step(replace(driver.ready(job, 0), port=40_000))
+    assert driver.job(job).rendezvous == "n1:30000"
