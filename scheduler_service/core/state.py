@@ -26,7 +26,7 @@ from scheduler_service.core.job import (
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.room import Room
 from scheduler_service.core.values import SECOND, Micros
-from scheduler_service.core.waiting import Deadline, queue_key
+from scheduler_service.core.waiting import DUE, Deadline, due, queue_key
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -170,9 +170,9 @@ class State:
             self.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
             for key in self.active.get(new.id, ()):
                 self._refresh_candidate(key)
-        before, after = _due(old), _due(new)
+        before, after = due(old), due(new)
         if before != after:
-            for kind, was_due, now_due in zip(_DUE, before, after, strict=True):
+            for kind, was_due, now_due in zip(DUE, before, after, strict=True):
                 if was_due != now_due:
                     self._deadline(kind, ((old or new).id,), was_due, now_due)  # type: ignore[union-attr]  # one is there
         if (old is not None and old.waits_for) or (new is not None and new.waits_for):
@@ -281,14 +281,6 @@ class State:
             "room": self.room.snapshot(),
             "candidates": self.candidates.snapshot(),
         }
-
-
-_DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
-
-
-def _due(job: Job | None) -> tuple[Micros | None, Micros | None, Micros | None]:
-    """When what a job waits for comes, in the order of _DUE."""
-    return (None, None, None) if job is None else (job.eligible_us, job.limit_us, job.start_by_us)
 
 
 def _offer(node: Node) -> tuple[object, ...]:

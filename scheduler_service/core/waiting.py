@@ -26,6 +26,15 @@ class Deadline(IntEnum):
     """run.guarded_us"""
 
 
+DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
+"""Those of a job."""
+
+
+def due(job: Job | None) -> tuple[Micros | None, Micros | None, Micros | None]:
+    """When each of DUE comes."""
+    return (None, None, None) if job is None else (job.eligible_us, job.limit_us, job.start_by_us)
+
+
 def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
     """Where the job stands in its queue; None: it is in none.
 

@@ -1,6 +1,7 @@
 """What Ebb is for, from end to end: real processes, a real database, and what a user sees of them."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -105,6 +106,7 @@ def test_an_agent_that_is_stopped_in_order_leaves_its_jobs_when_it_is_told_to(si
         node,
         "--state",
         str(site.folder / node),
+        *(["--allow-root"] if os.geteuid() == 0 else []),
     ]
     agent = subprocess.Popen([sys.executable, "-m", "node_agent", "run", *arguments], stderr=subprocess.DEVNULL)
     try:

@@ -1,0 +1,177 @@
+"""Backfill: jobs start behind a head that does not fit, and never delay it."""
+
+from collections.abc import Callable, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_service.core.engine import Policy
+from scheduler_service.core.job import JobSpec, JobState, RunPhase
+from scheduler_service.core.messages import Submitted
+from scheduler_service.core.rows import changed
+from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.policies.backfill import backfill, reserve
+from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.fitgpp import fitgpp
+from scheduler_service.policies.victims import FitGppSettings
+from tests.core.driver import EPOCH, Driver, spec
+
+CAPACITIES = st.builds(Vector, st.integers(2, 6), st.integers(2, 6), st.integers(0, 4)).map(
+    lambda v: Vector(v.cpu_milli * 1000, v.memory_mib * 1000, v.devices)
+)
+JOBS = st.builds(
+    lambda cpu, memory, devices, length, priority: JobSpec(
+        ("true",),
+        Vector(cpu * 1000, memory * 1000, devices),
+        time_limit_us=length * SECOND,
+        priority=priority,
+    ),
+    st.integers(1, 5),
+    st.integers(0, 5),
+    st.integers(0, 3),
+    st.integers(1, 9),
+    st.sampled_from((0, 0, 0, 1)),
+)
+
+
+class Timed:
+    """Every run begins as soon as it is placed, and takes its time limit to the microsecond."""
+
+    def __init__(self, policy: Policy, nodes: Sequence[Vector], jobs: Sequence[JobSpec]) -> None:
+        self.d = Driver(policy)
+        self.d.settles = policy is fifo
+        for i, node in enumerate(nodes):
+            self.d.join(f"n{i}", node)
+        self.started: dict[int, Micros] = {}
+        self.reserved: dict[int, Micros] = {}
+        """What each job was promised when it was first of its queue and did not fit."""
+        self.d.step(*(Submitted("ann", "", job) for job in jobs))
+        self._begin()
+
+    def _begin(self) -> None:
+        for run in [run for run in self.d.state.runs.rows.values() if run.phase is RunPhase.STARTING]:
+            self.started[run.job_id] = self.d.now
+            self.d.start(run.job_id)
+        queue = self.d.state.queues[spec().job_class]
+        if queue and (head := queue[0][-1]) not in self.reserved:
+            reservation = reserve(self.d.state, self.d.job(head))
+            assert reservation is not None, "every length is known"
+            self.reserved[head] = reservation.at
+
+    def run(self, until: Callable[["Timed"], bool] = lambda _: False) -> None:
+        """Until nothing runs, or `until` holds."""
+        while self.d.state.deadlines and not until(self):
+            over = self.d.state.deadlines[0][2][0]
+            self.d.now = self.d.state.deadlines[0][0]
+            self.d.exit(over)
+            self._begin()
+
+
+@given(st.lists(CAPACITIES, min_size=1, max_size=3), st.lists(JOBS, min_size=2, max_size=9))
+def test_the_head_starts_no_later_than_it_was_promised(nodes: list[Vector], jobs: list[JobSpec]) -> None:
+    timed = Timed(backfill, nodes, jobs)
+    timed.run()
+    for job, promised in timed.reserved.items():
+        assert timed.started[job] <= promised, (
+            f"job {job} was promised {promised - EPOCH} and began at {timed.started[job] - EPOCH}"
+        )
+    assert all(job.state is JobState.SUCCEEDED for job in timed.d.ended.values())
+    assert not timed.d.state.jobs.rows
+
+
+@given(st.lists(CAPACITIES, min_size=1, max_size=3), st.lists(JOBS, min_size=2, max_size=9))
+def test_the_first_head_starts_when_it_does_without_backfill(nodes: list[Vector], jobs: list[JobSpec]) -> None:
+    """Both begin alike; the head that blocks the queue at first must not be later for what passes it by."""
+    plain, filled = Timed(fifo, nodes, jobs), Timed(backfill, nodes, jobs)
+    queue = plain.d.state.queues[spec().job_class]
+    if not queue:
+        return
+    head = queue[0][-1]
+    assert set(plain.started) <= set(filled.started)
+    plain.run(lambda timed: head in timed.started)
+    filled.run(lambda timed: head in timed.started)
+    assert filled.started[head] <= plain.started[head]
+
+
+# ---- one by one ----------------------------------------------------------------------------------------------------------
+
+
+def limited(devices: int, seconds: int, **more: int) -> JobSpec:
+    return changed(spec(devices=devices, grace=0), time_limit_us=seconds * SECOND, **more)
+
+
+def busy() -> tuple[Driver, int, int]:
+    """6 of 8 devices for 100 seconds, and a head that needs 4."""
+    d = Driver(backfill)
+    d.settles = False
+    d.join()
+    running = d.submit(limited(6, 100))
+    d.start(running)
+    return d, running, d.submit(limited(4, 50))
+
+
+def test_a_job_that_is_over_by_then_passes_the_head() -> None:
+    d, _, head = busy()
+    just, longer = d.submit(limited(2, 100)), d.submit(limited(2, 101))
+    assert d.states(head, just, longer) == [JobState.QUEUED, JobState.STARTING, JobState.QUEUED]
+
+
+def test_a_job_that_leaves_the_head_its_room_passes_it_whatever_it_takes() -> None:
+    d, _, head = busy()
+    beside = d.submit(spec(devices=2))
+    assert d.states(head, beside) == [JobState.QUEUED, JobState.STARTING], "8 - 4 remain then"
+    one_more = d.submit(spec(devices=1))
+    assert d.job(one_more).state is JobState.QUEUED, "there is no room now"
+
+
+def test_the_grace_period_counts_as_time_that_it_takes() -> None:
+    d, _, _ = busy()
+    job = d.submit(changed(limited(2, 95), grace_us=10 * SECOND, demand=Vector(30_000, 1024, 2)))
+    assert d.job(job).state is JobState.QUEUED
+
+
+def test_nothing_is_backfilled_where_nobody_knows_when_the_head_starts() -> None:
+    d = Driver(backfill)
+    d.join()
+    d.start(d.submit(spec(devices=6)))
+    head, small = d.submit(spec(devices=4)), d.submit(limited(1, 1))
+    assert d.states(head, small) == [JobState.QUEUED] * 2
+
+
+def test_an_estimate_is_no_promise_of_the_job_that_is_backfilled() -> None:
+    d, _, _ = busy()
+    job = d.submit(changed(spec(devices=2, grace=0), estimate_us=SECOND, demand=Vector(30_000, 1024, 2)))
+    assert d.job(job).state is JobState.QUEUED
+
+
+def test_a_run_that_was_told_to_leave_is_gone_at_the_end_of_its_grace_period() -> None:
+    """Else what is backfilled would delay the head until the run's limit."""
+    d = Driver(backfill)
+    d.settles = False
+    d.join()
+    leaving, other = d.submit(changed(limited(4, 1000), grace_us=10 * SECOND)), d.submit(limited(3, 1000))
+    d.start(leaving, other)
+    d.cancel(leaving)
+    head = d.submit(limited(5, 50))
+    small = d.submit(limited(1, 20))
+    reservation = reserve(d.state, d.job(head))
+    assert reservation is not None
+    assert reservation.at == d.now + 10 * SECOND
+    assert d.states(head, small) == [JobState.QUEUED] * 2
+
+
+def test_what_is_promised_to_a_trial_is_not_reserved_for_a_head() -> None:
+    d = Driver(fitgpp(FitGppSettings()))
+    d.join()
+    running = d.submit(limited(8, 100))
+    d.start(running)
+    trial = d.trial(6)
+    assert d.job(running).state is JobState.STOPPING
+    assert d.earmark(trial) is not None
+    assert reserve(d.state, d.job(d.submit(limited(4, 10)))) is None
+
+
+def test_trials_too_are_passed_where_nobody_is_preempted() -> None:
+    d, _, _ = busy()
+    trial = d.submit(changed(limited(2, 60), job_class=spec(trial=True).job_class))
+    assert d.job(trial).state is JobState.STARTING
