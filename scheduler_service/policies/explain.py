@@ -116,7 +116,11 @@ def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
 
 
 def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
-    """Jobs that are served before it, in order."""
+    """Jobs that are served before it, in order. Those that no node can take block nobody."""
+    return (other for other in _served_before(state, job, stages) if other.reason is not Reason.TOO_LARGE)
+
+
+def _served_before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
     mine = queue_key(job, state.settings.aging_us)
     if stages.victims is None:  # one queue
         ids = sorted((key, key[-1]) for queue in state.queues.values() for key in queue if mine is not None and key < mine)

@@ -85,7 +85,12 @@ def of_state(state: Path) -> list[int]:
 def state(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "state"
     yield path
-    until(lambda: not [os.kill(pid, signal.SIGKILL) for pid in of_state(path)])
+    until(lambda: not [_kill(pid) for pid in of_state(path)])
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended since it was looked at
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Arrays: one row until their elements start; each element begins once; the array ends when all have."""
 
+from typing import Any
+
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.job import Array, Dependency, DependencyKind, EventKind, JobSpec, JobState, Reason, Retry, RunPhase
 from scheduler_service.core.messages import (
@@ -20,7 +22,7 @@ from tests.core.test_gangs import gang
 TWO = Vector(4_000, 8_192, 2)
 
 
-def array(size: int, at_once: int = 0, **more: object) -> JobSpec:
+def array(size: int, at_once: int = 0, **more: Any) -> JobSpec:
     return changed(spec(), array=Array(size, at_once), **more)
 
 
@@ -50,7 +52,7 @@ def test_an_array_of_ten_thousand_costs_one_row_at_submit() -> None:
 def test_elements_start_as_there_is_room_and_each_begins_once() -> None:
     d = cluster()
     job = d.submit(array(5))
-    begun = {}
+    begun: dict[int, int] = {}
     while d.job(job).ended_us is None:
         for element in elements(d, job):
             begun.setdefault(element, d.job(element).array_index)

@@ -1,5 +1,7 @@
 """Gangs: placed whole or not at all, started in two phases, and ended by the first task that fails."""
 
+from typing import Any
+
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition
@@ -16,7 +18,7 @@ SMALL = Vector(4_000, 8_192, 2)
 TASK = Vector(1_000, 1_024, 1)
 
 
-def gang(tasks: int = 3, **more: object) -> JobSpec:
+def gang(tasks: int = 3, **more: Any) -> JobSpec:
     total = Vector(*(tasks * part for part in TASK))
     return changed(spec(), gang=(TaskGroup(tasks, TASK),), demand=total, **more)
 
@@ -32,7 +34,7 @@ def ready(d: Driver, job: int, *tasks: int) -> Step:
     return [d.step(d.ready(job, task)) for task in tasks or range(len(d.job(job).spec.tasks()))][-1]
 
 
-def begun(d: Driver, tasks: int = 3, **more: object) -> int:
+def begun(d: Driver, tasks: int = 3, **more: Any) -> int:
     """A gang of which every task runs."""
     job = d.submit(gang(tasks, **more))
     ready(d, job)

@@ -1,5 +1,7 @@
 """Clusters built row by row, so that a test can have any that the rules allow."""
 
+from collections.abc import Sequence
+from functools import reduce
 from random import Random
 
 from hypothesis import strategies as st
@@ -18,10 +20,11 @@ from scheduler_service.core.job import (
     RunKey,
     RunPhase,
     StopReason,
+    TaskGroup,
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, Vector, fits
+from scheduler_service.core.values import SECOND, ZERO, Vector, add, fits, sub
 from scheduler_service.policies.fitting import pick_devices
 
 PHASES = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.RUNNING, RunPhase.STOPPING)
@@ -76,6 +79,37 @@ class Builder:
         self.state.put(self.state.jobs, job.id, changed(job, run=1, state=JobState(phase + 1)))
         self.state.put(self.state.runs, run.key, run)
         return run.key
+
+    def gang(self, places: Sequence[tuple[int, Vector]], *, grace: int = 0, count: int = 0) -> int | None:
+        """A running job with a task on each of the nodes; None where they have no room for it."""
+        free = {node: self.state.room.free(node) for node, _ in places}
+        for node, demand in places:
+            if not fits(demand, free[node]):
+                return None
+            free[node] = sub(free[node], demand)
+        total = reduce(add, (demand for _, demand in places), ZERO)
+        groups = tuple(TaskGroup(1, demand) for _, demand in places)
+        job = self.job(total, grace=grace, count=count)
+        gang = changed(job, spec=changed(job.spec, gang=groups), run=1, state=JobState.RUNNING, rendezvous="n1:1")
+        self.state.put(self.state.jobs, job.id, gang)
+        for rank, (node, demand) in enumerate(places):
+            devices = pick_devices(self.state, node, demand.devices)
+            run = Run(job.id, 1, node, devices, demand, RunPhase.RUNNING, 0, task=rank)
+            for i in devices:
+                self.state.put(self.state.devices, (node, i), changed(self.state.devices.rows[(node, i)], group=(run.key,)))
+            self.state.put(self.state.runs, run.key, run)
+        return job.id
+
+    def expect(self, key: RunKey | None, *, estimate: int = 0, limit: int = 0, ran: int = 0, began: int = 0) -> None:
+        """How long the job of this run is to take, and has taken; in seconds."""
+        if key is None:
+            return
+        job, run = self.state.jobs.rows[key.job_id], self.state.runs.rows[key]
+        spec = changed(job.spec, estimate_us=estimate * SECOND)
+        row = changed(job, spec=spec, time_limit_us=limit * SECOND, ran_us=ran * SECOND)
+        self.state.put(self.state.jobs, job.id, row)
+        if run.phase is RunPhase.RUNNING:
+            self.state.put(self.state.runs, key, changed(run, started_us=began * SECOND))
 
     def trial(self, demand: Vector) -> Job:
         return self.job(demand, JobClass.TRIAL)

@@ -1,6 +1,7 @@
 """Backfill: jobs start behind a head that does not fit, and never delay it."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,10 +61,10 @@ class Timed:
 
     def run(self, until: Callable[["Timed"], bool] = lambda _: False) -> None:
         """Until nothing runs, or `until` holds."""
-        while self.d.state.deadlines and not until(self):
-            over = self.d.state.deadlines[0][2][0]
-            self.d.now = self.d.state.deadlines[0][0]
-            self.d.exit(over)
+        while self.d.state.runs.rows and not until(self):
+            ends = {job: self.started[job] + self.d.job(job).time_limit_us for job in self.d.state.active}
+            self.d.now = min(ends.values())
+            self.d.step(*(self.d.exited(job) for job, end in sorted(ends.items()) if end == self.d.now))
             self._begin()
 
 
@@ -96,28 +97,28 @@ def test_the_first_head_starts_when_it_does_without_backfill(nodes: list[Vector]
 # ---- one by one ----------------------------------------------------------------------------------------------------------
 
 
-def limited(devices: int, seconds: int, **more: int) -> JobSpec:
+def limited(devices: int, seconds: int, **more: Any) -> JobSpec:
     return changed(spec(devices=devices, grace=0), time_limit_us=seconds * SECOND, **more)
 
 
-def busy() -> tuple[Driver, int, int]:
-    """6 of 8 devices for 100 seconds, and a head that needs 4."""
+def busy(head: int) -> tuple[Driver, int, int]:
+    """6 of 8 devices for 100 seconds, and a head that needs more than the other 2."""
     d = Driver(backfill)
     d.settles = False
     d.join()
     running = d.submit(limited(6, 100))
     d.start(running)
-    return d, running, d.submit(limited(4, 50))
+    return d, running, d.submit(limited(head, 50))
 
 
 def test_a_job_that_is_over_by_then_passes_the_head() -> None:
-    d, _, head = busy()
-    just, longer = d.submit(limited(2, 100)), d.submit(limited(2, 101))
-    assert d.states(head, just, longer) == [JobState.QUEUED, JobState.STARTING, JobState.QUEUED]
+    d, _, head = busy(7)
+    longer, just = d.submit(limited(2, 101)), d.submit(limited(2, 100))
+    assert d.states(head, longer, just) == [JobState.QUEUED, JobState.QUEUED, JobState.STARTING]
 
 
 def test_a_job_that_leaves_the_head_its_room_passes_it_whatever_it_takes() -> None:
-    d, _, head = busy()
+    d, _, head = busy(4)
     beside = d.submit(spec(devices=2))
     assert d.states(head, beside) == [JobState.QUEUED, JobState.STARTING], "8 - 4 remain then"
     one_more = d.submit(spec(devices=1))
@@ -125,9 +126,12 @@ def test_a_job_that_leaves_the_head_its_room_passes_it_whatever_it_takes() -> No
 
 
 def test_the_grace_period_counts_as_time_that_it_takes() -> None:
-    d, _, _ = busy()
-    job = d.submit(changed(limited(2, 95), grace_us=10 * SECOND, demand=Vector(30_000, 1024, 2)))
-    assert d.job(job).state is JobState.QUEUED
+    d, _, _ = busy(7)
+    late, just = (
+        d.submit(changed(limited(2, 91), grace_us=10 * SECOND)),
+        d.submit(changed(limited(2, 90), grace_us=10 * SECOND)),
+    )
+    assert d.states(late, just) == [JobState.QUEUED, JobState.STARTING]
 
 
 def test_nothing_is_backfilled_where_nobody_knows_when_the_head_starts() -> None:
@@ -139,8 +143,8 @@ def test_nothing_is_backfilled_where_nobody_knows_when_the_head_starts() -> None
 
 
 def test_an_estimate_is_no_promise_of_the_job_that_is_backfilled() -> None:
-    d, _, _ = busy()
-    job = d.submit(changed(spec(devices=2, grace=0), estimate_us=SECOND, demand=Vector(30_000, 1024, 2)))
+    d, _, _ = busy(7)
+    job = d.submit(changed(spec(devices=2, grace=0), estimate_us=SECOND))
     assert d.job(job).state is JobState.QUEUED
 
 
@@ -172,6 +176,6 @@ def test_what_is_promised_to_a_trial_is_not_reserved_for_a_head() -> None:
 
 
 def test_trials_too_are_passed_where_nobody_is_preempted() -> None:
-    d, _, _ = busy()
+    d, _, _ = busy(7)
     trial = d.submit(changed(limited(2, 60), job_class=spec(trial=True).job_class))
     assert d.job(trial).state is JobState.STARTING
