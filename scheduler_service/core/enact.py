@@ -19,7 +19,7 @@ from scheduler_service.core.job import (
     StopReason,
 )
 from scheduler_service.core.messages import Action, DropEarmark, Earmark, Place, Plan, Preempt, Spot, Wait
-from scheduler_service.core.rows import changed
+from scheduler_service.core.rows import changed, made
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, sub
 from scheduler_service.core.waiting import queue_key, startable
@@ -73,15 +73,11 @@ def _place(state: State, action: Place, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None or queue_key(job, state.settings.aging_us) is None:
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
-    nodes = []
     for spot in action.spots:
-        node = state.nodes.rows.get(spot.node)
-        if node is None or not state.room.is_open(spot.node):
-            raise PlanRefused(f"node {spot.node} is not open")
-        nodes.append(node)
-    where = ", ".join(dict.fromkeys(node.name for node in nodes))
-    starts_on = {node.id for node in nodes}
-    drop_earmarks(state, now, job.id, f"the trial starts on {where}", starts_on)
+        _require(state.room.is_open(spot.node), f"node {spot.node} is not open")
+    if job.id in state.earmarks_of:
+        text = f"the trial starts on {_names(state, action)}"
+        drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
     if job.elements is not None:
         job = _next_element(state, now, job)
     tasks = job.spec.tasks()
@@ -101,7 +97,12 @@ def _place(state: State, action: Place, now: Micros) -> None:
     state.put(state.jobs, job.id, placed)
     for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
         _start_task(state, now, placed, rank, spot, demand)
-    tell(state, now, job.id, EventKind.PLACED, run=placed.run, node=nodes[0].id, text=f"on {where}" if is_gang else "")
+    text = f"on {_names(state, action)}" if is_gang else ""
+    tell(state, now, job.id, EventKind.PLACED, run=placed.run, node=action.spots[0].node, text=text)
+
+
+def _names(state: State, action: Place) -> str:
+    return ", ".join(dict.fromkeys(state.nodes.rows[spot.node].name for spot in action.spots))
 
 
 def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector) -> None:
@@ -110,7 +111,17 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
     _require(len(set(devices)) == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
     idle = state.idle_devices.get(spot.node, 0)
     _require(all(index >= 0 and idle >> index & 1 for index in devices), f"{name}: a device is not idle")
-    run = Run(job.id, job.run, spot.node, devices, demand, RunPhase.STARTING, now, task=rank)
+    run = made(
+        Run,
+        job_id=job.id,
+        run=job.run,
+        node=spot.node,
+        devices=devices,
+        demand=demand,
+        phase=RunPhase.STARTING,
+        placed_us=now,
+        task=rank,
+    )
     for index in devices:
         state.put(state.devices, (spot.node, index), changed(state.devices.rows[(spot.node, index)], group=(run.key,)))
     state.put(state.runs, run.key, run)
@@ -131,12 +142,13 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
     cluster = state.cluster
     state.put(state.cluster_table, 0, changed(cluster, next_job=cluster.next_job + 1))
     spec = changed(array.spec, array=None, dependencies=())
-    element = Job(
-        cluster.next_job,
-        spec,
-        array.user,
-        "",
-        array.submitted_us,
+    element = made(
+        Job,
+        id=cluster.next_job,
+        spec=spec,
+        user=array.user,
+        request_id="",
+        submitted_us=array.submitted_us,
         priority=array.priority,
         time_limit_us=array.time_limit_us,
         array_job=array.id,

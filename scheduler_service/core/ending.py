@@ -135,8 +135,9 @@ def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
 
 def _succeeded(state: State, now: Micros, job: Job, last: Run) -> None:
     """Where it had failed on other nodes, the fault was theirs."""
-    for node_id in sorted(set(job.failed_on) - {last.node}):
-        strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
+    for node_id in job.failed_on:
+        if node_id != last.node:
+            strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
     praise(state, last.node)
     end_job(state, now, job, JobState.SUCCEEDED, Reason.EXITED, node=last.node)
 

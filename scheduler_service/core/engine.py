@@ -71,18 +71,13 @@ def _orders(state: State, changes: Sequence[Change]) -> tuple[Order, ...]:
     """What nodes must be told: it follows from how runs changed."""
     orders: list[Order] = []
     for change in changes:
-        run = change.new
-        if isinstance(run, Job) and run.rendezvous and change.old is not None and change.old.rendezvous != run.rendezvous:
-            ready = [task for task in state.runs_of(run.id) if task.phase is RunPhase.READY]
-            orders += [Start(task.node, task, run, gang_place(state, task)) for task in ready]
-        if change.table != "run" or not isinstance(run, Run):
-            continue
-        if run.phase is RunPhase.STARTING and change.old is None:
-            orders.append(Start(run.node, run, state.jobs.rows[run.job_id], gang_place(state, run)))
-        elif (
-            run.phase is RunPhase.STOPPING
-            and run.stop_reason is not None
-            and (change.old is None or change.old.stop_us is None)
-        ):
-            orders.append(Stop(run.node, run.key, run.stop_grace_us, run.stop_reason, run.stop_for))
+        old, row = change.old, change.new
+        if isinstance(row, Run):
+            if row.phase is RunPhase.STARTING and old is None:
+                orders.append(Start(row.node, row, state.jobs.rows[row.job_id], gang_place(state, row)))
+            elif row.phase is RunPhase.STOPPING and row.stop_reason is not None and (old is None or old.stop_us is None):
+                orders.append(Stop(row.node, row.key, row.stop_grace_us, row.stop_reason, row.stop_for))
+        elif isinstance(row, Job) and row.rendezvous and old is not None and old.rendezvous != row.rendezvous:
+            ready = [task for task in state.runs_of(row.id) if task.phase is RunPhase.READY]
+            orders += [Start(task.node, task, row, gang_place(state, task)) for task in ready]
     return tuple(orders)

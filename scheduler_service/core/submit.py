@@ -6,7 +6,7 @@ from scheduler_service.core.change import holds, tell, waits
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded
 from scheduler_service.core.job import Dependency, Elements, EventKind, Job, JobSpec, JobState
 from scheduler_service.core.messages import Accepted, Submitted
-from scheduler_service.core.rows import changed
+from scheduler_service.core.rows import changed, made
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, Vector
 
@@ -19,12 +19,13 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
     check_can_ever_run(state, spec)
     waiting = still_awaited(state, spec.dependencies, event.ends)
     cluster = state.cluster
-    job = Job(
-        cluster.next_job,
-        spec,
-        event.user,
-        event.request_id,
-        now,
+    job = made(
+        Job,
+        id=cluster.next_job,
+        spec=spec,
+        user=event.user,
+        request_id=event.request_id,
+        submitted_us=now,
         priority=spec.priority,
         time_limit_us=spec.time_limit_us,
         waits_for=waiting,

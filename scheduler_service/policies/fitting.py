@@ -97,7 +97,8 @@ def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
 def no_room(state: State, job: Job) -> Wait:
     """Why the first of a queue waits. TOO_LARGE: no node could ever take it, and it must not block the others."""
     if state.nodes.rows:
-        if not all(state.room.could_ever_fit(demand) for demand in set(job.spec.tasks())):
+        demands = set(job.spec.tasks()) if job.spec.gang else (job.spec.demand,)
+        if not all(state.room.could_ever_fit(demand) for demand in demands):
             return Wait(job.id, Reason.TOO_LARGE, "no node of the cluster is large enough, even when empty")
         if job.spec.gang and not state.room.could_ever_fit_all(job.spec.tasks()):
             return Wait(job.id, Reason.TOO_LARGE, "its tasks would not fit on the cluster at once, even when it is empty")
