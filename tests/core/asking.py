@@ -1,5 +1,7 @@
 """The rules of the state machine for what users and operators ask."""
 
+from collections.abc import Callable
+
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -26,14 +28,16 @@ from scheduler_service.core.values import SECOND, Vector
 from tests.core.acting import Base, fits_empty, untouched
 from tests.core.specs import DEMANDS, SPECS, USUAL
 
-ASKED: dict[str, type[JobRequest]] = {
-    "suspend": SuspendRequested,
-    "resume": ResumeRequested,
-    "hold": HoldRequested,
-    "release": ReleaseRequested,
-    "requeue": RequeueRequested,
-    "cancel": CancelRequested,
+RUNS = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
+ASKED: dict[str, tuple[type[JobRequest], Callable[[Job], bool]]] = {
+    "suspend": (SuspendRequested, lambda job: job.state in RUNS and job.elements is None),
+    "resume": (ResumeRequested, lambda job: job.suspend_requested),
+    "hold": (HoldRequested, lambda job: job.state is JobState.QUEUED and not job.held),
+    "release": (ReleaseRequested, lambda job: job.held),
+    "requeue": (RequeueRequested, lambda job: job.state in RUNS or job.eligible_us is not None),
+    "cancel": (CancelRequested, lambda job: job.elements is not None),
 }
+"""And of which jobs it is mostly asked."""
 
 
 class Asking(Base):
@@ -108,10 +112,14 @@ class Asking(Base):
     @rule(data=st.data(), what=st.sampled_from(sorted(ASKED)))
     def ask(self, data: st.DataObject, what: str) -> None:
         """A request does what it says, or is refused; when it is sent again at once it does nothing more."""
-        live = sorted(self.driver.state.jobs.rows)
-        job_id = data.draw(st.sampled_from([*live, *live, *live, 0, *self.driver.ended]))
-        before = self.driver.state.jobs.rows.get(job_id)
-        request = ASKED[what](job_id)
+        live = self.driver.state.jobs.rows
+        kind, meant = ASKED[what]
+        those = sorted(job.id for job in live.values() if meant(job))
+        job_id = data.draw(
+            st.sampled_from(those if those and data.draw(st.integers(0, 3)) else [*sorted(live), 0, *self.driver.ended])
+        )
+        before = live.get(job_id)
+        request = kind(job_id)
         reply = self.take(request).replies[0]
         if before is None:
             assert isinstance(reply, NotFound)
@@ -148,7 +156,9 @@ class Asking(Base):
         depends=st.booleans(),
     )
     def update(self, data: st.DataObject, priority: int | None, limit: int | None, depends: bool) -> None:
-        job_id = data.draw(st.sampled_from(sorted(self.driver.state.jobs.rows)))
+        state = self.driver.state
+        waiting = sorted(state.earmarks_of) if data.draw(st.booleans()) else ()
+        job_id = data.draw(st.sampled_from(waiting or sorted(state.jobs.rows)))
         wanted = self._dependencies(data) if depends else None
         before = self.driver.job(job_id)
         reply = self.take(UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))).replies[0]
