@@ -109,8 +109,12 @@ class Asking(Base):
 
     # ---- jobs ----------------------------------------------------------------------------------------------------------
 
-    @rule(data=st.data(), what=st.sampled_from(sorted(ASKED)))
-    def ask(self, data: st.DataObject, what: str) -> None:
+    @rule(data=st.data(), asked=st.lists(st.sampled_from(sorted(ASKED)), min_size=1, max_size=5))
+    def users_ask(self, data: st.DataObject, asked: list[str]) -> None:
+        for what in asked:
+            self._ask(data, what)
+
+    def _ask(self, data: st.DataObject, what: str) -> None:
         """A request does what it says, or is refused; when it is sent again at once it does nothing more."""
         live = self.driver.state.jobs.rows
         kind, meant = ASKED[what]

@@ -46,6 +46,11 @@ class EngineMachine(Asking, Acting):
         self.driver.now += seconds * SECOND
         self.take()
 
+    @rule(rounds=st.integers(1, 3))
+    def work_goes_on(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self._everybody_works()
+
     # ---- the end -------------------------------------------------------------------------------------------------------
 
     def teardown(self) -> None:

@@ -1,6 +1,18 @@
 """What must hold over a history and cannot be seen in one state: the state machine tells it every step."""
 
-from scheduler_service.core.job import Dependency, DependencyKind, Job, JobClass, JobState, NodeState, Run, RunKey, StopReason
+from scheduler_service.core.job import (
+    Dependency,
+    DependencyKind,
+    Job,
+    JobClass,
+    JobState,
+    NodeState,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
 from scheduler_service.core.messages import Start, Step
 from tests.core.driver import Driver
 
@@ -25,6 +37,8 @@ class Watch:
                     self._placed(change.new)
                 if change.new.stop_reason is StopReason.PREEMPTED and not _was_preempted(change.old):
                     self._preempted(change.old or change.new, change.new)
+                if change.new.stop_reason is StopReason.GANG and change.old is not None and change.old.stop_us is None:
+                    self._released(change.new)
             elif change.table == "job":
                 if change.old is None and change.new.array_job:
                     self._element(change.new)
@@ -56,6 +70,15 @@ class Watch:
         assert job.priority <= trial.priority, f"job {job.id} leaves for a trial of lower priority"
         ran = None if old.started_us is None else driver.state.cluster.clock_us - old.started_us
         assert ran is None or ran >= settings.min_run_us, f"job {job.id} had run for {ran} us only"
+
+    def _released(self, run: Run) -> None:
+        """With its gang, since another task failed, or one of them has not begun in time."""
+        job = self.driver.job(run.job_id)
+        tasks = [self.driver.runs[run.key._replace(task=task)] for task in range(len(job.spec.tasks()))]
+        if job.verdict is Reason.GANG_NOT_READY:
+            assert any(task.started_us is None for task in tasks), f"gang {job.id} was not late"
+        elif job.verdict is not Reason.NONE:
+            assert any(task.phase is RunPhase.ENDED for task in tasks), f"no task of gang {job.id} has failed"
 
     def _element(self, element: Job) -> None:
         array = self.driver.job(element.array_job)
