@@ -102,7 +102,8 @@ async def _lead_again_and_again(
             log.error("stepping down: %s", error)
         pause = 0.2 if time.monotonic() - began > 60 else min(max(2 * pause, 0.2), 30)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), pause)
+            async with asyncio.timeout(pause):
+                await stop.wait()
 
 
 def _holder(config: Config) -> str:

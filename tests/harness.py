@@ -118,20 +118,18 @@ class Site:
         rows = self.database.ask("SELECT address FROM leader WHERE holder <> '' AND expires_at > clock_timestamp()")
         return next((name for name, address in addresses.items() if [{"address": address}] == rows), "")
 
+    def leads(self, name: str) -> bool:
+        """Whether it leads, and says so itself."""
+        with Client({"scheduler": self.cluster.listen, **self.cluster.standbys}[name], timeout=1) as client:
+            try:
+                return self.leader() == name and client.cancel(1 << 60) is None
+            except NotFound:  # which only a leader can know
+                return True
+            except EbbError:
+                return False
+
     def wait_leader(self, name: str) -> None:
-        """Until it leads, and says so itself."""
-        asked = {"scheduler": self.cluster.listen, **self.cluster.standbys}[name]
-
-        def leads() -> bool:
-            with Client(asked, timeout=1) as client:
-                try:
-                    return self.leader() == name and client.cancel(1 << 60) is None
-                except NotFound:  # which only a leader can know
-                    return True
-                except EbbError:
-                    return False
-
-        wait_for(leads, LIMIT)
+        wait_for(lambda: self.leads(name), LIMIT)
 
     def log(self, name: str) -> str:
         """What a process of the cluster has logged."""

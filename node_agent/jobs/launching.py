@@ -187,7 +187,8 @@ class Launching:
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Event]:
         reader, writer = await self._connect()
         try:
-            line = await asyncio.wait_for(reader.readline(), _ANSWER_LIMIT)
+            async with asyncio.timeout(_ANSWER_LIMIT):
+                line = await reader.readline()
             if not line:
                 raise LauncherFailed(why="it left at once", log=self._state / LOG)  # or was just leaving, being idle for long
             hello = self._event(line)

@@ -157,7 +157,8 @@ class _Listener:
 
     async def wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
         self._note()
 
 

@@ -208,7 +208,8 @@ async def _converse(
 
 async def _welcome(target: str, call: Call, limit: float) -> Welcome:
     try:
-        first = await asyncio.wait_for(call.read(), limit)
+        async with asyncio.timeout(limit):
+            first = await call.read()
     except TimeoutError:
         raise Disconnected(target=target, why=f"did not answer within {limit:g} s") from None
     if not isinstance(first, Welcome):
@@ -244,7 +245,8 @@ async def _send(call: Call, node: Node, interval: float) -> None:
         if not node.reported.is_set():
             try:
                 # Early by up to a tenth: agents that connected together do not beat together.
-                await asyncio.wait_for(node.reported.wait(), interval * random.uniform(0.9, 1.0))
+                async with asyncio.timeout(interval * random.uniform(0.9, 1.0)):
+                    await node.reported.wait()
             except TimeoutError:
                 await call.write(Heartbeat())
 

@@ -51,10 +51,10 @@ class Field:
     def __init__(self, state: State, trial: Job, slots: NDArray[np.intp], cap: int) -> None:
         c = state.candidates
         self.state, self.trial, self.slots = state, trial, slots
-        self.job, self.node = c.job[slots], c.node[slots]
-        self.size, self.grace = c.size[slots], c.grace[slots]
-        self.demand: NDArray[np.int64] = c.demand[:, slots]
-        self.under_cap: Mask = c.count[slots] < cap
+        self.job, self.node = c.job.take(slots), c.node.take(slots)
+        self.size, self.grace = c.size.take(slots), c.grace.take(slots)
+        self.demand: NDArray[np.int64] = c.demand.take(slots, axis=1)
+        self.under_cap: Mask = c.count.take(slots) < cap
         self.offered: NDArray[np.int64] = state.room.offered()
         self.victims: list[int] = []
         """Jobs, in the order in which they were chosen."""
@@ -63,7 +63,7 @@ class Field:
         self._tasks = trial.spec.tasks()
         self._last_node = 0
         """Where the victim that was chosen last makes room."""
-        self.gangs: Mask = c.tasks[slots] > 1
+        self.gangs: Mask = c.tasks.take(slots) > 1
         if c.gangs and self.gangs.any():
             self._gather()
         if len(self._tasks) > 1:
@@ -110,7 +110,7 @@ class Field:
         """Eqn 2, `D_TE <= D_BE + N`, for each place."""
         enough: Mask = np.ones(len(self.job), dtype=np.bool_)
         for resource, need in enumerate(self._tasks[rank]):
-            enough &= self.demand[resource] + self.offered[resource, self.node] >= need
+            enough &= self.demand[resource] + self.offered[resource].take(self.node) >= need
         return enough
 
     def free_to_go(self) -> Mask:
@@ -135,7 +135,7 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
     c = state.candidates
     used = slice(0, c.used)
     offered = state.room.offered()
-    mask = (c.job[used] > 0) & (offered[2, c.node[used]] >= 0) & (c.priority[used] <= trial.priority)
+    mask = (c.job[used] > 0) & (offered[2].take(c.node[used]) >= 0) & (c.priority[used] <= trial.priority)
     slots = np.nonzero(mask)[0]
     if c.gangs and len(slots):
         slots = _whole(state, slots)
@@ -276,7 +276,7 @@ def _alone(field: Field) -> Mask:
     offered = field.state.room.offered()
     enough: Mask = np.ones(len(field.job), dtype=np.bool_)
     for resource, need in enumerate(field.need(field.ranks()[0])):
-        enough &= field.demand[resource] + offered[resource, field.node] >= need
+        enough &= field.demand[resource] + offered[resource].take(field.node) >= need
     return enough
 
 

@@ -35,7 +35,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
         try:
             leading = self._front.leading
-            hello = await asyncio.wait_for(_hello(requests, leading), HELLO_LIMIT)
+            async with asyncio.timeout(HELLO_LIMIT):
+                hello = await _hello(requests, leading)
             self._refuse_twin(leading, hello)
             link = leading.dispatch.open(hello.node, hello.boot_id)
             try:

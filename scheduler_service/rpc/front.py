@@ -116,7 +116,8 @@ class Front:
             self._leader = asyncio.create_task(self.read(self.reader.leader))
             self._leader.add_done_callback(lambda done: done.cancelled() or done.exception())  # there may be nobody to hear it
         try:
-            return await asyncio.wait_for(asyncio.shield(self._leader), ASK_LIMIT)
+            async with asyncio.timeout(ASK_LIMIT):
+                return await asyncio.shield(self._leader)
         except TimeoutError:
             raise NotCommitted("the database does not answer") from None
 

@@ -46,6 +46,16 @@ class CancelledCall(EndedCall):
         raise asyncio.CancelledError
 
 
+class WelcomingCall:
+    """A stream on which the scheduler has just answered."""
+
+    def __init__(self) -> None:
+        self.answered: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
+
+    async def read(self) -> Welcome:
+        return await self.answered
+
+
 class QuietNode:
     def __init__(self, fault: Exception | None = None) -> None:
         self.reported = asyncio.Event()
@@ -179,3 +189,24 @@ async def test_what_shows_that_a_link_works() -> None:
     lived.welcomed()
     await asyncio.sleep(0.02)
     assert lived
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_an_answer_that_comes_with_the_cancellation_does_not_hide_it(turns: int) -> None:
+    """An agent that is told to leave as it is welcomed leaves, whichever of the two is heard first."""
+    call = WelcomingCall()
+    over = asyncio.Event()
+
+    async def talk() -> None:
+        await link._welcome("here", call, 5)  # type: ignore[arg-type]
+        await over.wait()
+
+    talking = asyncio.create_task(talk())
+    await asyncio.sleep(0)
+    call.answered.set_result(Welcome("c1", 1, 0, 0))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    talking.cancel()
+    done, _ = await asyncio.wait([talking], timeout=5)
+    assert done
+    assert talking.cancelled()
