@@ -7,11 +7,11 @@ a laptop can stand for a node with 128 cores.
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from node_agent.devices.base import Device, Inventory
+from node_agent.devices.base import Device, Inventory, Observed
 from node_agent.errors import UnknownDevice, UnknownProfile
 
 _NAMESPACE = uuid.UUID("6b1f4c0e-58ad-5d0c-9c1b-1c0a6f1d7e52")
@@ -52,6 +52,11 @@ class Simulated:
         # A made-up UUID would make CUDA programs fail; an empty list makes them see no GPU, also where the host has some.
         self._check(indices)
         return {"CUDA_VISIBLE_DEVICES": ""}
+
+    async def observe(self) -> AsyncIterator[Observed]:
+        nothing: tuple[Observed, ...] = ()
+        for seen in nothing:
+            yield seen
 
     def _check(self, indices: Sequence[int]) -> None:
         for index in indices:

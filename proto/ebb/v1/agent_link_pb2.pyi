@@ -50,14 +50,16 @@ STOP_REASON_GANG: StopReason
 STOP_REASON_DRAINED: StopReason
 
 class ConnectRequest(_message.Message):
-    __slots__ = ("hello", "reports", "heartbeat")
+    __slots__ = ("hello", "reports", "heartbeat", "observations")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     REPORTS_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     reports: Reports
     heartbeat: Heartbeat
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+    observations: Observations
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., observations: _Optional[_Union[Observations, _Mapping]] = ...) -> None: ...
 
 class ConnectResponse(_message.Message):
     __slots__ = ("welcome", "orders", "acknowledgement", "log_request")
@@ -168,6 +170,14 @@ class RunExited(_message.Message):
 class Heartbeat(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Observations(_message.Message):
+    __slots__ = ("devices", "cycles")
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    CYCLES_FIELD_NUMBER: _ClassVar[int]
+    devices: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.DeviceObservation]
+    cycles: _containers.RepeatedCompositeFieldContainer[_cluster_pb2.MemoryCycle]
+    def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged")

@@ -2,6 +2,7 @@ import datetime
 
 from buf.validate import validate_pb2 as _validate_pb2
 from ebb.v1 import job_pb2 as _job_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -17,23 +18,70 @@ class NodeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NODE_STATE_UNSPECIFIED: _ClassVar[NodeState]
     NODE_STATE_UP: _ClassVar[NodeState]
     NODE_STATE_SILENT: _ClassVar[NodeState]
+
+class MemorySource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MEMORY_SOURCE_UNSPECIFIED: _ClassVar[MemorySource]
+    MEMORY_SOURCE_NVML: _ClassVar[MemorySource]
 NODE_STATE_UNSPECIFIED: NodeState
 NODE_STATE_UP: NodeState
 NODE_STATE_SILENT: NodeState
+MEMORY_SOURCE_UNSPECIFIED: MemorySource
+MEMORY_SOURCE_NVML: MemorySource
 
 class Device(_message.Message):
-    __slots__ = ("index", "uuid", "model", "memory_mib", "path")
+    __slots__ = ("index", "uuid", "model", "memory_mib", "path", "fault", "numa_node", "link_domain")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     UUID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MIB_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    NUMA_NODE_FIELD_NUMBER: _ClassVar[int]
+    LINK_DOMAIN_FIELD_NUMBER: _ClassVar[int]
     index: int
     uuid: str
     model: str
     memory_mib: int
     path: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, index: _Optional[int] = ..., uuid: _Optional[str] = ..., model: _Optional[str] = ..., memory_mib: _Optional[int] = ..., path: _Optional[_Iterable[int]] = ...) -> None: ...
+    fault: str
+    numa_node: int
+    link_domain: int
+    def __init__(self, index: _Optional[int] = ..., uuid: _Optional[str] = ..., model: _Optional[str] = ..., memory_mib: _Optional[int] = ..., path: _Optional[_Iterable[int]] = ..., fault: _Optional[str] = ..., numa_node: _Optional[int] = ..., link_domain: _Optional[int] = ...) -> None: ...
+
+class DeviceObservation(_message.Message):
+    __slots__ = ("index", "memory_used_mib", "utilisation_percent", "fault")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_MIB_FIELD_NUMBER: _ClassVar[int]
+    UTILISATION_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    memory_used_mib: int
+    utilisation_percent: int
+    fault: str
+    def __init__(self, index: _Optional[int] = ..., memory_used_mib: _Optional[int] = ..., utilisation_percent: _Optional[int] = ..., fault: _Optional[str] = ...) -> None: ...
+
+class MemoryCycle(_message.Message):
+    __slots__ = ("job_id", "run", "task", "device", "period", "minimum_mib", "maximum_mib", "confidence", "source")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_MIB_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_MIB_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    task: int
+    device: int
+    period: _duration_pb2.Duration
+    minimum_mib: int
+    maximum_mib: int
+    confidence: float
+    source: MemorySource
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., device: _Optional[int] = ..., period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., minimum_mib: _Optional[int] = ..., maximum_mib: _Optional[int] = ..., confidence: _Optional[float] = ..., source: _Optional[_Union[MemorySource, str]] = ...) -> None: ...
 
 class ShareGroup(_message.Message):
     __slots__ = ("device", "job_ids")
@@ -100,10 +148,22 @@ class GetNodeRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ...) -> None: ...
 
 class GetNodeResponse(_message.Message):
-    __slots__ = ("node",)
+    __slots__ = ("node", "observations")
     NODE_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATIONS_FIELD_NUMBER: _ClassVar[int]
     node: Node
-    def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ...) -> None: ...
+    observations: NodeObservations
+    def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ..., observations: _Optional[_Union[NodeObservations, _Mapping]] = ...) -> None: ...
+
+class NodeObservations(_message.Message):
+    __slots__ = ("time", "devices", "cycles")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    CYCLES_FIELD_NUMBER: _ClassVar[int]
+    time: _timestamp_pb2.Timestamp
+    devices: _containers.RepeatedCompositeFieldContainer[DeviceObservation]
+    cycles: _containers.RepeatedCompositeFieldContainer[MemoryCycle]
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[MemoryCycle, _Mapping]]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("node", "reason", "evict")
