@@ -105,6 +105,8 @@ class JobReason(IntEnum):
     """FAILED array: some of its elements did not succeed."""
     ARRAY_LIMIT = 29
     """QUEUED array: as many of its elements run as may at once."""
+    DEVICE_FAULT = 30
+    """QUEUED: a run failed on a device that is faulty, which is not the job's fault; it starts again on another."""
 
 
 class JobEventKind(IntEnum):
@@ -142,6 +144,8 @@ class JobEventKind(IntEnum):
     """One task of a gang is over, and others are not; `text` says which."""
     GANG_READY = 22
     """Every task of a gang is ready, and all were told to begin."""
+    DEVICE_FAULT = 23
+    """A device that its run holds is faulty; `text` says which and why."""
 
 
 class NodeState(IntEnum):

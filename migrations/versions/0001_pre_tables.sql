@@ -113,7 +113,7 @@ CREATE TABLE job (
     CONSTRAINT job_pkey PRIMARY KEY (id),
     CONSTRAINT job_job_class_known CHECK (job_class IN (1, 2)),
     CONSTRAINT job_state_known CHECK (state IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
-    CONSTRAINT job_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29)),
+    CONSTRAINT job_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30)),
     CONSTRAINT job_demand_not_negative CHECK (demand_cpu_milli >= 0 AND demand_memory_mib >= 0 AND demand_devices >= 0),
     CONSTRAINT job_id_positive CHECK (id > 0),
     CONSTRAINT job_command_given CHECK (jsonb_typeof(command) = 'array' AND jsonb_array_length(command) > 0),
@@ -137,7 +137,7 @@ COMMENT ON COLUMN job.command IS 'Program and arguments: an array of strings';
 COMMENT ON COLUMN job.environment IS 'Array of [name, value], in the order given';
 COMMENT ON COLUMN job.submitted_us IS 'When it was submitted; microseconds since 1970';
 COMMENT ON COLUMN job.state IS 'Where the job is in its life: 1 QUEUED, 2 STARTING, 3 RUNNING, 4 STOPPING, 5 UNREACHABLE, 6 SUCCEEDED, 7 FAILED, 8 CANCELLED, 9 SUSPENDED, 10 TIMED_OUT';
-COMMENT ON COLUMN job.reason IS 'Why it is in this state: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT';
+COMMENT ON COLUMN job.reason IS 'Why it is in this state: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT, 30 DEVICE_FAULT';
 COMMENT ON COLUMN job.detail IS 'More about the reason, for people';
 COMMENT ON COLUMN job.cause_job IS 'The job behind the reason, or 0';
 COMMENT ON COLUMN job.run IS 'The current or last launch, counted from 1; 0 before the first';
@@ -218,6 +218,9 @@ CREATE TABLE device (
     memory_mib BIGINT NOT NULL,
     path INTEGER[] NOT NULL,
     share_group JSONB NOT NULL,
+    numa_node INTEGER,
+    link_domain INTEGER,
+    fault TEXT NOT NULL,
     holder_job BIGINT GENERATED ALWAYS AS ((share_group->0->>0)::bigint) STORED,
     holder_run INTEGER GENERATED ALWAYS AS ((share_group->0->>1)::integer) STORED,
     holder_task INTEGER GENERATED ALWAYS AS ((share_group->0->>2)::integer) STORED,
@@ -233,6 +236,9 @@ COMMENT ON TABLE device IS 'Devices of nodes and their share groups';
 COMMENT ON COLUMN device.index IS 'As the agent counts its devices';
 COMMENT ON COLUMN device.path IS 'Its place in the node''s tree: a number for each of the node''s levels';
 COMMENT ON COLUMN device.share_group IS 'The runs that share it: array of [job, run, task]; exclusive for now, so at most one';
+COMMENT ON COLUMN device.numa_node IS 'Of the host''s memory that is nearest to it; null where that is not known';
+COMMENT ON COLUMN device.link_domain IS 'Devices of the node with the same number reach each other over NVLink or NVSwitch';
+COMMENT ON COLUMN device.fault IS 'Why nothing new is placed on it; empty for a healthy one';
 COMMENT ON COLUMN device.holder_job IS 'From share_group';
 COMMENT ON COLUMN device.holder_run IS 'From share_group';
 COMMENT ON COLUMN device.holder_task IS 'From share_group';
@@ -296,18 +302,18 @@ CREATE TABLE job_event (
     decision JSONB,
     CONSTRAINT job_event_pkey PRIMARY KEY (job_id, commit_no, line),
     CONSTRAINT job_event_of_job FOREIGN KEY(job_id) REFERENCES job (id),
-    CONSTRAINT job_event_kind_known CHECK (kind IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)),
-    CONSTRAINT job_event_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29))
+    CONSTRAINT job_event_kind_known CHECK (kind IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23)),
+    CONSTRAINT job_event_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30))
 );
 
 COMMENT ON TABLE job_event IS 'Each job''s story, in the order of (commit_no, line); only ever added to';
 COMMENT ON COLUMN job_event.commit_no IS 'The commit that made it durable';
 COMMENT ON COLUMN job_event.line IS 'Its place among the events of that commit';
 COMMENT ON COLUMN job_event.at_us IS 'When it happened; microseconds since 1970';
-COMMENT ON COLUMN job_event.kind IS 'What happened: 1 SUBMITTED, 2 PLACED, 3 STARTED, 4 PREEMPTING, 5 PREEMPTED, 6 VACATED, 7 REQUEUED, 8 CANCEL_REQUESTED, 9 NODE_SILENT, 10 NODE_RETURNED, 11 ENDED, 12 EARMARK_DROPPED, 13 HELD, 14 RELEASED, 15 SUSPEND_REQUESTED, 16 SUSPENDED, 17 RESUMED, 18 REQUEUE_REQUESTED, 19 UPDATED, 20 TIME_LIMIT, 21 TASK_ENDED, 22 GANG_READY';
+COMMENT ON COLUMN job_event.kind IS 'What happened: 1 SUBMITTED, 2 PLACED, 3 STARTED, 4 PREEMPTING, 5 PREEMPTED, 6 VACATED, 7 REQUEUED, 8 CANCEL_REQUESTED, 9 NODE_SILENT, 10 NODE_RETURNED, 11 ENDED, 12 EARMARK_DROPPED, 13 HELD, 14 RELEASED, 15 SUSPEND_REQUESTED, 16 SUSPENDED, 17 RESUMED, 18 REQUEUE_REQUESTED, 19 UPDATED, 20 TIME_LIMIT, 21 TASK_ENDED, 22 GANG_READY, 23 DEVICE_FAULT';
 COMMENT ON COLUMN job_event.run IS 'The launch that it is about, or 0';
 COMMENT ON COLUMN job_event.node IS 'The node that it is about, or 0';
-COMMENT ON COLUMN job_event.reason IS 'Why: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT';
+COMMENT ON COLUMN job_event.reason IS 'Why: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT, 30 DEVICE_FAULT';
 COMMENT ON COLUMN job_event.cause_job IS 'The job behind the reason, or 0';
 COMMENT ON COLUMN job_event.text IS 'For people';
 COMMENT ON COLUMN job_event.decision IS 'core.job.Decision: why these victims; null for other events';

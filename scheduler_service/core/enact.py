@@ -196,6 +196,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         run = state.runs.rows.get(key)
         if run is None or run.phase is not RunPhase.STOPPING or run.node != action.node:
             raise PlanRefused(f"run {key} is not leaving node {action.node}")
+        _require(not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
         promised = add(promised, run.demand)
     kept = least(action.want, state.room.free(action.node))
     _require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduler_service.core.change import end_job, requeue, show, stop_job, tell
 from scheduler_service.core.drains import praise, strike
+from scheduler_service.core.faults import fault_of
 from scheduler_service.core.gangs import all_started
 from scheduler_service.core.job import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.rows import changed
@@ -16,6 +17,7 @@ from scheduler_service.core.values import SECOND, Micros
 LONGEST_PAUSE: Micros = 300 * SECOND
 
 _FAILURES = frozenset({Reason.EXITED, Reason.SIGNALLED, Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN, Reason.OUT_OF_MEMORY})
+_MAYBE_THE_DEVICE = _FAILURES - {Reason.OUT_OF_MEMORY}
 _LEFT = {
     StopReason.PREEMPTED: Reason.PREEMPTED,
     StopReason.REQUEUED: Reason.REQUEUED,
@@ -53,8 +55,10 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
 
 def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail: str) -> dict[str, Any]:
     """What this task did is what is said of the launch, and its node is the one that may be to blame."""
+    if how in _MAYBE_THE_DEVICE and (fault := fault_of(state, run)):
+        how, detail = Reason.DEVICE_FAULT, f"{describe(run, how)}; {fault}"
     facts: dict[str, Any] = {"verdict": how, "detail": detail}
-    if how in _FAILURES:
+    if how in _FAILURES or how is Reason.DEVICE_FAULT:
         facts |= {"failed_on": tuple(sorted({*job.failed_on, run.node})), "avoid": (run.node,)}
     if how is Reason.EXIT_UNKNOWN:
         strike(state, now, run.node, f"the run of job {job.id} vanished")
@@ -76,7 +80,7 @@ def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
     """Its last task is over."""
     if job.cancel_requested:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
-    elif job.verdict in _FAILURES:
+    elif job.verdict in _FAILURES or (job.verdict is Reason.DEVICE_FAULT and _is_to_blame(state, job)):
         _failed(state, now, job, last)
     elif job.verdict is Reason.YIELDED:
         text = "it saved its work and left, though Ebb had not asked it to"
@@ -146,15 +150,20 @@ def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
     # Of a gang the last task is not the one that failed.
     failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
     text = describe(failed, job.verdict)
-    if not _is_retried(job):
+    if job.verdict is not Reason.DEVICE_FAULT and not _is_retried(job):
         end_job(state, now, job, JobState.FAILED, job.verdict, job.detail, node=last.node)
-    elif state.settings.blame_nodes and len(job.failed_on) >= state.settings.blame_nodes:
+    elif _is_to_blame(state, job):
         text = f"it failed on {len(job.failed_on)} nodes; the last time it {text}"
         end_job(state, now, job, JobState.FAILED, Reason.FAILED_ON_SEVERAL_NODES, text, node=last.node)
     else:
         pause = min(state.settings.retry_pause_us << min(job.retries, 20), LONGEST_PAUSE)
         text = f"run {job.run} {text}; retry {job.retries + 1} of {job.spec.retry.limit}"
         _again(state, now, changed(job, retries=job.retries + 1), last, Reason.RETRYING, detail=text, eligible_us=now + pause)
+
+
+def _is_to_blame(state: State, job: Job) -> bool:
+    """It failed on so many nodes that the fault is its own, even where devices broke under it."""
+    return 0 < state.settings.blame_nodes <= len(job.failed_on)
 
 
 def _is_retried(job: Job) -> bool:

@@ -83,12 +83,15 @@ def _check_devices(state: State) -> None:
 
 
 def _check_resources(state: State) -> None:
-    """free + owned + earmarked = capacity, and none of them is negative."""
+    """free + owned + earmarked + faulty devices that nobody holds = capacity, and none of them is negative."""
     owned: dict[int, list[Vector]] = defaultdict(list)
     for run in state.runs.rows.values():
         owned[run.node].append(run.demand)
     for operation in state.operations.rows.values():
         owned[operation.node].append(operation.kept)
+    for device in state.devices.rows.values():
+        if device.fault and not device.group:
+            owned[device.node].append(Vector(0, 0, 1))
     for node in state.nodes.rows.values():
         free = state.room.free(node.id)
         _require(min(free) >= 0, f"node {node.name} has {free} free")

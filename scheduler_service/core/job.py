@@ -70,6 +70,7 @@ class Reason(IntEnum):
     NODE_DRAINED = 27
     ELEMENTS_FAILED = 28
     ARRAY_LIMIT = 29
+    DEVICE_FAULT = 30
 
 
 class RunPhase(IntEnum):
@@ -147,6 +148,7 @@ class EventKind(IntEnum):
     TIME_LIMIT = 20
     TASK_ENDED = 21
     GANG_READY = 22
+    DEVICE_FAULT = 23
 
 
 class RunKey(NamedTuple):
@@ -361,6 +363,11 @@ class NodeDevice:
     path: tuple[int, ...] = ()
     group: tuple[RunKey, ...] = ()
     """The runs that share it: one exclusive run is a group of one."""
+    numa_node: int | None = None
+    link_domain: int | None = None
+    """Devices of the node with the same number reach each other over NVLink or NVSwitch."""
+    fault: str = ""
+    """Why nothing new is placed on it; empty for a healthy one."""
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,16 @@ class UpdateRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultsSeen:
+    """Which of a node's devices are faulty, and why: all of them, so that the last word counts."""
+
+    name: str
+    boot_id: str
+    faults: tuple[tuple[int, str], ...]
+    """(index, why), in order."""
+
+
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     node: str
     reason: str
@@ -175,7 +185,7 @@ NodeRequest = DrainRequested | UndrainRequested | FenceRequested
 Request = Submitted | JobRequest | NodeRequest
 """What people ask for: refused when too much of it waits."""
 Report = RunStarted | RunReady | RunExited
-Event = Request | Report | NodeSeen | NodeSilent
+Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen
 
 # ---- plans -------------------------------------------------------------------------------------------------------------
 

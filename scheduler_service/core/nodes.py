@@ -4,6 +4,7 @@ from scheduler_service.core.change import end_run, show, tell
 from scheduler_service.core.drains import drop_earmarks_on, named
 from scheduler_service.core.ending import task_over
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.faults import take_faults
 from scheduler_service.core.gangs import gang_place
 from scheduler_service.core.job import (
     EventKind,
@@ -29,6 +30,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
+from scheduler_service.core.topology import Device
 from scheduler_service.core.values import Micros
 
 
@@ -67,6 +69,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         agent_version=event.agent_version,
     )
     state.put(state.nodes, node_id, node)
+    take_faults(state, now, node, {d.index: d.fault for d in event.inventory.devices if d.fault})
     if returned:
         _show_runs(state, node, EventKind.NODE_RETURNED, now)
     return Joined(node_id, node.sequence, _standing_orders(state, node_id, known))
@@ -136,7 +139,8 @@ def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) ->
         state.put(state.devices, (node_id, gone), None)
         gone += 1
     for d in devices:
-        state.put(state.devices, (node_id, d.index), NodeDevice(node_id, d.index, d.uuid, d.model, d.memory_mib, d.path))
+        facts = d.index, d.uuid, d.model, d.memory_mib, d.path, (), d.numa_node, d.link_domain
+        state.put(state.devices, (node_id, d.index), NodeDevice(node_id, *facts))
 
 
 def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
@@ -147,9 +151,14 @@ def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
         return True
     for d in inventory.devices:
         row = state.devices.rows.get((node_id, d.index))
-        if row is None or (row.uuid, row.model, row.memory_mib, row.path) != (d.uuid, d.model, d.memory_mib, d.path):
+        if row is None or _facts(row) != _facts(d):
             return True
     return (node_id, len(inventory.devices)) in state.devices.rows
+
+
+def _facts(device: NodeDevice | Device) -> tuple[object, ...]:
+    """What of a device only a new inventory changes."""
+    return (device.uuid, device.model, device.memory_mib, device.path, device.numa_node, device.link_domain)
 
 
 def _has_to_begin(state: State, run: Run) -> bool:

@@ -6,6 +6,7 @@ from scheduler_service.core.change import drop_earmarks, end_run, shown_state, s
 from scheduler_service.core.drains import drain_requested, undrain_requested
 from scheduler_service.core.ending import task_over
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.faults import faults_seen
 from scheduler_service.core.gangs import all_started, gang_late, task_ready
 from scheduler_service.core.job import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.messages import (
@@ -13,6 +14,7 @@ from scheduler_service.core.messages import (
     CancelRequested,
     DrainRequested,
     Event,
+    FaultsSeen,
     FenceRequested,
     HoldRequested,
     NodeSeen,
@@ -62,6 +64,8 @@ def observe(state: State, event: Event, now: Micros) -> Reply:
         case NodeSilent():
             node_silent(state, event, now)
             return None
+        case FaultsSeen():
+            return faults_seen(state, event, now)
         case CancelRequested():
             return cancel_requested(state, event, now)
         case SuspendRequested():

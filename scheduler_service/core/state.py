@@ -25,7 +25,7 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.room import Room
-from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.core.values import SECOND, Micros, Vector
 from scheduler_service.core.waiting import DUE, Deadline, due, queue_key
 
 K = TypeVar("K", bound=Hashable)
@@ -74,7 +74,9 @@ class State:
         """Job -> the tasks of its launch that have not ended."""
         self.node_ids: dict[str, int] = {}
         self.idle_devices: dict[int, int] = {}
-        """Node -> bit mask of the devices that have no share group."""
+        """Node -> bit mask of the healthy devices that have no share group."""
+        self.faulty_devices: dict[int, int] = {}
+        """Node -> bit mask of the devices that are faulty."""
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
         """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
@@ -106,6 +108,11 @@ class State:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
         keys = self.active.get(job_id, ())
         return [self.runs.rows[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
+
+    def holds_faulty(self, run: Run) -> bool:
+        """Whether a device of the run is faulty: what it leaves is then less than it holds."""
+        faulty = self.faulty_devices.get(run.node, 0)
+        return bool(faulty) and any(faulty >> index & 1 for index in run.devices)
 
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
@@ -214,6 +221,7 @@ class State:
             and job.spec.job_class is JobClass.BEST_EFFORT
             and run.phase in (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING)
             and run.guarded_us is None
+            and not self.holds_faulty(run)
         ):
             self.candidates.put(key, run, job, self.room.capacity_of(run.node))
         else:
@@ -238,8 +246,19 @@ class State:
             return
         bit = 1 << row.index
         idle = self.idle_devices.get(row.node, 0)
-        idle = idle | bit if new is not None and not new.group else idle & ~bit
+        idle = idle | bit if new is not None and not new.group and not new.fault else idle & ~bit
         _set_or_drop(self.idle_devices, row.node, idle or None)
+        if not (row.fault or (old is not None and old.fault)):
+            return
+        lost = _is_lost(new) - _is_lost(old)
+        if lost:
+            (self.room.take if lost > 0 else self.room.give)(row.node, _ONE_DEVICE)
+        faulty = self.faulty_devices.get(row.node, 0)
+        faulty = faulty | bit if new is not None and new.fault else faulty & ~bit
+        _set_or_drop(self.faulty_devices, row.node, faulty or None)
+        self.unsettled = True
+        for key in row.group:
+            self._refresh_candidate(key)
 
     def _operation(self, old: Operation | None, new: Operation | None) -> None:
         for row, there in ((old, False), (new, True)):
@@ -272,6 +291,7 @@ class State:
             "active": {job: set(keys) for job, keys in self.active.items()},
             "node_ids": dict(self.node_ids),
             "idle": dict(self.idle_devices),
+            "faulty": dict(self.faulty_devices),
             "requests": dict(self.requests),
             "earmarks_of": {job: set(ids) for job, ids in self.earmarks_of.items()},
             "dependents": {job: set(ids) for job, ids in self.dependents.items()},
@@ -281,6 +301,14 @@ class State:
             "room": self.room.snapshot(),
             "candidates": self.candidates.snapshot(),
         }
+
+
+_ONE_DEVICE = Vector(0, 0, 1)
+
+
+def _is_lost(device: NodeDevice | None) -> bool:
+    """Whether nobody has it and nobody can have it: it is not free, though no run holds it."""
+    return device is not None and bool(device.fault) and not device.group
 
 
 def _offer(node: Node) -> tuple[object, ...]:

@@ -18,6 +18,9 @@ class Device:
     model: str
     memory_mib: int
     path: tuple[int, ...] = ()
+    numa_node: int | None = None
+    link_domain: int | None = None
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

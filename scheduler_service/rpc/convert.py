@@ -17,6 +17,7 @@ from scheduler_service.core.job import (
     JobEvent,
     JobSpec,
     Node,
+    NodeDevice,
     Retry,
     Run,
     RunKey,
@@ -79,7 +80,7 @@ def duration_in(duration: Duration) -> Micros:
 
 
 def hello_in(hello: agent_link_pb2.Hello, address: str) -> NodeSeen:
-    devices = tuple(Device(d.index, d.uuid, d.model, d.memory_mib, tuple(d.path)) for d in hello.devices)
+    devices = tuple(map(_device_in, hello.devices))
     return NodeSeen(
         name=hello.node,
         boot_id=hello.boot_id,
@@ -254,6 +255,25 @@ def decision_out(decision: Decision, nodes: Nodes) -> job_pb2.PreemptionDecision
     )
 
 
+def _device_in(d: cluster_pb2.Device) -> Device:
+    numa = d.numa_node if d.HasField("numa_node") else None
+    links = d.link_domain if d.HasField("link_domain") else None
+    return Device(d.index, d.uuid, d.model, d.memory_mib, tuple(d.path), numa, links, d.fault)
+
+
+def _device_out(d: NodeDevice) -> cluster_pb2.Device:
+    return cluster_pb2.Device(
+        index=d.index,
+        uuid=d.uuid,
+        model=d.model,
+        memory_mib=d.memory_mib,
+        path=d.path,
+        fault=d.fault,
+        numa_node=d.numa_node,
+        link_domain=d.link_domain,
+    )
+
+
 def node_out(view: NodeView) -> cluster_pb2.Node:
     node = view.node
     drain = None
@@ -266,10 +286,7 @@ def node_out(view: NodeView) -> cluster_pb2.Node:
         free=vector_out(view.free),
         earmarked=vector_out(view.earmarked),
         levels=node.levels,
-        devices=[
-            cluster_pb2.Device(index=d.index, uuid=d.uuid, model=d.model, memory_mib=d.memory_mib, path=d.path)
-            for d in view.devices
-        ],
+        devices=map(_device_out, view.devices),
         share_groups=[
             cluster_pb2.ShareGroup(device=d.index, job_ids=[key.job_id for key in d.group]) for d in view.devices if d.group
         ],

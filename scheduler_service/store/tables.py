@@ -54,8 +54,8 @@ def _big(name: str, comment: str | None = None, null: bool = False) -> Column[An
     return _column(name, BigInteger(), comment, null)
 
 
-def _int(name: str, comment: str | None = None) -> Column[Any]:
-    return _column(name, Integer(), comment)
+def _int(name: str, comment: str | None = None, null: bool = False) -> Column[Any]:
+    return _column(name, Integer(), comment, null)
 
 
 def _text(name: str, comment: str | None = None) -> Column[Any]:
@@ -256,6 +256,9 @@ device = Table(
     _big("memory_mib"),
     _column("path", ARRAY(Integer()), "Its place in the node's tree: a number for each of the node's levels"),
     _json("share_group", "The runs that share it: array of [job, run, task]; exclusive for now, so at most one"),
+    _int("numa_node", "Of the host's memory that is nearest to it; null where that is not known", null=True),
+    _int("link_domain", "Devices of the node with the same number reach each other over NVLink or NVSwitch", null=True),
+    _text("fault", "Why nothing new is placed on it; empty for a healthy one"),
     Column("holder_job", BigInteger(), Computed("(share_group->0->>0)::bigint", persisted=True), comment="From share_group"),
     Column("holder_run", Integer(), Computed("(share_group->0->>1)::integer", persisted=True), comment="From share_group"),
     Column("holder_task", Integer(), Computed("(share_group->0->>2)::integer", persisted=True), comment="From share_group"),

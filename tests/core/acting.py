@@ -8,7 +8,17 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.job import NodeState, RunKey, RunPhase
-from scheduler_service.core.messages import Acknowledged, Event, Joined, NodeSilent, RunExited, RunStarted, Start, Step
+from scheduler_service.core.messages import (
+    Acknowledged,
+    Event,
+    FaultsSeen,
+    Joined,
+    NodeSilent,
+    RunExited,
+    RunStarted,
+    Start,
+    Step,
+)
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
 from tests.core.agents import LIVE, Agent, Launches, Report
@@ -111,6 +121,13 @@ class Acting(Base):
         agent = self.any_agent(data)
         agent.inbox.clear()
         self.take(NodeSilent(agent.name))
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data(), broken=st.lists(st.integers(0, 1), unique=True, max_size=2))
+    def devices_break_and_heal(self, data: st.DataObject, broken: list[int]) -> None:
+        agent = self.any_agent(data)
+        agent.faults = {index: "it is lost" for index in sorted(broken) if index < agent.capacity.devices}
+        self.take(FaultsSeen(agent.name, agent.boot_id, tuple(agent.faults.items())))
 
     @precondition(lambda self: any(agent.inbox for agent in self.agents.values()))
     @rule(data=st.data())

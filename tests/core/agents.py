@@ -28,6 +28,7 @@ class Agent:
     launches: Launches
     boot: int = 1
     sequence: int = 0
+    faults: dict[int, str] = field(default_factory=dict)
     spool: list[Report] = field(default_factory=list)
     """Reports not yet acknowledged, oldest first."""
     inbox: list[Order] = field(default_factory=list)
@@ -61,7 +62,7 @@ class Agent:
         """Connecting drops what was on the way to it."""
         self.inbox.clear()
         known = tuple(KnownRun(key, phase) for key, phase in sorted(self.runs.items()))
-        return NodeSeen(self.name, self.boot_id, inventory(self.capacity), known)
+        return NodeSeen(self.name, self.boot_id, inventory(self.capacity, faults=self.faults), known)
 
     def obey(self) -> None:
         order = self.inbox.pop(0)

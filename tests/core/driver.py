@@ -4,7 +4,9 @@ Each step is first taken and undone, to see that undo leaves nothing behind and 
 again. Tests of the core and of the policies are written against this one class.
 """
 
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 
 from scheduler_service.core.change import shown_state
 from scheduler_service.core.engine import Policy, step
@@ -28,6 +30,7 @@ from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
     Event,
+    FaultsSeen,
     KnownRun,
     NodeSeen,
     NodeSilent,
@@ -50,9 +53,9 @@ EPOCH = 1_700_000_000 * SECOND
 NODE = Vector(32_000, 65_536, 8)
 
 
-def inventory(capacity: Vector = NODE, model: str = "A100") -> Inventory:
-    """A node of one level whose devices are alike."""
-    devices = (Device(i, f"GPU-{i}", model, 40_960, (i // 4,)) for i in range(capacity.devices))
+def inventory(capacity: Vector = NODE, model: str = "A100", faults: Mapping[int, str] = MappingProxyType({})) -> Inventory:
+    """A node of one level whose devices are alike, but for those that are faulty."""
+    devices = (Device(i, f"GPU-{i}", model, 40_960, (i // 4,), fault=faults.get(i, "")) for i in range(capacity.devices))
     return Inventory(capacity, ("socket",), tuple(devices))
 
 
@@ -172,6 +175,10 @@ class Driver:
         runs = self.state.runs_on.get(self.state.node_ids.get(name, 0), ()) if known is None else known
         phases = {key: self.runs[key].phase if key in self.runs else RunPhase.RUNNING for key in runs}
         return NodeSeen(name, boot, inventory(capacity), tuple(KnownRun(key, phases[key]) for key in sorted(runs)))
+
+    def faulty(self, faults: dict[int, str], name: str = "n1") -> Step:
+        """The node's agent says which of its devices are faulty."""
+        return self.step(FaultsSeen(name, self.node(name).boot_id, tuple(sorted(faults.items()))))
 
     def silence(self, name: str = "n1") -> Step:
         return self.step(NodeSilent(name))

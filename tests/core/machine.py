@@ -57,6 +57,7 @@ class EngineMachine(Asking, Acting):
         if self.failed or not hasattr(self, "driver"):
             return
         for agent in self.agents.values():
+            agent.faults.clear()
             self.connect(agent)
         state = self.driver.state
         for _ in range(40 + 10 * len(state.jobs.rows)):

@@ -43,7 +43,7 @@ T = 1_700_000_000_000_001
 SPEC = JobSpec(("python", "train.py"), Vector(4000, 16384, 1), JobClass.BEST_EFFORT, 30_000_000, "train", (("A", "b"),), "/tmp")
 CLUSTER = Cluster("lab", 7)
 NODE = Node(1, "n1", "boot", NodeState.UP, Vector(64000, 256000, 4), ("socket",), T)
-DEVICE = NodeDevice(1, 0, "GPU-0", "sim", 81920, (0,))
+DEVICE = NodeDevice(1, 0, "GPU-0", "sim", 81920, (0,), numa_node=0, link_domain=1)
 TABLES = {Cluster: "cluster", Job: "job", Run: "run", Node: "node", NodeDevice: "device", Operation: "operation"}
 
 
@@ -248,7 +248,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
                 rows.append(draw(runs(j, number, draw(st.integers(1, nodes)), alive and draw(st.booleans()), task)))
             group = draw(st.sampled_from([(), (RunKey(j, number),)]))
             path = draw(st.lists(natural, max_size=2).map(tuple))
-            rows.append(NodeDevice(node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path, group))
+            named = node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path, group
+            rows.append(NodeDevice(*named, draw(st.none() | natural), draw(st.none() | natural), draw(words)))
         if draw(st.booleans()):
             want = draw(vectors)
             kept = Vector(*(draw(st.integers(0, part)) for part in want))

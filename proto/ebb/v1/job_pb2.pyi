@@ -64,6 +64,7 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_NODE_DRAINED: _ClassVar[JobReason]
     JOB_REASON_ELEMENTS_FAILED: _ClassVar[JobReason]
     JOB_REASON_ARRAY_LIMIT: _ClassVar[JobReason]
+    JOB_REASON_DEVICE_FAULT: _ClassVar[JobReason]
 
 class DependencyKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -97,6 +98,7 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_TIME_LIMIT: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_TASK_ENDED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_GANG_READY: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_DEVICE_FAULT: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -141,6 +143,7 @@ JOB_REASON_GANG_NOT_READY: JobReason
 JOB_REASON_NODE_DRAINED: JobReason
 JOB_REASON_ELEMENTS_FAILED: JobReason
 JOB_REASON_ARRAY_LIMIT: JobReason
+JOB_REASON_DEVICE_FAULT: JobReason
 DEPENDENCY_KIND_UNSPECIFIED: DependencyKind
 DEPENDENCY_KIND_AFTER_OK: DependencyKind
 DEPENDENCY_KIND_AFTER_ANY: DependencyKind
@@ -168,6 +171,7 @@ JOB_EVENT_KIND_UPDATED: JobEventKind
 JOB_EVENT_KIND_TIME_LIMIT: JobEventKind
 JOB_EVENT_KIND_TASK_ENDED: JobEventKind
 JOB_EVENT_KIND_GANG_READY: JobEventKind
+JOB_EVENT_KIND_DEVICE_FAULT: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")
