@@ -1,0 +1,78 @@
+"""What the users of a simulated cluster want, and when: arrivals."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from scheduler_service.core.job import JobSpec
+from scheduler_service.core.values import Micros, Vector
+
+
+class SimJob(NamedTuple):
+    """A job and what no scheduler knows of it: how long it runs."""
+
+    spec: JobSpec
+    work_us: Micros
+    """How long it runs in all, where nothing disturbs it."""
+    submit_us: Micros = 0
+    """Counted from the beginning of the simulation."""
+    user: str = "user"
+
+
+class Load(NamedTuple):
+    """What all jobs that are submitted and not over ask for, running or not, and what there is."""
+
+    asked: Vector
+    capacity: Vector
+
+    def mean(self) -> float:
+        """The mean over the resources of asked / capacity; one of which there is nothing does not count."""
+        parts = [asked / whole for asked, whole in zip(self.asked, self.capacity, strict=True) if whole]
+        return sum(parts) / len(parts)
+
+
+class Arrivals(Protocol):
+    """Jobs in the order in which they come."""
+
+    def next_us(self, now: Micros, load: Load) -> Micros | None:
+        """When the next job comes if nothing else happens before, not before `now`; None: none does."""
+
+    def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
+        """Those that have come by `now`."""
+
+
+class Listed:
+    """Jobs whose times are known before: a trace, or what a generator drew."""
+
+    def __init__(self, jobs: Iterable[SimJob]) -> None:
+        self._jobs = sorted(jobs, key=lambda job: job.submit_us)
+        self._taken = 0
+
+    def next_us(self, now: Micros, _load: Load) -> Micros | None:
+        return max(now, self._jobs[self._taken].submit_us) if self._taken < len(self._jobs) else None
+
+    def take(self, now: Micros, _load: Load) -> Sequence[SimJob]:
+        first = self._taken
+        while self._taken < len(self._jobs) and self._jobs[self._taken].submit_us <= now:
+            self._taken += 1
+        return self._jobs[first : self._taken]
+
+
+class ClosedLoop:
+    """The next job comes whenever the load is below a target (FitGpp, section 4.1: a load of 2.0 under FIFO)."""
+
+    def __init__(self, jobs: Iterable[SimJob], target: float = 2.0) -> None:
+        self._jobs = iter(jobs)
+        self._next: SimJob | None = next(self._jobs, None)
+        self._target = target
+
+    def next_us(self, now: Micros, load: Load) -> Micros | None:
+        return now if self._next is not None and load.mean() < self._target else None
+
+    def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
+        come: list[SimJob] = []
+        asked = load.asked
+        while self._next is not None and Load(asked, load.capacity).mean() < self._target:
+            come.append(self._next._replace(submit_us=now))
+            asked = Vector(*(a + d for a, d in zip(asked, self._next.spec.demand, strict=True)))
+            self._next = next(self._jobs, None)
+        return come
