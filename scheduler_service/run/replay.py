@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from scheduler_service.core import job as rows
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.messages import Step
 from scheduler_service.core.state import State
+from scheduler_service.drawing import Drawing
 from scheduler_service.run.codec import CodecError, canonical, decode
 from scheduler_service.run.record import FORMAT, End, Line, Row, Section, Stepped, digest, words
 
@@ -158,7 +158,7 @@ def _key(key: Any, row: Any) -> Any:
 def _again(state: State, policy: Policy, line: Stepped, number: int, section: int) -> Difference | None:
     """Takes the step. The state is then as it was after it."""
     state.unsettled = line.unsettled
-    rng = Random(f"{state.cluster.seed}:{line.commit}")
+    rng = Drawing(state.cluster.seed, line.commit)
     came_out: Step | Exception
     try:
         came_out = step(state, line.events, line.now, rng, policy)

@@ -11,16 +11,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import AlreadyExists, Refused
 from scheduler_service.core.job import JobClass
-from scheduler_service.core.messages import Accepted, Event, Order, Reply, Request, RunStarted, Step, Submitted
+from scheduler_service.core.messages import Accepted, Event, Order, Reply, Request, Rng, RunStarted, Step, Submitted
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import check_same_request
 from scheduler_service.core.values import Micros
+from scheduler_service.drawing import Drawing
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.record import Recorder, Unrecorded
 from scheduler_service.run.view import View
@@ -56,7 +56,7 @@ class _Waiting(NamedTuple):
     outcome: "asyncio.Future[Reply]"
 
 
-Question = Callable[[State, Micros, Random, Policy], T]
+Question = Callable[[State, Micros, Rng, Policy], T]
 """What is asked of the state, with the present time, the randomness of the next step, and the policy at work."""
 
 
@@ -230,7 +230,7 @@ class Service:
             state = self._state
             unsettled = state.unsettled
             try:
-                rng = Random(f"{state.cluster.seed}:{self._commit_no + 1}")
+                rng = Drawing(state.cluster.seed, self._commit_no + 1)
                 answer: Any = asked.question(state, self._now(), rng, self._policy)
             except Exception as fault:
                 answer = fault
@@ -279,7 +279,7 @@ class Service:
         state = self._state
         commit_no, now, events = self._commit_no + 1, self._now(), [w.event for w in batch]
         self._recorder.taking(commit_no, now, state.unsettled, events)
-        taken = step(state, events, now, Random(f"{state.cluster.seed}:{commit_no}"), self._policy)
+        taken = step(state, events, now, Drawing(state.cluster.seed, commit_no), self._policy)
         self._recorder.taken(taken)
         for why in taken.refused:
             log.warning("a plan was refused: %s", why)

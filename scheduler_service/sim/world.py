@@ -14,6 +14,7 @@ from scheduler_service.core.messages import Accepted, Event, Joined, NodeSeen, S
 from scheduler_service.core.state import DEFAULTS, Settings, State
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, add, sub
+from scheduler_service.drawing import Drawing
 from scheduler_service.sim.agents import AT_ONCE, Agents, Delays, What
 from scheduler_service.sim.jobs import Arrivals, Load
 from scheduler_service.sim.lives import Life
@@ -111,7 +112,7 @@ class World:
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1
         self.events += len(events)
-        taken = step(self.state, events, self.now, Random(f"{self.site.seed}:{self.steps}"), self.site.policy)
+        taken = step(self.state, events, self.now, Drawing(self.site.seed, self.steps), self.site.policy)
         for reply in taken.replies:
             if isinstance(reply, Exception):
                 raise reply

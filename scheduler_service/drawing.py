@@ -1,0 +1,19 @@
+"""The randomness of a step, which follows from the cluster's seed and the commit's number alone."""
+
+from random import Random
+
+
+class Drawing:
+    """What `Random("<seed>:<commit_no>")` draws. Few steps draw anything, and seeding costs as much as a small step does: it is
+    put off until something is drawn."""
+
+    __slots__ = ("_random", "_seed")
+
+    def __init__(self, seed: int, commit_no: int) -> None:
+        self._seed = f"{seed}:{commit_no}"
+        self._random: Random | None = None
+
+    def randrange(self, stop: int, /) -> int:
+        if self._random is None:
+            self._random = Random(self._seed)
+        return self._random.randrange(stop)
