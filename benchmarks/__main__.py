@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-BENCHES = ("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost")
+BENCHES = ("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "agent_cost")
 OUTPUT = Path("build/bench.json")
 MACHINE = Path("build/machine.json")
 

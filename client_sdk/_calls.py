@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from ebb.v1 import cluster_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
-from client_sdk import _convert, _convert_explained, errors, models
+from client_sdk import _convert, _convert_explained, _convert_nodes, errors, models
 from client_sdk._requests import (
     Drain,
     Explain,
@@ -90,7 +90,9 @@ def encode(request: Request[T]) -> Call[T]:
             call = Call("Cluster/ListNodes", cluster_pb2.ListNodesRequest(), cluster_pb2.ListNodesResponse, _nodes)
         case OfNode(verb, name):
             asked, answered = _OF_NODE[verb]
-            call = Call(f"Cluster/{verb}", _about_node(name, asked), answered, _node)
+            call = Call(
+                f"Cluster/{verb}", _about_node(name, asked), answered, _convert_nodes.found if verb == "GetNode" else _node
+            )
         case Drain(name, reason, evict):
             drain = _about_node(name, cluster_pb2.DrainRequest, reason=reason, evict=evict)
             call = Call("Cluster/Drain", drain, cluster_pb2.DrainResponse, _node)
@@ -112,11 +114,11 @@ def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:
 
 
 def _nodes(answer: cluster_pb2.ListNodesResponse) -> list[models.Node]:
-    return [_convert.node(node) for node in answer.nodes]
+    return [_convert_nodes.node(node) for node in answer.nodes]
 
 
-def _node(answer: cluster_pb2.GetNodeResponse) -> models.Node:
-    return _convert.node(answer.node)
+def _node(answer: cluster_pb2.DrainResponse) -> models.Node:
+    return _convert_nodes.node(answer.node)
 
 
 def _update(request: Update) -> scheduler_pb2.UpdateRequest:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import TypeVar, overload
 
-from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
+from ebb.v1 import job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -34,7 +34,7 @@ def duration(value: Duration) -> timedelta:
     return timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
 
 
-def _given(message: Message, name: str) -> timedelta | None:
+def given(message: Message, name: str) -> timedelta | None:
     return duration(getattr(message, name)) if message.HasField(name) else None
 
 
@@ -68,10 +68,10 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         job_class=enum(models.JobClass, message.job_class) or models.JobClass.BEST_EFFORT,
         environment=dict(message.environment),
         working_directory=message.working_directory or None,
-        grace_period=_given(message, "grace_period"),
+        grace_period=given(message, "grace_period"),
         priority=message.priority,
-        time_limit=_given(message, "time_limit"),
-        estimate=_given(message, "estimate"),
+        time_limit=given(message, "time_limit"),
+        estimate=given(message, "estimate"),
         retry=models.Retry(message.retry.limit, tuple(message.retry.exit_codes), tuple(message.retry.exit_signals)),
         task_groups=tuple(map(_task_group, message.task_groups)),
         dependencies=tuple(dependency(each) for each in message.dependencies),
@@ -146,7 +146,7 @@ def job(message: job_pb2.Job) -> models.Job:
         cancel_requested=message.cancel_requested,
         log_path=message.log_path or None,
         priority=message.priority,
-        time_limit=_given(message, "time_limit"),
+        time_limit=given(message, "time_limit"),
         run_time=duration(message.run_time),
         held=message.held,
         suspend_requested=message.suspend_requested,
@@ -228,34 +228,4 @@ def event(message: job_pb2.JobEvent) -> models.JobEvent:
         text=message.text,
         decision=decision(message.decision) if message.HasField("decision") else None,
         commit_no=message.commit_no,
-    )
-
-
-def node(message: cluster_pb2.Node) -> models.Node:
-    holders = {group.device: tuple(group.job_ids) for group in message.share_groups}
-    return models.Node(
-        name=message.name,
-        state=enum(models.NodeState, message.state),
-        capacity=resources(message.capacity),
-        free=resources(message.free),
-        earmarked=resources(message.earmarked),
-        levels=tuple(message.levels),
-        devices=tuple(
-            models.Device(
-                index=device.index,
-                uuid=device.uuid,
-                model=device.model,
-                memory_mib=device.memory_mib,
-                path=tuple(device.path),
-                job_ids=holders.get(device.index, ()),
-            )
-            for device in message.devices
-        ),
-        address=message.address,
-        agent_version=message.agent_version,
-        state_time=time(message, "state_time"),
-        drain=models.NodeDrain(reason=message.drain.reason, user=message.drain.user, time=time(message.drain, "time"))
-        if message.HasField("drain")
-        else None,
-        strikes=message.strikes,
     )

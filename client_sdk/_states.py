@@ -157,6 +157,14 @@ class NodeState(IntEnum):
     """No sign of life. Its runs keep their devices, and nothing new is placed on it."""
 
 
+class MemorySource(IntEnum):
+    """Where a memory cycle was read."""
+
+    UNSPECIFIED = 0
+    NVML = 1
+    """The driver's count of what the process has reserved. A caching allocator hides the wave from it."""
+
+
 class DependencyKind(IntEnum):
     """How the other job must end."""
 

@@ -86,6 +86,8 @@ class Peer:
         self.names = ", ".join(self.addresses)
         self.address = self.addresses[0]
         """Where the next try goes: to the leader, once that is known."""
+        self._given = self.addresses[0]
+        """The last of `addresses` that was tried."""
         self._access = access
         self._standby_reads = standby_reads
         self.timeout = timeout
@@ -94,18 +96,19 @@ class Peer:
 
     @contextlib.contextmanager
     def visit(self) -> Iterator[str]:
-        """The address for one try. Where it fails, the next goes to the leader that it named, or to the next address."""
+        """The address for one try. Where it fails, the next goes to the leader that it named, or to the next address.
+
+        A leader may be out of reach by the name that it has among schedulers: then all that were given get their turn.
+        """
         address = self.address
+        if address in self.addresses:
+            self._given = address
         try:
             yield address
         except grpc.RpcError as error:
             if address == self.address and self._retriable(error):  # else another thread knows more
-                self.address = _leader(error) or self._after(address)
+                self.address = _leader(error) or self.addresses[(self.addresses.index(self._given) + 1) % len(self.addresses)]
             raise
-
-    def _after(self, address: str) -> str:
-        known = self.addresses
-        return known[(known.index(address) + 1) % len(known)] if address in known else known[0]
 
     def metadata(self, address: str) -> tuple[tuple[str, str], ...]:
         """What a call brings along: who calls, and whose answer is wanted. Raises FailedPrecondition."""

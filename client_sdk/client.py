@@ -229,7 +229,7 @@ class Client:
         return self._transport.ask(_requests.ListNodes())
 
     def node(self, name: str) -> Node:
-        """A node as it stands. Raises NotFound, as do the following."""
+        """A node as it stands, and what its agent sees of its devices. Raises NotFound, as do the following."""
         return self._transport.ask(_requests.OfNode("GetNode", name))
 
     def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:

@@ -7,9 +7,9 @@ UNSPECIFIED.
 
 from client_sdk._explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobUpdate, Task
-from client_sdk._nodes import Device, Node, NodeDrain
+from client_sdk._nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
 from client_sdk._specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
-from client_sdk._states import ENDED, LIVE, DependencyKind, JobClass, JobEventKind, JobReason, JobState, NodeState
+from client_sdk._states import ENDED, LIVE, DependencyKind, JobClass, JobEventKind, JobReason, JobState, MemorySource, NodeState
 
 __all__ = [
     "ENDED",
@@ -22,6 +22,7 @@ __all__ = [
     "Dependency",
     "DependencyKind",
     "Device",
+    "DeviceObservation",
     "Explanation",
     "Job",
     "JobClass",
@@ -31,9 +32,12 @@ __all__ = [
     "JobSpec",
     "JobState",
     "JobUpdate",
+    "MemoryCycle",
+    "MemorySource",
     "Node",
     "NodeDrain",
     "NodeState",
+    "Observations",
     "PreemptionCost",
     "Preview",
     "Resources",

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
@@ -23,9 +23,11 @@ def _targets(value: str) -> str:
     return value
 
 
-def _profile(value: str) -> str:
-    if value not in PROFILES:
-        raise ValueError(f"there is no profile {value!r}; known: {', '.join(PROFILES)}")
+def _devices(value: str) -> str:
+    if value != NVML and value not in PROFILES:
+        raise ValueError(
+            f"there is no profile {value!r}; known: {', '.join(PROFILES)}; or {NVML}, for the GPUs of this machine"
+        )
     return value
 
 
@@ -50,16 +52,37 @@ def _absolute(value: Path) -> Path:
 
 FilePath = Annotated[Path, AfterValidator(_absolute)]
 
+NVML = "nvml"
+"""The `devices` that are this machine's GPUs, and no profile."""
 
-class Settings(BaseSettings):
+
+class DeviceSettings(BaseSettings):
+    """What the node offers. By themselves they are for a look at it, and the rest of the file is not looked at."""
+
+    model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="ignore", frozen=True, validate_default=True)
+
+    devices: Annotated[str, AfterValidator(_devices)] = NVML
+    node: Annotated[str, AfterValidator(_node_name)] = Field(default_factory=socket.gethostname)
+    device_tree: FilePath | None = None
+    reserve_cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    reserve_memory: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
+    """GiB."""
+
+    @model_validator(mode="after")
+    def _tree_of_gpus(self) -> Self:
+        if self.device_tree is not None and self.devices != NVML:
+            raise ValueError(f"device_tree goes with --devices {NVML}: the profile {self.devices} has a tree of its own")
+        return self
+
+
+class Settings(DeviceSettings):
     """Fields carry the names of the flags; in the file they are written the same, with underscores."""
 
-    model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="forbid", frozen=True, validate_default=True)
+    model_config = SettingsConfigDict(extra="forbid")
 
     scheduler: Annotated[str, AfterValidator(_targets)]
-    devices: Annotated[str, AfterValidator(_profile)]
-    state: Annotated[Path, AfterValidator(_absolute)]
-    node: Annotated[str, AfterValidator(_node_name)] = Field(default_factory=socket.gethostname)
+    devices: Annotated[str, AfterValidator(_devices)]
+    state: FilePath
     checkpoints: Path | None = None
     token_file: FilePath | None = None
     tls_ca: FilePath | None = None
@@ -72,6 +95,7 @@ class Settings(BaseSettings):
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
     address: Annotated[str, AfterValidator(_address)] | None = None
     memory_limit: Literal["enforce", "off"] = "enforce"
+    control_groups: Literal["auto", "require", "off"] = "auto"
 
     @model_validator(mode="before")
     @classmethod
@@ -114,10 +138,21 @@ class BadSettings(Exception):
     """One line for each setting that is missing or wrong."""
 
 
+S = TypeVar("S", bound=DeviceSettings)
+
+
 def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:
     """The settings from flags, environment and file; raises `BadSettings`."""
+    return _load(Settings, flags, file)
 
-    class Sourced(Settings):
+
+def load_devices(flags: Mapping[str, object], file: Path | None = None) -> DeviceSettings:
+    """Those of them that are about devices; raises `BadSettings`."""
+    return _load(DeviceSettings, flags, file)
+
+
+def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
+    class Sourced(kind):  # type: ignore[valid-type, misc]
         @classmethod
         def settings_customise_sources(
             cls,
@@ -131,7 +166,8 @@ def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:
             return sources if file is None else (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=file))
 
     try:
-        return Sourced(**{name: value for name, value in flags.items() if value is not None})  # type: ignore[arg-type]
+        settings: S = Sourced(**{name: value for name, value in flags.items() if value is not None})
+        return settings
     except ValidationError as error:
         raise BadSettings("\n".join(map(_explain, error.errors()))) from error
     except Exception as error:  # what the parser of the file raises has no common base

@@ -29,6 +29,11 @@ class AsRoot(AgentError):
     own, say so: --allow-root, EBB_AGENT_ALLOW_ROOT=true, or allow_root: true in the file."""
 
 
+class ControlGroupsMissing(AgentError):
+    """Runs cannot have control groups as they should (--control-groups require): {missing}. Mend that, or let the agent use
+    what there is: --control-groups auto."""
+
+
 class RunsLive(AgentError):
     """--forget-cluster: runs of cluster {cluster} are still alive on this node: {runs}. Nobody would know them afterwards.
     Cancel them, or stop the agent once with --stop-jobs-on-exit; then try again."""
@@ -40,6 +45,28 @@ class UnknownProfile(AgentError):
 
 class UnknownDevice(AgentError):
     """This node has no device {index}; its devices are {known}."""
+
+
+class NoDriver(AgentError):
+    """The GPUs of this node cannot be used: {why}. {advice}."""
+
+
+class DriverSilent(AgentError):
+    """The NVIDIA driver did not answer within {limit:g} s. Does nvidia-smi answer on this node? What hangs in the kernel
+    cannot be killed and ends with a reboot (dmesg may say more)."""
+
+
+class DriverFailed(AgentError):
+    """The GPUs of this node could not be read: {why}. The agent's standard error may say more."""
+
+
+class DeviceTreeUnusable(AgentError):
+    """The device tree file {file} cannot be used:
+    {problems}"""
+
+
+class NothingLeft(AgentError):
+    """--reserve-cpus and --reserve-memory leave nothing for jobs: this machine has {cpus:g} CPUs and {memory:g} GiB."""
 
 
 class LauncherFailed(AgentError):

@@ -8,7 +8,7 @@ import click
 from client_sdk.cli import output
 from client_sdk.cli.session import Session, no_header_option, output_option
 from client_sdk.cli.several import ask_each
-from client_sdk.models import Node, NodeState
+from client_sdk.models import Device, DeviceObservation, MemoryCycle, Node, NodeState
 from client_sdk.units import format_memory
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only names.")
@@ -104,12 +104,15 @@ def _drain(found: Node) -> str:
 @click.argument("name", metavar="NODE")
 @click.pass_obj
 def show(session: Session, name: str, fmt: str | None) -> None:
-    """Show everything about a node, and who holds its devices.
+    """Show everything about a node: who holds its devices, what is seen of them, and the memory cycles of runs.
 
     \b
     Examples:
       ebb node show n1
       ebb node show n1 -o json
+
+    USED and UTIL are as of a moment ago; UTIL is how much of a second some kernel was there. Devices with the same number under
+    LINKS reach each other over NVLink. A cycle of memory is a mini-batch: PERIOD is its time.
     """
     found = session.client.node(name)
     if fmt is not None:
@@ -125,16 +128,47 @@ def show(session: Session, name: str, fmt: str | None) -> None:
         "earmarked": output.amount(found.earmarked),
         "address": found.address or "-",
         "agent": found.agent_version or "-",
+        "observed": "-" if found.observations is None else output.when(found.observations.time),
     }
     output.table(["", ""], list(lines.items()), header=False)
+    seen = found.observations
     if found.devices:
-        columns = ["DEVICE", "MODEL", "MEMORY", *(level.upper() for level in found.levels), "UUID", "JOBS"]
-        rows = []
-        for device in found.devices:
-            path = [*map(str, device.path), *("-" for _ in found.levels)][: len(found.levels)]
-            memory = format_memory(device.memory_mib)
-            rows.append([str(device.index), device.model or "-", memory, *path, device.uuid, output.numbers(device.job_ids)])
-        output.table(columns, rows)
+        click.echo()
+        levels = [level.upper() for level in found.levels]
+        columns = ["DEVICE", "MODEL", "MEMORY", "USED", "UTIL", *levels, "NUMA", "LINKS", "UUID", "JOBS", "FAULT"]
+        observed = {} if seen is None else {each.index: each for each in seen.devices}
+        output.table(columns, [_device(device, observed.get(device.index), len(levels)) for device in found.devices])
+    if seen is not None and seen.cycles:
+        click.echo()
+        output.table(CYCLE_COLUMNS, map(_cycle, seen.cycles))
+        if any(cycle.period is None for cycle in seen.cycles):
+            click.echo(UNKNOWN_CYCLE)
+
+
+CYCLE_COLUMNS = ("RUN", "DEVICE", "PERIOD", "MIN", "MAX", "CONFIDENCE", "SOURCE")
+UNKNOWN_CYCLE = (
+    "unknown: the driver shows no cycle. There is none, the device is shared, or an allocator that keeps what is freed, as\n"
+    "PyTorch's does, hides the mini-batches. It is not a fault."
+)
+
+
+def _device(device: Device, seen: DeviceObservation | None, levels: int) -> list[str]:
+    used = "-" if seen is None or seen.memory_used_mib is None else format_memory(seen.memory_used_mib)
+    busy = "-" if seen is None or seen.utilisation_percent is None else f"{seen.utilisation_percent}%"
+    path = [*map(str, device.path), *("-" for _ in range(levels))][:levels]
+    nearest = ("-" if number is None else str(number) for number in (device.numa_node, device.link_domain))
+    # What the agent sees is newer than what the scheduler has made of it.
+    fault = device.fault if seen is None else seen.fault
+    what = [str(device.index), device.model or "-", format_memory(device.memory_mib)]
+    return [*what, used, busy, *path, *nearest, device.uuid, output.numbers(device.job_ids), fault or "-"]
+
+
+def _cycle(cycle: MemoryCycle) -> list[str]:
+    run = f"{cycle.job_id}.{cycle.run}" + (f"/{cycle.task}" if cycle.task else "")
+    period = "unknown" if cycle.period is None else f"{cycle.period.total_seconds():.3g} s"
+    amounts = [format_memory(cycle.minimum_mib), format_memory(cycle.maximum_mib)]
+    sure = "-" if cycle.period is None else f"{cycle.confidence:.2f}"
+    return [run, str(cycle.device), period, *amounts, sure, cycle.source.name]
 
 
 @node.command()

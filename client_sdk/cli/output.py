@@ -68,7 +68,7 @@ def rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], header: bo
 
     made = Table(box=None, pad_edge=False, show_header=header, header_style="bold")
     for column in columns:
-        made.add_column(column, no_wrap=column not in ("REASON", "COMMAND", "WHAT"), overflow="fold")
+        made.add_column(column, no_wrap=column not in ("REASON", "COMMAND", "WHAT", "FAULT"), overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in map(_one_line, row)))
     return made

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from client_sdk import _convert
+from client_sdk import _convert, _convert_nodes
 from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
 from client_sdk.errors import EbbError, Unavailable
-from client_sdk.models import Job, Resources
+from client_sdk.models import Job, Observations, Resources
 from client_sdk.testing import _life as life
+from client_sdk.testing import _nodes
 from client_sdk.testing._server import Failure, Server
 from client_sdk.testing._state import Outcome, Script, State
 
@@ -86,6 +87,14 @@ class FakeCluster:
         with self._state.changed:
             life.preempt(self._state, _id(job), _id(for_), Outcome(exit_code=143) if leaves else None)
             return self._shown(job)
+
+    def observe(self, node: str, seen: Observations | None) -> None:
+        """What `Client.node` tells from now on of a node's devices, all of them, and of the runs there; None: nothing.
+
+        A device with a fault is shown so, and jobs are placed on it all the same.
+        """
+        with self._state.changed:
+            _nodes.observe(self._state, node, None if seen is None else _convert_nodes.observations_message(seen))
 
     def fail_next(
         self, times: int = 1, error: type[EbbError] = Unavailable, *, call: str | None = None, after: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ebb.v1 import cluster_pb2, job_pb2
 
 from client_sdk import _convert
-from client_sdk.errors import FailedPrecondition, NotFound
+from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Resources
 from client_sdk.testing._state import ACTIVE, State, set_now, state_of
 
@@ -76,9 +76,31 @@ def nodes(state: State) -> Iterator[cluster_pb2.Node]:
     return (node(state, name) for name in state.nodes)
 
 
+def found(state: State, name: str) -> cluster_pb2.GetNodeResponse:
+    """Raises NotFound. As with the service, runs that are not there (any more) have no cycles."""
+    answer = cluster_pb2.GetNodeResponse(node=node(state, name))
+    if (seen := state.observations.get(name)) is not None:
+        here = {(job_id, state.find(job_id).run, task.rank) for job_id, task in tasks_on(state, name)}
+        answer.observations.CopyFrom(seen)
+        del answer.observations.cycles[:]
+        answer.observations.cycles.extend(cycle for cycle in seen.cycles if (cycle.job_id, cycle.run, cycle.task) in here)
+    return answer
+
+
+def observe(state: State, name: str, seen: cluster_pb2.NodeObservations | None) -> None:
+    """Raises NotFound, and InvalidArgument for devices that the node has not."""
+    devices = _known(state, name).devices
+    state.observations.pop(name, None)
+    if seen is not None:
+        if sorted(each.index for each in seen.devices) != list(range(devices)):
+            raise InvalidArgument(f"node {name}: what is observed must be its {devices} devices", reason="DEVICES")
+        state.observations[name] = seen
+
+
 def node(state: State, name: str) -> cluster_pb2.Node:
     """Raises NotFound."""
     capacity = _known(state, name)
+    faults = {seen.index: seen.fault for seen in state.observations[name].devices} if name in state.observations else {}
     held = sorted((index, job_id) for job_id, task in tasks_on(state, name) for index in task.devices)
     return cluster_pb2.Node(
         name=name,
@@ -86,7 +108,10 @@ def node(state: State, name: str) -> cluster_pb2.Node:
         capacity=_convert.resources_message(capacity),
         free=_convert.resources_message(free_on(state, name)),
         earmarked=job_pb2.Resources(),
-        devices=[cluster_pb2.Device(index=i, uuid=f"{name}-{i}", model="Fake") for i in range(capacity.devices)],
+        devices=[
+            cluster_pb2.Device(index=i, uuid=f"{name}-{i}", model="Fake", fault=faults.get(i, ""))
+            for i in range(capacity.devices)
+        ],
         share_groups=[cluster_pb2.ShareGroup(device=index, job_ids=[job_id]) for index, job_id in held],
         address="in-process",
         agent_version="fake",

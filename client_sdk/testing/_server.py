@@ -70,7 +70,7 @@ def _cluster(state: State) -> dict[str, Answer]:
     """What each call about nodes answers."""
     return {
         "ListNodes": lambda _: cluster_pb2.ListNodesResponse(nodes=_nodes.nodes(state)),
-        "GetNode": lambda r: cluster_pb2.GetNodeResponse(node=_nodes.node(state, r.node)),
+        "GetNode": lambda r: _nodes.found(state, r.node),
         "Drain": lambda r: cluster_pb2.DrainResponse(node=_asked.drain(state, r)),
         "Undrain": lambda r: cluster_pb2.UndrainResponse(node=_asked.undrain(state, r.node)),
         "Fence": lambda r: cluster_pb2.FenceResponse(node=_asked.fence(state, r.node)),

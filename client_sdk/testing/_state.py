@@ -49,6 +49,8 @@ class State:
     waits_for: dict[int, tuple[Dependency, ...]] = field(default_factory=dict)
     """Of those that wait for other jobs."""
     drains: dict[str, cluster_pb2.NodeDrain] = field(default_factory=dict)
+    observations: dict[str, cluster_pb2.NodeObservations] = field(default_factory=dict)
+    """By node."""
     commit_no: int = 0
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     _commits: dict[int, int] = field(default_factory=dict)

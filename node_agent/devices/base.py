@@ -1,7 +1,7 @@
 """What a node has: the one place where the rest of the agent asks about devices."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 
@@ -29,6 +29,10 @@ class Inventory:
     memory_mib: int
     levels: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
+
+    def with_faults(self, faults: Mapping[int, str]) -> "Inventory":
+        """As it is with these devices at fault, by their indices; what is not named stays."""
+        return replace(self, devices=tuple(replace(d, fault=faults.get(d.index, d.fault)) for d in self.devices))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from node_agent.devices.base import Provider
 from node_agent.errors import UnknownDevice
-from node_agent.jobs import leftovers
-from node_agent.jobs.environment import LOG, Paths, environment
-from node_agent.jobs.launcher import EXIT_FILE, kill_group, start_ticks
+from node_agent.jobs import ends
+from node_agent.jobs.environment import LOG, Paths
+from node_agent.jobs.evictions import Evictions
+from node_agent.jobs.groups import Groups
+from node_agent.jobs.holding import Holding
 from node_agent.jobs.launching import (
     Absent,
     Connected,
@@ -30,12 +31,13 @@ from node_agent.jobs.launching import (
     Lost,
     NotSpawned,
     Spawned,
-    SpawnRequest,
     Unable,
 )
 from node_agent.jobs.meeting import Meeting
-from node_agent.jobs.memory import Limits, OomKills
-from node_agent.jobs.model import Exited, Order, Process, Ready, RunKey, RunPhase, RunRecord, Started, StartOrder, clean
+from node_agent.jobs.memory import Limits
+from node_agent.jobs.model import Exited, Order, Ready, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.preparing import make_folder, prepare
+from node_agent.jobs.processes import kill_group, start_ticks
 from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile, waits
 from node_agent.jobs.spool import Spool
 from node_agent.jobs.watch import GroupWatch
@@ -64,17 +66,19 @@ class Executor:
         meeting: Meeting,
         reported: Callable[[], None],
         failed: Callable[[Exception], None],
+        groups: Groups | None = None,
     ) -> None:
-        self.cleared = asyncio.Event()
-        """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
+        groups = groups or Groups()
         self._spool = spool
+        self._holding = Holding(spool, groups, self._guarded)
+        self._evictions = Evictions(paths.state, spool, groups, self._guarded)
+        self.cleared = self._evictions.cleared
+        """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         self._provider = provider
         self._paths = paths
         self._node = node
         self._own_environment = dict(os.environ)
         self._meeting = meeting
-        self._oom_kills = OomKills()
-        self._limits: dict[RunKey, tuple[int, int]] = {}
         self._killing = False
         self._reported = reported
         self._failed = failed
@@ -84,7 +88,6 @@ class Executor:
         self._retries: dict[RunKey, asyncio.TimerHandle] = {}
         self._tries: dict[RunKey, int] = {}
         self._watches: dict[RunKey, GroupWatch] = {}
-        self._evictions: dict[Process, GroupWatch] = {}
 
     def connect(self, launching: Launching) -> None:
         self._launching = launching
@@ -133,7 +136,7 @@ class Executor:
         match action:
             case Launch(order) | Prepare(order):
                 log_path = clean(f"{self._paths.folder(order.key)}/{LOG}")
-                limit, kills = order.memory_mib, self._oom_kills.lately()
+                limit, kills = order.memory_mib, self._holding.kills_so_far()
                 record = RunRecord(order.key, RunPhase.STARTING, order, log_path=log_path, memory_mib=limit, oom_kills=kills)
                 self._spool.remember([record])
                 self._then.append(partial(self._launch, order.key))
@@ -191,8 +194,10 @@ class Executor:
         """Stops watching. Runs go on."""
         for timer in (*self._deadlines.values(), *self._retries.values()):
             timer.cancel()
-        for watch in (*self._watches.values(), *self._evictions.values()):
+        for watch in self._watches.values():
             watch.close()
+        self._evictions.close()
+        self._holding.close()
         self._meeting.close()
 
     # Starting.
@@ -208,7 +213,10 @@ class Executor:
             self.launching.find(key, self._paths.folder(key))
             return
         try:
-            request = self._prepare(record.order)
+            group = self._holding.make(key, record.order.memory_mib)
+            cluster_id, _ = self._spool.cluster
+            of_node = self._node, self._paths, cluster_id, self._provider
+            request = prepare(record.order, self._own_environment, *of_node, group)
         except UnknownDevice as error:
             self._refuse(record, str(error))
         except OSError as error:
@@ -224,7 +232,7 @@ class Executor:
         assert order is not None
         assert order.gang is not None
         try:
-            _make_folder(self._paths.folder(record.key))
+            make_folder(self._paths.folder(record.key))
             port = self._meeting.keep(record.key, record.port) if order.gang.rank == 0 else 0
             ready = Ready(self._meeting.address(), port)
         except OSError as error:
@@ -248,32 +256,13 @@ class Executor:
     def _refuse(self, record: RunRecord, error: str) -> None:
         self._finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
-    def _prepare(self, order: StartOrder) -> SpawnRequest:
-        key, paths = order.key, self._paths
-        cpus = self._provider.cpus(order.devices)
-        checkpoint = paths.checkpoint(self._spool.cluster[0], key.job_id)
-        variables = environment(
-            self._own_environment,
-            order,
-            self._node,
-            paths,
-            checkpoint,
-            self._provider.inventory,
-            self._provider.environment(order.devices),
-        )
-        folder = paths.folder(key)
-        _make_folder(folder)
-        _make_folder(str(checkpoint))
-        cwd = os.path.join(paths.state, order.working_directory) if order.working_directory else folder  # noqa: PTH118
-        return SpawnRequest(key, order.command, variables, cwd, folder, f"{folder}/{LOG}", cpus)
-
     def _started(self, record: RunRecord, event: Spawned) -> None:
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
         record = replace(record, phase=phase, order=None, pid=event.pid, start_ticks=event.start_ticks)
         self._spool.report(record, Started(event.pid, record.log_path))
         self._reported()
         self._tries.pop(record.key, None)
-        self._limit(record)
+        self._holding.hold(record)
         log.debug("run %s: started, pid %d", record.key, record.pid)
         if phase is RunPhase.STOPPING:
             self._then.append(partial(self._press, record.key))
@@ -284,46 +273,17 @@ class Executor:
 
     def _recover(self, connected: Connected) -> None:
         """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
-        self._evict(connected)
+        self._evictions.begin(connected)
         for record in self._spool.live():
             if not record.pid:
                 self._launch(record.key)
             elif record.key not in connected.runs:
                 self._watch(record.key)
-            self._limit(record)
+            self._holding.adopt(record)
             if record.out_of_memory:
                 self._signal(record, signal.SIGKILL)
             if record.key not in self._deadlines:
                 self._press(record.key)
-
-    def _evict(self, connected: Connected) -> None:
-        """Kills the runs that the spool does not know: it is not the one that they were written in."""
-        strangers = {process: name for name, process in connected.others.items()}
-        for key, process in connected.runs.items():
-            record = self._spool.runs.get(key)
-            if record is None or record.phase is RunPhase.ENDED:
-                strangers[process] = str(key)
-        if not self.cleared.is_set():
-            strangers |= leftovers.find(self._paths.state, self._paths.spool)
-        watches = {
-            process: GroupWatch(*process, partial(self._guarded, self._evicted, process))
-            for process in strangers
-            if process not in self._evictions
-        }
-        self._evictions |= watches  # all of them, before the first is found gone
-        for process, watch in watches.items():
-            log.warning("run %s: the spool does not know it; killing it (pid %d)", strangers[process], process.pid)
-            if start_ticks(process.pid) == process.start_ticks:
-                kill_group(process.pid)
-            watch.begin()
-        self._evicted()
-
-    def _evicted(self, process: Process | None = None) -> None:
-        if process is not None:
-            self._evictions.pop(process, None)
-        if not self._evictions and not self.cleared.is_set():
-            leftovers.settled(self._paths.state, self._paths.spool)
-            self.cleared.set()
 
     # Stopping.
 
@@ -371,12 +331,8 @@ class Executor:
             self._signal(record, signal.SIGKILL)
 
     def limits(self) -> Limits:
-        """The runs that have a process and asked for so much memory."""
-        return self._limits
-
-    def _limit(self, record: RunRecord) -> None:
-        if record.pid and record.memory_mib:
-            self._limits[record.key] = record.pid, record.memory_mib << 20
+        """The runs that have a process and asked for so much memory, and that the kernel does not hold to it."""
+        return self._holding.limits
 
     def exceeded(self, key: RunKey, used: int) -> None:
         """A run uses more memory than it asked for."""
@@ -391,6 +347,8 @@ class Executor:
     def _signal(self, record: RunRecord, signum: int) -> None:
         if start_ticks(record.pid) == record.start_ticks:
             kill_group(record.pid, signum)
+        if signum == signal.SIGKILL:
+            self._holding.kill(record.key)
 
     def _cancel(self, timers: dict[RunKey, asyncio.TimerHandle], key: RunKey) -> None:
         timer = timers.pop(key, None)
@@ -404,76 +362,27 @@ class Executor:
         record = self._spool.runs[key]
         if record.phase is not RunPhase.ENDED and key not in self._watches:
             ended = partial(self._guarded, self._vanished, key)
-            self._watches[key] = watch = GroupWatch(record.pid, record.start_ticks, ended)
+            self._watches[key] = watch = GroupWatch(record.pid, record.start_ticks, ended, self._holding.path(key))
             watch.begin()
 
     def _vanished(self, key: RunKey) -> None:
         record = self._spool.runs[key]
         if record.phase is not RunPhase.ENDED:
-            self._finish(record, self._exit_file(key) or Exited(unknown=True))
-
-    def _exit_file(self, key: RunKey) -> Exited | None:
-        try:
-            fields = json.loads((self._paths.run(key) / EXIT_FILE).read_text(encoding="utf-8"))
-            return Exited(int(fields["code"]), int(fields["signal"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+            self._finish(record, ends.exit_file(self._paths.folder(key)) or Exited(unknown=True))
 
     def _finish(self, record: RunRecord, event: Exited) -> None:
         self._cancel(self._deadlines, record.key)
         self._cancel(self._retries, record.key)
         self._tries.pop(record.key, None)
         self._watches.pop(record.key, None)
-        self._limits.pop(record.key, None)
         self._meeting.release(record.key)
         if not event.launch_error:
-            event = self._explained(record, event)
+            ours = record.stop_received is not None or self._killing
+            event = ends.explained(event, record, self._paths, self._holding.starved(record, event, ours))
         self._spool.report(replace(record, phase=RunPhase.ENDED, order=None, ended_at=time.time()), event)
         self._reported()
         # Runs that go as they should are not worth a line each: the scheduler has their story.
         level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
         if log.isEnabledFor(level):
-            log.log(level, "run %s: ended, %s", record.key, _describe(event))
-
-    def _explained(self, record: RunRecord, event: Exited) -> Exited:
-        """An end, and what the run and the kernel had to say about it."""
-        if os.path.exists(self._paths.yielded(record.key)):  # noqa: PTH110
-            return replace(event, yielded=True)
-        if signal.SIGTERM in (event.signal, event.code - 128) and self._was_done(record):
-            return Exited()
-        if record.out_of_memory and (event.unknown or event.signal == signal.SIGKILL):
-            return Exited(signal=signal.SIGKILL, out_of_memory=True)
-        ours = record.stop_received is not None or self._killing
-        if not ours and signal.SIGKILL in (event.signal, event.code - 128) and self._oom_kills.now() > record.oom_kills:
-            return replace(event, out_of_memory=True)
-        return event
-
-    def _was_done(self, record: RunRecord) -> bool:
-        """Whether the process that was the run has said that all of its work was done before the signal came.
-
-        One of its children cannot say that: the run, a script, may have had more to do.
-        """
-        try:
-            return int(Path(self._paths.done(record.key)).read_text(encoding="ascii")) == record.pid
-        except (OSError, ValueError):
-            return False
-
-
-def _make_folder(path: str) -> None:
-    """Path.mkdir(parents=True, exist_ok=True), without the Path."""
-    try:
-        os.mkdir(path)  # noqa: PTH102
-    except FileExistsError:
-        if not os.path.isdir(path):  # noqa: PTH112
-            raise
-    except FileNotFoundError:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
-
-
-def _describe(event: Exited) -> str:
-    if event.launch_error:
-        return event.launch_error
-    if event.out_of_memory:
-        return f"signal {event.signal}, out of memory"
-    end = "nobody knows how" if event.unknown else f"signal {event.signal}" if event.signal else f"exit code {event.code}"
-    return f"{end}, yielded" if event.yielded else end
+            log.log(level, "run %s: ended, %s", record.key, ends.told(event))
+        self._holding.release(record.key)

@@ -2,13 +2,13 @@
 
 A process's exit status goes to its parent alone. Were the agent the parent, its crash would lose them; so the parent is
 this program, which does little enough to be left running while agents come and go. It is executed by its path, as
-`python -I -S launcher.py`, and imports next to nothing: spawning costs about a millisecond, for the process is small.
+`python -I -S launcher.py`, and imports next to nothing: starting a job costs about a millisecond, for the process is small.
 
 One agent at a time talks to it over a unix socket, a JSON object a line:
 
-    spawn {key, argv, env, cwd, dir, log, cpus}    ->  spawned {key, pid, start, child} | lost {key}
-                                                       | failed {key, error}   the command or its folder is at fault
-                                                       | unable {key, error}   this node is; nothing was launched
+    spawn {key, argv, env, cwd, dir, log, cpus, group}  ->  spawned {key, pid, start, child} | lost {key}
+                                                            | failed {key, error}   the command or its folder is at fault
+                                                            | unable {key, error}   this node is; nothing was launched
     find {key, dir}      the same, without starting it   -> ... | absent {key}
     quit {}              kill every run, and exit        -> exited ..., end of stream
                          on connecting                   -> hello {pid, runs: {key: [pid, start]}}
@@ -21,14 +21,14 @@ more than all else of a launch. `child` is false for a run that this launcher ha
 Where one of them cannot be written, as on a full disk, the launcher goes on: what it has launched it answers for, and an
 end that it could not write down it keeps, tells every agent that connects, and writes down when it can.
 
-A run is a session and a process group of its own. It is over when its leader has exited and the rest of the group,
-which is killed then, is gone.
+A run is a session and a process group of its own, and is in the control group `group` from its first instruction, where
+the agent has made one ("" otherwise). It is over when its leader has exited and the rest of these, which is killed then, is
+gone. The control group is left to the agent, who reads from it what the run came to.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import selectors
@@ -38,98 +38,28 @@ import sys
 import time
 import traceback
 
-PROCESS_FILE = "process.json"
-EXIT_FILE = "exit.json"
+if __name__ == "__main__":  # by its path, and isolated, it finds the standard library alone
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))  # noqa: PTH100, PTH120
+
+from node_agent.jobs.births import IGNORED
+from node_agent.jobs.processes import SCARCE, boot_id, find_leader, kill_group, kill_rest, start_ticks
+from node_agent.jobs.spawning import EXIT_FILE, PROCESS_FILE, blame, describe, note, spawn_found, write_exit
 
 _CHUNK = 1 << 18
-_STAT_LENGTH = 4096
-"""More than /proc/<pid>/stat has: some fifty numbers and a short name."""
 _AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""
-
-_IGNORED = [signal.SIGPIPE, signal.SIGXFSZ]
-"""What this program ignores, and jobs are not to."""
-_SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-_NODES_FAULT = _SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EFBIG}
-
-
-def stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the state on (state, ppid, pgrp, session, ...); empty when it is gone.
-
-    Raises OSError where the want of a descriptor or of memory keeps it from being known.
-    """
-    try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            text = os.read(descriptor, _STAT_LENGTH)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        if error.errno in _SCARCE:
-            raise
-        return []
-    return text.rpartition(b")")[2].decode("ascii", "replace").split()
-
-
-def start_ticks(pid: int) -> int:
-    """When the process started, in clock ticks since boot; 0 when there is none. Tells it from a later owner of its pid."""
-    fields = stat_fields(pid)
-    return int(fields[19]) if len(fields) > 19 else 0
-
-
-def boot_id() -> str:
-    """Of the kernel: pids and start times of another boot mean nothing."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
-        return file.read().strip()
-
-
-def pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
-
-
-def group_members(group: int) -> list[int]:
-    """The processes of a group that still run; those that only wait to be collected do not count."""
-    members = []
-    for pid in pids():
-        fields = stat_fields(pid)
-        if len(fields) > 2 and fields[2] == str(group) and fields[0] not in "ZX":
-            members.append(pid)
-    return members
-
-
-def kill_group(group: int, signum: int = signal.SIGKILL) -> bool:
-    """Signals a process group; whether there is (still) one."""
-    try:
-        os.killpg(group, signum)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # one that changed its user; the others were signalled
-    return True
-
-
-def find_leader(directory: str) -> int:
-    """The leader of the run with this directory, searched among all processes; 0 when there is none."""
-    needle = os.fsencode(f"\0EBB_RUN_DIR={directory}\0")
-    for pid in pids():
-        fields = stat_fields(pid)
-        if len(fields) > 3 and fields[2] == fields[3] == str(pid):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-                if needle in b"\0" + file.read() + b"\0":
-                    return pid
-    return 0
 
 
 class Run:
     """A run that this launcher started and that is not over."""
 
-    __slots__ = ("code", "directory", "key", "over", "pid", "signal", "start", "watched")
+    __slots__ = ("code", "directory", "group", "key", "over", "pid", "signal", "start", "watched")
 
-    def __init__(self, key: str, pid: int, start: int, directory: str) -> None:
-        self.key, self.pid, self.start, self.directory = key, pid, start, directory
+    def __init__(self, key: str, pid: int, start: int, directory: str, group: str) -> None:
+        self.key, self.pid, self.start, self.directory, self.group = key, pid, start, directory, group
         self.code = self.signal = 0
         self.watched = 0
-        """Remaining members of the group that are being waited for."""
+        """Remaining processes that are being waited for."""
         self.over = False
         """Nothing of it is left, and its exit file is still to be written."""
 
@@ -193,7 +123,7 @@ class Launcher:
         try:
             connection = self.listener.accept()[0]
         except OSError as error:
-            if error.errno in _SCARCE:
+            if error.errno in SCARCE:
                 time.sleep(_AGAIN)  # it is going to be asked again at once
             return
         self.read()  # what the agent before this one asked for, it may have died waiting for
@@ -307,7 +237,7 @@ class Launcher:
             self.send({"event": kind, "key": key, "error": text})
         else:
             # It runs. Whatever fails from here on, that is what is answered.
-            run = Run(key, pid, start_of(pid), directory)
+            run = Run(key, pid, start_of(pid), directory, str(request["group"]))
             self.runs[key] = self.by_pid[pid] = run
             note(mark, {"pid": pid, "start": run.start, "boot": self.boot})
             self.send({"event": "spawned", "key": key, "pid": pid, "start": run.start, "child": True})
@@ -323,7 +253,7 @@ class Launcher:
                 os.sched_setaffinity(0, cpus)
             os.chdir(str(request["cwd"]))  # before the command is looked for, which may be named relative to it
             streams = [(os.POSIX_SPAWN_DUP2, self.nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
-            return spawn_found(request["argv"], request["env"], streams)  # type: ignore[arg-type]
+            return spawn_found(request["argv"], request["env"], streams, request["group"])  # type: ignore[arg-type]
         finally:
             os.fchdir(self.home)
             os.close(log)
@@ -355,14 +285,13 @@ class Launcher:
                 self.settle(run)
 
     def settle(self, run: Run) -> None:
-        """The leader is gone. The run is over as soon as nothing of its group is left."""
+        """The leader is gone. The run is over as soon as nothing of its groups is left."""
         try:
-            if kill_group(run.pid):
-                for pid in group_members(run.pid):
-                    with contextlib.suppress(ProcessLookupError):
-                        descriptor = os.pidfd_open(pid)
-                        run.watched += 1
-                        self.selector.register(descriptor, selectors.EVENT_READ, lambda d=descriptor: self.member_ended(run, d))
+            for pid in kill_rest(run.pid, run.group):
+                with contextlib.suppress(ProcessLookupError):
+                    descriptor = os.pidfd_open(pid)
+                    run.watched += 1
+                    self.selector.register(descriptor, selectors.EVENT_READ, lambda d=descriptor: self.member_ended(run, d))
         except OSError:  # no descriptor is left; the end of a member that is watched leads here again
             if run.watched == 0:
                 self.unsettled.append(run)
@@ -386,7 +315,8 @@ class Launcher:
 
     def keep(self, run: Run) -> None:
         """Leaves the exit status where it outlives this program, now or later."""
-        if write_exit(run, self.boot):
+        content = {"pid": run.pid, "start": run.start, "boot": self.boot, "code": run.code, "signal": run.signal}
+        if write_exit(run.directory, content):
             del self.runs[run.key]
         else:
             self.unsettled.append(run)
@@ -404,78 +334,6 @@ def start_of(pid: int) -> int:
             time.sleep(_AGAIN)
 
 
-def spawn_found(argv: list[str], environment: dict[str, str], streams: list[tuple[int, int, int]]) -> int:
-    """Spawns the command, which is looked for as execvpe would, in a session of its own; its pid.
-
-    Costs half of what the subprocess module does. Raises OSError with the command for its file name.
-    """
-    command, number = argv[0], 0
-    found = [command]
-    if "/" not in command:
-        found = [f"{folder or '.'}/{command}" for folder in environment.get("PATH", os.defpath).split(":")]
-    for path in found:
-        try:
-            if len(found) > 1:
-                os.stat(path)  # noqa: PTH116 (pathlib is not loaded here; a spawn that fails costs much more)
-            return os.posix_spawn(path, argv, environment, file_actions=streams, setsid=True, setsigdef=_IGNORED)
-        except OSError as error:
-            if number in (0, errno.ENOENT, errno.ENOTDIR):  # any other says more
-                number = error.errno or errno.EIO
-    raise OSError(number, os.strerror(number), command)
-
-
-def note(descriptor: int, content: dict[str, object]) -> bool:
-    """Writes it in place of what the file holds, or says that it could not."""
-    data = json.dumps(content).encode()
-    try:
-        if os.write(descriptor, data) != len(data):
-            return False
-        if os.fstat(descriptor).st_size > len(data):
-            os.ftruncate(descriptor, len(data))
-        return True
-    except OSError:
-        return False
-
-
-def write_exit(run: Run, boot: str) -> bool:
-    """Leaves the exit file, whole or not at all; False where that is to be tried again."""
-    process, path = f"{run.directory}/{PROCESS_FILE}", f"{run.directory}/{EXIT_FILE}"
-    content = {"pid": run.pid, "start": run.start, "boot": boot, "code": run.code, "signal": run.signal}
-    with contextlib.suppress(OSError):  # where the job has done away with one or made the other, it is a new file
-        mark = os.open(process, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if note(mark, content):
-                os.link(process, path)
-                return True
-        finally:
-            os.close(mark)
-    try:
-        with open(path + ".new", "w", encoding="utf-8") as file:  # noqa: PTH123
-            json.dump(content, file)
-        os.replace(path + ".new", path)  # noqa: PTH105
-    except OSError as error:
-        return error.errno in (errno.ENOENT, errno.ENOTDIR)  # the run's directory was removed: nobody is going to look
-    return True
-
-
-def blame(error: Exception, request: dict[str, object]) -> str:
-    """Which part of the request could not be executed, and why; empty where that is this node's own fault.
-
-    An error with a file name comes from the child: from entering its working directory, or from executing the command.
-    """
-    if not isinstance(error, OSError):
-        return str(error)
-    if error.filename is None or error.errno in _NODES_FAULT or error.filename in (request["log"], request["dir"]):
-        return ""
-    what = "working directory" if error.filename == request["cwd"] else "command"
-    return f"{what} {error.filename}: {error.strerror}"
-
-
-def describe(error: Exception) -> str:
-    reason = error.strerror if isinstance(error, OSError) else str(error)
-    return f"{error.filename}: {reason}" if isinstance(error, OSError) and error.filename else str(reason)
-
-
 def complain(text: str) -> None:
     """Into the launcher's log, if that can be written."""
     with contextlib.suppress(OSError):
@@ -485,7 +343,7 @@ def complain(text: str) -> None:
 def main(descriptor: int, idle_limit: float) -> None:
     for number in signal.valid_signals():
         # What the agent's parent chose to ignore, jobs would ignore too. A Python handler is not inherited, an ignore is.
-        if number not in (*_IGNORED, signal.SIGKILL, signal.SIGSTOP):
+        if number not in (*IGNORED, signal.SIGKILL, signal.SIGSTOP):
             with contextlib.suppress(OSError, ValueError):
                 signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -19,6 +19,7 @@ from typing import Any
 from node_agent.errors import LauncherFailed
 from node_agent.jobs import launcher
 from node_agent.jobs.model import Process, RunKey
+from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.watch import GroupWatch
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,8 @@ class SpawnRequest:
     run_directory: StrPath
     log: StrPath
     cpus: frozenset[int] | None
+    group: str = ""
+    """The control group that it is to be in; empty: none of its own."""
 
 
 class Launching:
@@ -153,6 +156,7 @@ class Launching:
             dir=str(request.run_directory),
             log=str(request.log),
             cpus=cpus,
+            group=request.group,
         )
 
     def find(self, key: RunKey, run_directory: StrPath) -> None:
@@ -167,7 +171,7 @@ class Launching:
                     await self._connected.wait()
                 self._leaving = True
                 gone = asyncio.Event()
-                watch = GroupWatch(self.pid, launcher.start_ticks(self.pid), gone.set)
+                watch = GroupWatch(self.pid, start_ticks(self.pid), gone.set)
                 watch.begin()
                 try:
                     self._send(op="quit")

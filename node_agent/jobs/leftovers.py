@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from node_agent.jobs.environment import RUNS
-from node_agent.jobs.launcher import PROCESS_FILE, boot_id, pids, start_ticks, stat_fields
+from node_agent.jobs.groups import Groups
 from node_agent.jobs.model import Process
+from node_agent.jobs.processes import boot_id, inside, pids, start_ticks, stat_fields
+from node_agent.jobs.spawning import PROCESS_FILE
 
 _OVER = "over"
 """In the folder of a spool: nothing of its runs is left, and nothing can come."""
@@ -28,12 +30,29 @@ def find(state: Path, spool: str) -> dict[Process, str]:
             if process is not None and start_ticks(process.pid) == process.start_ticks:
                 found[process] = f"{folder.name}/{file.parent.name}"
     for pid in pids():
-        name = _run_of(pid, state)
+        name = run_of(pid, state)
         fields = stat_fields(pid) if name and not name.startswith(f"{spool}/") else []
         if len(fields) > 2 and fields[0] not in "ZX":
             group = int(fields[2])
             found[Process(group, start_ticks(group))] = name
     return found
+
+
+def in_groups(state: Path, spool: str, groups: Groups, live: set[str], found: set[str]) -> dict[Process, str]:
+    """What lives in control groups of runs of this directory that are not `live`; those that are empty are removed.
+
+    Of the runs that are `found` already, nothing is said. Other agents may have their groups in the same place.
+    """
+    more = {}
+    for name in list(groups.known()):
+        of_spool = name.partition("/")[0]
+        if name not in live and (of_spool == spool or (state / RUNS / of_spool).is_dir()):
+            if not groups.alive(name):
+                groups.remove(name)
+            elif name not in found:
+                for pid in inside(groups.path(name))[:1]:
+                    more[Process(pid, start_ticks(pid))] = name
+    return more
 
 
 def settled(state: Path, spool: str) -> None:
@@ -65,7 +84,7 @@ def _noted(file: Path, boot: str) -> Process | None:
         return None
 
 
-def _run_of(pid: int, state: Path) -> str:
+def run_of(pid: int, state: Path) -> str:
     """The run that a process says it belongs to, as <spool>/<name>; empty where it is none of this directory."""
     needle = os.fsencode(f"\0EBB_RUN_DIR={state}/{RUNS}/")
     try:

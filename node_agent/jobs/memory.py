@@ -11,11 +11,12 @@ import math
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
 from node_agent.jobs.model import RunKey
+from node_agent.jobs.processes import inside
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +27,8 @@ _OLDER = b"Pss:"
 _SHARE = 0.05
 """Of the time of one CPU, at most, that is spent on exact sizes of one run."""
 
-Limits = Mapping[RunKey, tuple[int, int]]
-"""The process group of a run, and the bytes that it may use."""
+Limits = Mapping[RunKey, tuple[int | str, int]]
+"""The process group of a run, or the path of its control group, and the bytes that it may use."""
 
 
 class MemoryWatch:
@@ -68,15 +69,21 @@ class MemoryWatch:
         return found
 
 
-def resident(groups: set[int]) -> dict[int, dict[int, int]]:
+def resident(groups: Set[int | str]) -> dict[int | str, dict[int, int]]:
     """Group -> process -> bytes that are in memory, of all processes of these groups."""
-    found: dict[int, dict[int, int]] = defaultdict(dict)
-    for name in os.listdir("/proc"):  # noqa: PTH208 (in a hurry)
-        if name.isdigit():
-            with suppress(OSError):
-                group = os.getpgid(int(name))
-                if group in groups:
-                    found[group][int(name)] = _statm(int(name))[1] * _PAGE
+    found: dict[int | str, dict[int, int]] = defaultdict(dict)
+    for group in groups:
+        if isinstance(group, str):
+            for pid in inside(group):
+                with suppress(OSError):
+                    found[group][pid] = _statm(pid)[1] * _PAGE
+    if any(isinstance(group, int) for group in groups):
+        for name in os.listdir("/proc"):  # noqa: PTH208 (in a hurry)
+            if name.isdigit():
+                with suppress(OSError):
+                    leader = os.getpgid(int(name))
+                    if leader in groups:
+                        found[leader][int(name)] = _statm(int(name))[1] * _PAGE
     return found
 
 

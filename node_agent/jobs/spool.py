@@ -19,8 +19,8 @@ from types import MappingProxyType
 
 from node_agent.errors import SpoolDamaged, StateUnusable
 from node_agent.jobs import standing, tables
-from node_agent.jobs.launcher import boot_id
 from node_agent.jobs.model import Report, RunEvent, RunKey, RunPhase, RunRecord, short
+from node_agent.jobs.processes import boot_id
 from node_agent.jobs.standing import Standing
 
 KEEP_ENDED = 24 * 3600.0

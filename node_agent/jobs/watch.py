@@ -1,21 +1,24 @@
-"""Waits for the end of a process group that is not ours to wait for, by file descriptors of its processes (pidfd)."""
+"""Waits for the end of a run that is not ours to wait for, by file descriptors of its processes (pidfd)."""
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 
-from node_agent.jobs.launcher import group_members, kill_group, start_ticks
+from node_agent.jobs.processes import kill_rest, open_process, start_ticks
 
 _AGAIN = 0.5
 
 
 class GroupWatch:
-    """Calls `ended` once the leader has exited and the rest of its group, which is killed then, is gone."""
+    """Calls `ended` once the leader has exited and the rest of its groups, which is killed then, is gone.
 
-    def __init__(self, leader: int, ticks: int, ended: Callable[[], None]) -> None:
+    These are its process group and, where it has one, its control group.
+    """
+
+    def __init__(self, leader: int, ticks: int, ended: Callable[[], None], control_group: str = "") -> None:
         self._leader = leader
         self._ticks = ticks
+        self._control_group = control_group
         self._ended = ended
         self._descriptors: set[int] = set()
         self._leader_ended = False
@@ -45,17 +48,17 @@ class GroupWatch:
         self._leader_ended = True
         # The leader's number cannot go to another process while members of its group remain. Where it went to another,
         # there are none.
-        if start_ticks(self._leader) in (0, self._ticks) and kill_group(self._leader):
-            for pid in group_members(self._leader):
-                self._add(pid)
+        leader = self._leader if start_ticks(self._leader) in (0, self._ticks) else 0
+        for pid in kill_rest(leader, self._control_group):
+            self._add(pid)
 
     def _add(self, pid: int) -> bool:
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(pid)
-            self._descriptors.add(descriptor)
-            asyncio.get_running_loop().add_reader(descriptor, self._exited, descriptor)
-            return True
-        return False
+        descriptor = open_process(pid)
+        if descriptor is None:
+            return False
+        self._descriptors.add(descriptor)
+        asyncio.get_running_loop().add_reader(descriptor, self._exited, descriptor)
+        return True
 
     def _exited(self, descriptor: int) -> None:
         self._leader_ended = True

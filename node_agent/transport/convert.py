@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from node_agent.devices.base import Device
+from node_agent.devices.base import Device, Observation
 from node_agent.jobs.model import (
     Exited,
     Gang,
@@ -24,6 +24,7 @@ from node_agent.jobs.model import (
     StopOrder,
     StopReason,
 )
+from node_agent.jobs.observing import Observations, RunCycle
 from node_agent.transport.messages import (
     Acknowledgement,
     Downward,
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 METHOD = "/ebb.v1.AgentLink/Connect"
 SEND_LOG = "/ebb.v1.AgentLink/SendLog"
 
+_FAULT_LENGTH = 256
+"""The most that the API takes; a longer one would have the whole node refused."""
+
 
 def encode(message: Upward) -> bytes:
     match message:
@@ -52,6 +56,9 @@ def encode(message: Upward) -> bytes:
             request = pb.ConnectRequest(reports=pb.Reports(reports=map(_report, reports)))
         case Heartbeat():
             request = pb.ConnectRequest(heartbeat=pb.Heartbeat())
+        case Observations(devices, cycles):
+            seen = pb.Observations(devices=map(_observation, devices), cycles=map(_cycle, cycles))
+            request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
 
 
@@ -114,7 +121,38 @@ def _hello(hello: Hello) -> pb.Hello:
 
 def _device(device: Device) -> cluster_pb2.Device:
     return cluster_pb2.Device(
-        index=device.index, uuid=device.uuid, model=device.model, memory_mib=device.memory_mib, path=device.path
+        index=device.index,
+        uuid=device.uuid,
+        model=device.model,
+        memory_mib=device.memory_mib,
+        path=device.path,
+        fault=device.fault[:_FAULT_LENGTH],
+        numa_node=device.numa_node,
+        link_domain=device.link_domain,
+    )
+
+
+def _observation(seen: Observation) -> cluster_pb2.DeviceObservation:
+    return cluster_pb2.DeviceObservation(
+        index=seen.index,
+        memory_used_mib=seen.memory_used_mib,
+        utilisation_percent=seen.utilisation_percent,
+        fault=seen.fault[:_FAULT_LENGTH],
+    )
+
+
+def _cycle(cycle: RunCycle) -> cluster_pb2.MemoryCycle:
+    job_id, run, task = cycle.key
+    return cluster_pb2.MemoryCycle(
+        job_id=job_id,
+        run=run,
+        task=task,
+        device=cycle.index,
+        period=None if cycle.period_seconds is None else _duration(cycle.period_seconds),
+        minimum_mib=cycle.minimum_mib,
+        maximum_mib=cycle.maximum_mib,
+        confidence=cycle.confidence,
+        source=cluster_pb2.MEMORY_SOURCE_NVML,
     )
 
 
@@ -189,6 +227,11 @@ def _gang(gang: pb.Gang) -> Gang:
         gang.master_address,
         gang.master_port,
     )
+
+
+def _duration(seconds: float) -> Duration:
+    whole, part = divmod(round(seconds * 1_000_000), 1_000_000)
+    return Duration(seconds=whole, nanos=part * 1000)
 
 
 def _seconds(duration: Duration) -> float:

@@ -16,6 +16,7 @@ import grpc.aio
 
 from node_agent.errors import AgentError, Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
 from node_agent.jobs.model import Order, Report
+from node_agent.jobs.observing import Observations
 from node_agent.transport import convert
 from node_agent.transport.logs import LogCalls
 from node_agent.transport.messages import (
@@ -41,7 +42,7 @@ class Node(Protocol):
     """What the link speaks for."""
 
     reported: asyncio.Event
-    """Set when there is a new report."""
+    """Set when there is a new report, or when other devices are faulty than before."""
 
     def hello(self) -> Hello: ...
 
@@ -52,6 +53,9 @@ class Node(Protocol):
 
     def pending(self, after: int) -> list[Report]:
         """Reports that are not acknowledged and have a number above `after`, in order."""
+
+    def observations(self) -> Observations | None:
+        """What was seen last of the devices; None: nothing is to be seen of them."""
 
     def acknowledge(self, sequence: int) -> None: ...
 
@@ -93,8 +97,17 @@ _OPTIONS = (
 )
 
 
-async def run(schedulers: str, node: Node, pace: Pace | None = None, security: Security | None = None) -> None:
-    """Keeps the agent connected to the scheduler that leads, until it is cancelled. `schedulers`: HOST:PORT[,HOST:PORT]..."""
+async def run(
+    schedulers: str,
+    node: Node,
+    pace: Pace | None = None,
+    security: Security | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Keeps the agent connected to the scheduler that leads, until it is cancelled. `schedulers`: HOST:PORT[,HOST:PORT]...
+
+    `tell` is called with how that goes, in words.
+    """
     pace = pace or Pace()
     security = security or Security()
     known = schedulers.split(",")
@@ -106,7 +119,7 @@ async def run(schedulers: str, node: Node, pace: Pace | None = None, security: S
         longest = pace.longest
         proof = Proof(pace.proven)
         try:
-            await _session(target, node, pace, proof, security)
+            await _session(target, node, pace, proof, security, tell)
         except ForeignCluster as error:
             reason, text, longest = "", str(error), pace.foreign
         except Refused as error:
@@ -122,6 +135,7 @@ async def run(schedulers: str, node: Node, pace: Pace | None = None, security: S
         if proof:
             tries = 0
             complaints.clear()
+        tell(text)
         if (reason or text) not in complaints:
             log.error("%s Trying again; jobs go on.", text)
             complaints.add(reason or text)
@@ -164,7 +178,7 @@ def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
         raise StaleEpoch(target=target, theirs=welcome.epoch, ours=hello.epoch)
 
 
-async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: Security) -> None:
+async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: Security, tell: Callable[[str], None]) -> None:
     """One connection, from hello to its end, which is always an exception."""
     metadata = security.metadata(target)
     async with security.channel(target, _OPTIONS) as channel:
@@ -181,6 +195,7 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             node.acknowledge(welcome.acknowledged)
             proof.welcomed()
             log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
+            tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
             await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)
         except _BROKEN as error:
             raise _ended(target, error) from error
@@ -233,8 +248,10 @@ async def _receive(target: str, call: Call, node: Node, proof: Proof, answer: Ca
 
 
 async def _send(call: Call, node: Node, interval: float) -> None:
-    """Sends reports as they come and heartbeats in between. The one writer of the stream."""
+    """Sends reports as they come, and in between a sign of life: what is seen of the devices, or a heartbeat. A device that
+    fails is told at once. The one writer of the stream: while that is slow, what is seen waits nowhere, and grows old."""
     sent = 0
+    faults = None
     while True:
         node.reported.clear()
         waiting = node.pending(sent)
@@ -242,13 +259,18 @@ async def _send(call: Call, node: Node, interval: float) -> None:
             await call.write(Reports(tuple(waiting[first : first + _AT_ONCE])))
         if waiting:
             sent = waiting[-1].sequence
+        if (seen := node.observations()) is not None and seen.faults != faults:
+            faults = seen.faults
+            await call.write(seen)
         if not node.reported.is_set():
             try:
                 # Early by up to a tenth: agents that connected together do not beat together.
                 async with asyncio.timeout(interval * random.uniform(0.9, 1.0)):
                     await node.reported.wait()
             except TimeoutError:
-                await call.write(Heartbeat())
+                seen = node.observations()
+                faults = None if seen is None else seen.faults
+                await call.write(seen or Heartbeat())
 
 
 def _ended(target: str, error: Exception) -> AgentError:

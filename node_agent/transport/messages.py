@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from node_agent.devices.base import Inventory
 from node_agent.jobs.model import Order, Report, RunKey, RunRecord
+from node_agent.jobs.observing import Observations
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,5 +78,5 @@ class Unknown:
     """Something that a newer scheduler sends, and this agent does not understand."""
 
 
-Upward = Hello | Reports | Heartbeat
+Upward = Hello | Reports | Heartbeat | Observations
 Downward = Welcome | Orders | Acknowledgement | LogRequest | Unknown

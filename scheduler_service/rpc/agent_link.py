@@ -15,6 +15,7 @@ from scheduler_service.rpc.convert import hello_in, orders_out, report_in
 from scheduler_service.rpc.front import Front, Leading
 from scheduler_service.rpc.interceptors import Context, InvalidArgument, check, refuse
 from scheduler_service.rpc.logs import Transfers
+from scheduler_service.rpc.observed import Observer
 from scheduler_service.run.dispatch import Link, LogRequest
 
 log = logging.getLogger(__name__)
@@ -78,7 +79,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         if joined.orders:
             yield agent_link_pb2.ConnectResponse(orders=orders_out(joined.orders, leading.view.commit_no, leading.view.nodes))
         committed: asyncio.Queue[asyncio.Future[Reply] | None] = asyncio.Queue()
-        reading = asyncio.create_task(_read(leading, link, hello, requests, committed))
+        observer = Observer(leading, link, joined.node)
+        reading = asyncio.create_task(_read(leading, link, hello, requests, committed, observer))
         acknowledging = asyncio.create_task(_acknowledge(link, committed))
         try:
             while (waiting := await link.next()) is not None:
@@ -162,15 +164,19 @@ async def _read(
     hello: agent_link_pb2.Hello,
     requests: AsyncIterator[agent_link_pb2.ConnectRequest],
     committed: "asyncio.Queue[asyncio.Future[Reply] | None]",
+    observer: Observer,
 ) -> None:
     """Takes what the agent says until the stream ends. What cannot be taken ends the link."""
     try:
         async for request in requests:
             link.heard = time.monotonic()
-            if request.WhichOneof("message") == "reports":
-                check(request.reports)
-                for report in request.reports.reports:
-                    committed.put_nowait(leading.service.handle(report_in(report, hello.node, hello.boot_id)))
+            match request.WhichOneof("message"):
+                case "reports":
+                    check(request.reports)
+                    for report in request.reports.reports:
+                        committed.put_nowait(leading.service.handle(report_in(report, hello.node, hello.boot_id)))
+                case "observations":
+                    observer.take(request.observations)
         committed.put_nowait(None)
     except BaseException:
         link.outbox.put_nowait(None)

@@ -10,6 +10,7 @@ from scheduler_service.rpc.access import user
 from scheduler_service.rpc.convert import node_out
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context
+from scheduler_service.rpc.observed import observations_of
 from scheduler_service.run.service import NotLeading
 
 
@@ -27,7 +28,9 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         view = await self._front.view_of_nodes()
         for node in view.nodes.values():
             if node.name == request.node:
-                return cluster_pb2.GetNodeResponse(node=node_out(view.node(node.id)))
+                leading = self._front.leads
+                seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
+                return cluster_pb2.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
         raise NotFound(
             "NO_SUCH_NODE", f"there is no node {request.node}; `ebb node list` shows those there are", node=request.node
         )

@@ -46,6 +46,8 @@ class Link:
         self.joined = False
         """Whether the agent was accepted: until then it is no sign of life of the node."""
         self.ended = False
+        self.observed: Any = None
+        """What the agent saw last of its devices, as `rpc` keeps it; of no use once the link has ended."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when nothing goes over it any more."""
         self._call = call

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from node_agent.jobs.launcher import stat_fields
+from node_agent.jobs.processes import stat_fields
 from tests.agent.fake_scheduler import FakeScheduler
 
 ROOT = Path(__file__).parents[2]

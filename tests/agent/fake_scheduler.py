@@ -30,6 +30,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         """All that came, repeats included."""
         self.arrivals: list[float] = []
         self.heartbeats = 0
+        self.observations: list[pb.Observations] = []
         self.committed = 0
         self.on_hello: Callable[[], object] = lambda: None
         self.out: queue.Queue[pb.ConnectResponse | None] = queue.Queue()
@@ -96,6 +97,8 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
                 with self.heard:
                     if request.WhichOneof("message") == "heartbeat":
                         self.heartbeats += 1
+                    elif request.WhichOneof("message") == "observations":
+                        self.observations.append(request.observations)
                     else:
                         self.reports += request.reports.reports
                         self.arrivals.append(time.monotonic())

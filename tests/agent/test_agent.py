@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from node_agent.jobs.launcher import group_members, kill_group
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
+from node_agent.jobs.processes import group_members, kill_group
 from node_agent.jobs.spool import open_spool
 from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler

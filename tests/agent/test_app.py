@@ -16,8 +16,8 @@ from node_agent import app
 from node_agent.config import load
 from node_agent.errors import RunsLive
 from node_agent.jobs.executor import Executor
-from node_agent.jobs.launcher import boot_id, start_ticks
 from node_agent.jobs.model import Process, RunKey, RunPhase, RunRecord
+from node_agent.jobs.processes import boot_id, start_ticks
 from node_agent.jobs.spool import open_spool
 from tests.agent.conftest import alive
 from tests.agent.fake_scheduler import FakeScheduler

@@ -13,10 +13,12 @@ from node_agent.devices.simulated import simulated
 from node_agent.jobs import executor as module
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
-from node_agent.jobs.launcher import start_ticks
+from node_agent.jobs.groups import Groups
 from node_agent.jobs.launching import Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.jobs.meeting import Meeting
+from node_agent.jobs.memory import OomKills
 from node_agent.jobs.model import Exited, Gang, Process, Ready, RunKey, RunPhase, StartOrder, StopOrder, clean
+from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.spool import Spool, open_spool
 from node_agent.transport import convert
 from node_agent.transport.messages import Reports
@@ -38,7 +40,7 @@ class Recorder:
 
 
 class Stage:
-    def __init__(self, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, state: Path, monkeypatch: pytest.MonkeyPatch, groups: Groups | None = None) -> None:
         self.spool: Spool = open_spool(state / "spool.db")
         self.launching = Recorder()
         self.failures: list[Exception] = []
@@ -48,7 +50,7 @@ class Stage:
         self.paths = paths = Paths(state, state / "checkpoints", self.spool.short_id)
         self.meeting = meeting = Meeting(lambda: "127.0.0.1")
         provider = simulated("dgx-a100", "n1")
-        self.executor = Executor(self.spool, provider, paths, "n1", meeting, lambda: None, self.failures.append)
+        self.executor = Executor(self.spool, provider, paths, "n1", meeting, lambda: None, self.failures.append, groups)
         self.executor.connect(self.launching)  # type: ignore[arg-type]
 
     def running(self, key: RunKey, pid: int) -> None:
@@ -170,8 +172,8 @@ async def test_strangers_are_all_gone_before_it_is_said(stage: Stage) -> None:
 
 async def test_what_the_kernel_killed_for_want_of_memory(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     kills = 5
-    monkeypatch.setattr(module.OomKills, "now", lambda _: kills)
-    monkeypatch.setattr(module.OomKills, "lately", lambda _: kills)
+    monkeypatch.setattr(OomKills, "now", lambda _: kills)
+    monkeypatch.setattr(OomKills, "lately", lambda _: kills)
     stage.running(ONE, 77)
     stage.running(TWO, 78)
     told = RunKey(3, 1)

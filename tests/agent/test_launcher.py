@@ -12,7 +12,6 @@ from typing import TypeVar
 
 import pytest
 
-from node_agent.jobs.launcher import EXIT_FILE, PROCESS_FILE, group_members, start_ticks
 from node_agent.jobs.launching import (
     Absent,
     Connected,
@@ -26,6 +25,8 @@ from node_agent.jobs.launching import (
     Unable,
 )
 from node_agent.jobs.model import Process, RunKey
+from node_agent.jobs.processes import group_members, start_ticks
+from node_agent.jobs.spawning import EXIT_FILE, PROCESS_FILE
 from node_agent.jobs.watch import GroupWatch
 from tests.agent.conftest import alive, until
 
@@ -61,12 +62,18 @@ class Client:
         return event
 
     def spawn(
-        self, *command: str, key: RunKey = KEY, cpus: frozenset[int] | None = None, cwd: Path | None = None, **env: str
+        self,
+        *command: str,
+        key: RunKey = KEY,
+        cpus: frozenset[int] | None = None,
+        cwd: Path | None = None,
+        group: Path | None = None,
+        **env: str,
     ) -> Path:
         run = self.state / str(key)
         run.mkdir(exist_ok=True)
         environment = {"PATH": os.defpath, "EBB_RUN_DIR": f"{self.state}/{key}"} | env
-        self.launching.spawn(SpawnRequest(key, command, environment, cwd or run, run, run / "log", cpus))
+        self.launching.spawn(SpawnRequest(key, command, environment, cwd or run, run, run / "log", cpus, str(group or "")))
         return run
 
     async def run(self, *command: str, **options: object) -> tuple[Ended, str]:

@@ -75,6 +75,9 @@ class QuietNode:
             raise self._fault
         return []
 
+    def observations(self) -> None:
+        return None
+
     def log(self, request: object) -> None:
         raise AssertionError(f"nobody asks for a log here: {request}")
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from ebb.v1 import job_pb2
 
-from node_agent.jobs.launcher import kill_group
 from node_agent.jobs.memory import MemoryWatch, OomKills, exact, resident
 from node_agent.jobs.model import RunKey
+from node_agent.jobs.processes import kill_group
 from tests.agent.conftest import AgentProcess
 from tests.agent.fake_scheduler import FakeScheduler
 

@@ -14,8 +14,8 @@ import pytest
 
 from node_agent.errors import SpoolDamaged, StateUnusable
 from node_agent.jobs import standing
-from node_agent.jobs.launcher import boot_id
 from node_agent.jobs.model import Exited, Gang, Ready, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
+from node_agent.jobs.processes import boot_id
 from node_agent.jobs.spool import KEEP_ENDED, Spool, open_spool
 from node_agent.jobs.standing import Standing
 

@@ -478,4 +478,6 @@ async def nodes_show_what_is_free(world: World) -> None:
         assert job.node == busy.name == idle.name
         assert busy.capacity == idle.capacity
         assert busy.free == sdk.Resources(cpus=CPUS - 2.5, memory_mib=idle.free.memory_mib - 3 * 1024)
-    assert await world.client.node(idle.name) == idle
+    found = await world.client.node(idle.name)
+    assert found == idle
+    assert found.observations is None  # its devices, if it had some, would be simulated

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,16 @@ from client_sdk import (
     Decision,
     Dependency,
     DependencyKind,
+    Device,
+    DeviceObservation,
     Explanation,
     Job,
     JobClass,
     JobReason,
     JobSpec,
     JobState,
+    MemoryCycle,
+    Observations,
     PreemptionCost,
     Resources,
     Retry,
@@ -34,7 +39,7 @@ from client_sdk import (
     Victim,
     testing,
 )
-from client_sdk.cli import ebb
+from client_sdk.cli import ebb, output
 from client_sdk.testing import FakeCluster, Outcome
 from tests.sdk.test_cli import start
 
@@ -452,7 +457,12 @@ def test_a_node_is_shown(run: Run) -> None:
     assert lines[0] == "name       n1"
     assert lines[1].startswith("state      UP, UP since ")
     assert "free       7 cpus, 15GiB, 1 device" in lines
-    assert lines[-2:] == ["0       Fake   0MiB    n1-0  1", "1       Fake   0MiB    n1-1  -"]
+    assert "observed   -" in lines
+    assert lines[-3:] == [
+        "DEVICE  MODEL  MEMORY  USED  UTIL  NUMA  LINKS  UUID  JOBS  FAULT",
+        "0       Fake   0MiB    -     -     -     -      n1-0  1     -",
+        "1       Fake   0MiB    -     -     -     -      n1-1  -     -",
+    ]
     assert json.loads(run("node", "show", "n1", "-o", "json").output)["devices"][0]["job_ids"] == [1]
     assert refused(run, "node", "show", "n9").startswith("ebb: there is no node n9")
 
@@ -508,3 +518,59 @@ def test_a_fence_is_asked_about_on_a_terminal(fake: FakeCluster) -> None:
     assert fake.calls["Fence"] == 0
     status, shown = on_a_terminal(fake.address, "node", "fence", "n1", answer=b"y\n")
     assert (status, "node n1 is up" in shown) == (1, True)
+
+
+def test_what_is_seen_of_a_node_is_shown(run: Run, fake: FakeCluster) -> None:
+    run("submit", "-q", "-g", "2", "sleep")
+    found = MemoryCycle(
+        job_id=1, run=1, device=0, period=timedelta(seconds=1.2345), minimum_mib=300, maximum_mib=23 * 1024, confidence=0.987
+    )
+    hidden = MemoryCycle(job_id=1, run=1, device=1, minimum_mib=5, maximum_mib=6)
+    healthy = DeviceObservation(index=0, memory_used_mib=23 * 1024, utilisation_percent=97)
+    lost = DeviceObservation(index=1, fault="XID 79: the GPU has fallen off the bus")
+    seen = Observations(time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), devices=(healthy, lost), cycles=(found,))
+    fake.observe("n1", seen)
+    lines = run("node", "show", "n1").output.splitlines()
+    assert f"observed   {output.when(seen.time)}" in lines
+    assert lines[-7:] == [
+        "",
+        "DEVICE  MODEL  MEMORY  USED   UTIL  NUMA  LINKS  UUID  JOBS  FAULT",
+        "0       Fake   0MiB    23GiB  97%   -     -      n1-0  1     -",
+        "1       Fake   0MiB    -      -     -     -      n1-1  1     XID 79: the GPU has fallen off the bus",
+        "",
+        "RUN  DEVICE  PERIOD  MIN     MAX    CONFIDENCE  SOURCE",
+        "1.1  0       1.23 s  300MiB  23GiB  0.99        NVML",
+    ]
+    fake.observe("n1", replace(seen, cycles=(found, hidden)))
+    lines = run("node", "show", "n1").output.splitlines()
+    assert "1.1  1       unknown  5MiB    6MiB   -           NVML" in lines
+    assert lines[-2].startswith("unknown: the driver shows no cycle.")
+    told = json.loads(run("node", "show", "n1", "-o", "json").output)
+    assert yaml.safe_load(run("node", "show", "n1", "-o", "yaml").output) == told
+    assert told["devices"][1]["fault"] == lost.fault
+    assert (told["devices"][0]["numa_node"], told["devices"][0]["link_domain"]) == (None, None)
+    assert told["observations"]["time"] == "2026-01-02T03:04:05Z"
+    assert told["observations"]["devices"][0] == {
+        "index": 0,
+        "memory_used_mib": 23 * 1024,
+        "utilisation_percent": 97,
+        "fault": "",
+    }
+    assert [(cycle["period"], cycle["source"]) for cycle in told["observations"]["cycles"]] == [
+        (1.2345, "NVML"),
+        (None, "NVML"),
+    ]
+
+
+def test_where_a_device_is_is_shown(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = (
+        Device(index=0, uuid="GPU-a", model="H100", memory_mib=81920, path=(0, 1), numa_node=0, link_domain=0),
+        Device(index=1, uuid="GPU-b", model="H100", memory_mib=81920, path=(1, 0), fault="it is hot"),
+    )
+    node = replace(client.node("n1"), levels=("socket", "switch"), devices=devices)
+    monkeypatch.setattr(Client, "node", lambda _self, _name: node)
+    assert [line.split() for line in run("node", "show", "n1").output.splitlines()[-3:]] == [
+        ["DEVICE", "MODEL", "MEMORY", "USED", "UTIL", "SOCKET", "SWITCH", "NUMA", "LINKS", "UUID", "JOBS", "FAULT"],
+        ["0", "H100", "80GiB", "-", "-", "0", "1", "0", "0", "GPU-a", "-", "-"],
+        ["1", "H100", "80GiB", "-", "-", "1", "0", "-", "-", "GPU-b", "-", "it", "is", "hot"],
+    ]

@@ -158,6 +158,18 @@ async def test_the_same_for_asyncio(pair: "tuple[Scheduler, Scheduler, str, str]
     assert second.asked[-1] == ("Get", False)
 
 
+def test_a_leader_that_is_named_as_nobody_here_knows_it_is_found_among_those_given(
+    pair: "tuple[Scheduler, Scheduler, str, str]",
+) -> None:
+    """As from outside of a network of containers. Not even where it is given last."""
+    first, second, a, b = pair
+    second.leader = "scheduler-1.invalid:7737"
+    gone = f"127.0.0.1:{free_port()}"
+    with Client(f"{gone},{b},{a}") as client:
+        assert client.submit(["true"]).id == 1
+    assert [name for name, _ in first.asked] == ["Submit"]
+
+
 def test_nobody_is_there_names_all() -> None:
     one, other = (f"127.0.0.1:{free_port()}" for _ in range(2))
     with Client(f"{one},{other}", timeout=0.5) as client, pytest.raises(sdk.Unavailable, match=f"{one}, {other} cannot be"):

@@ -1,6 +1,8 @@
 """The fake cluster's own side: what a test can make happen. What it does as a cluster is in the contract."""
 
 import os
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -102,6 +104,31 @@ def test_a_script_that_raises_is_told_to_the_caller() -> None:
         pytest.raises(sdk.Internal, match=r"script, raised ZeroDivisionError\('oops'\)"),
     ):
         fake.client().submit(["true"])
+
+
+def test_what_is_seen_of_devices() -> None:
+    with testing.cluster({"n1": Resources(cpus=8, memory_mib=1024, devices=2)}, by_hand=True) as fake, fake.client() as client:
+        devices = (sdk.DeviceObservation(index=0, memory_used_mib=5), sdk.DeviceObservation(index=1, fault="lost"))
+        job = fake.start(client.submit(["train"], devices=1))
+        cycles = [
+            sdk.MemoryCycle(job_id=job.id, run=run, device=0, minimum_mib=1, maximum_mib=2, period=timedelta(seconds=1))
+            for run in (1, 2)
+        ]
+        seen = sdk.Observations(time=datetime(2026, 1, 2, tzinfo=UTC), devices=devices, cycles=tuple(cycles))
+        assert client.node("n1").observations is None
+        fake.observe("n1", seen)
+        node = client.node("n1")
+        assert node.observations == replace(seen, cycles=(cycles[0],))
+        assert [device.fault for device in node.devices] == ["", "lost"]
+        assert [node.observations for node in client.nodes()] == [None]
+        fake.finish(job)
+        assert client.node("n1").observations == replace(seen, cycles=())
+        with pytest.raises(sdk.InvalidArgument, match="its 2 devices"):
+            fake.observe("n1", replace(seen, devices=devices[:1]))
+        with pytest.raises(sdk.NotFound):
+            fake.observe("n2", seen)
+        fake.observe("n1", None)
+        assert client.node("n1").observations is None
 
 
 def test_nothing_is_left_behind() -> None:

@@ -1,0 +1,104 @@
+"""How well memory cycles are found, and at what price.
+
+Waves of five shapes and seven periods, sampled at 50 Hz for a minute and disturbed in several ways, and series that have no
+period: how many are found, missed and misread, and how that would be with a lower and a higher threshold. Then what eight
+waves cost, one for each device of a node, which are looked at every ten seconds.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+from benchmarks.figures import Figure, figure
+from node_agent.jobs import cycles
+from tests.agent.waves import AIMLESS, AS_IT_IS, SHAPES, Kind, aimless, seen, wave
+
+BENCH = "memory_cycles"
+PERIODS = (0.085, 0.1, 0.2, 0.5, 1.5, 6.0, 12.0)
+KINDS = {
+    "as they are": AS_IT_IS,
+    "noise of 15 %": Kind(noise=0.15),
+    "periods vary by 3 %, noise of 5 %, growing": Kind(noise=0.05, jitter=0.03, growth=1.5),
+    "periods vary by 7 %": Kind(jitter=0.07),
+}
+THRESHOLDS = (0.3, 0.4, 0.5, 0.6)
+SEEDS = 2
+WAVES = 8
+LOOK_EVERY = 10.0
+
+
+def run() -> list[Figure]:
+    figures = []
+    for threshold in THRESHOLDS:
+        with alike(threshold):
+            chosen = threshold == cycles.ALIKE
+            for name, kind in KINDS.items():
+                ends = _found(kind)
+                right, wrong = (100 * ends[end] / ends.total() for end in ("right", "wrong"))
+                metric = f"at {threshold:g}, {name}"
+                figures.append(figure(BENCH, f"{metric}: right", right, "%", at_least=95 if chosen else None))
+                figures.append(figure(BENCH, f"{metric}: wrong", wrong, "%", at_most=3 if chosen else None))
+            wrong = 100 * _imagined() / (len(AIMLESS) * 10 * SEEDS)
+            figures.append(
+                figure(BENCH, f"at {threshold:g}, without a period: wrong", wrong, "%", at_most=1 if chosen else None)
+            )
+    look, add = _costs()
+    share = 100 * WAVES * (look / LOOK_EVERY + add * 50)
+    figures.append(figure(BENCH, "a look, at worst", look * 1e3, "ms"))
+    figures.append(figure(BENCH, "a sample", add * 1e6, "µs"))
+    figures.append(figure(BENCH, f"{WAVES} waves at 50 Hz, of a core", share, "%", at_most=0.2))
+    return figures
+
+
+@contextmanager
+def alike(threshold: float) -> Iterator[None]:
+    """With another threshold than the one that was chosen."""
+    chosen, cycles.ALIKE = cycles.ALIKE, threshold
+    try:
+        yield
+    finally:
+        cycles.ALIKE = chosen
+
+
+def _found(kind: Kind) -> Counter[str]:
+    rng, ends = Random(1), Counter[str]()
+    for shape in SHAPES:
+        for about in PERIODS:
+            for _ in range(SEEDS):
+                series, period = wave(rng, shape, about * rng.uniform(0.95, 1.05), kind)
+                found = seen(series).cycle()
+                if found is None or found.period_seconds is None:
+                    ends["unknown"] += 1
+                else:
+                    ends["right" if abs(found.period_seconds / period - 1) < 0.05 else "wrong"] += 1
+    return ends
+
+
+def _imagined() -> int:
+    rng = Random(1)
+    looks = (seen(aimless(rng, name)).cycle() for name in AIMLESS for _ in range(10 * SEEDS))
+    return sum(found is not None and found.period_seconds is not None for found in looks)
+
+
+def _costs() -> tuple[float, float]:
+    """Seconds of a look and of a sample, where nothing disturbs them; the look at the shape that costs most."""
+    rng = Random(1)
+    looks, adds = [], []
+    for period in (0.2, 1.5, 12.0):
+        series, _ = wave(rng, "sawtooth", period, Kind(noise=0.05), seconds=160)
+        made, rounds, at = seen([sample for sample in series if sample[0] < 60]), [], 60.0
+        made.cycle()
+        while at < 150:
+            new = [sample for sample in series if at <= sample[0] < at + LOOK_EVERY]
+            before = time.thread_time()
+            for sample in new:
+                made.add(*sample)
+            between = time.thread_time()
+            made.cycle()
+            rounds.append(time.thread_time() - between)
+            adds.append((between - before) / len(new))
+            at += LOOK_EVERY
+        looks.append(min(rounds))
+    return max(looks), min(adds)

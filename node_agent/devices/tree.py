@@ -1,0 +1,81 @@
+"""The words between a reading, its tree and the node's inventory. Nothing here needs networkx, which stays out of the agent."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from node_agent.devices.reading import Gpu, MigInstance, Reading
+
+_PCI = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Where the devices of a machine stand to each other."""
+
+    levels: tuple[str, ...] = ()
+    """Between the node and its devices, outermost first. All cells of one level hold alike devices, as many in each."""
+    paths: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By uuid, in the order of the devices' indices: one number for each level, which counts within its parent."""
+    link_domains: Mapping[str, int] = field(default_factory=dict)
+    """Of those that reach another over NVLink or NVSwitch."""
+    notes: tuple[str, ...] = ()
+    """What was collapsed, guessed or contradicted, and why."""
+    link_notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """What becomes a device: a GPU, or a MIG instance of one."""
+
+    gpu: Gpu
+    instance: MigInstance | None = None
+
+    @property
+    def uuid(self) -> str:
+        return self.instance.uuid if self.instance else self.gpu.uuid
+
+    @property
+    def model(self) -> str:
+        return self.instance.name if self.instance else self.gpu.name
+
+    @property
+    def memory_mib(self) -> int:
+        return self.instance.memory_mib if self.instance else self.gpu.memory_mib
+
+
+def leaves(reading: Reading) -> tuple[Leaf, ...]:
+    """In the order of their indices, however the driver lists them: GPUs by PCI address, the instances of one by size."""
+    found: list[Leaf] = []
+    for gpu in in_order(reading.gpus):
+        if gpu.mig is None:
+            found.append(Leaf(gpu))
+        else:
+            instances = sorted(gpu.mig, key=lambda one: (-one.memory_mib, one.name, one.uuid))
+            found += [Leaf(gpu, instance) for instance in instances]
+    return tuple(found)
+
+
+def in_order(gpus: Iterable[Gpu]) -> list[Gpu]:
+    return sorted(gpus, key=lambda gpu: order(gpu.pci, gpu.uuid))
+
+
+def order(pci: str, uuid: str) -> tuple[bool, int, str, str]:
+    """Sorts by PCI address, and those without one last."""
+    address = pci_address(pci) or ""
+    return not address, len(address), address, uuid  # the length first: a domain may have more than four digits
+
+
+def pci_address(text: str) -> str | None:
+    """As sysfs writes it, from what nvidia-smi, lspci or a person may write; None if it is no PCI address."""
+    if re.fullmatch(r"[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", text):
+        text = "0:" + text
+    if (match := _PCI.fullmatch(text.lower())) is None:
+        return None
+    domain, bus, slot, function = match.groups()
+    return f"{int(domain, 16):04x}:{bus}:{slot}.{function}"
+
+
+def named(gpu: Gpu) -> str:
+    """How a note speaks of it."""
+    return pci_address(gpu.pci) or gpu.uuid

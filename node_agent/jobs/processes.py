@@ -1,0 +1,159 @@
+"""Processes and groups of them, as the kernel tells. The launcher loads this as well, so it imports next to nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+
+_STAT_LENGTH = 4096
+"""More than /proc/<pid>/stat has: some fifty numbers and a short name."""
+SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""What is wanting, and may be there again in a moment."""
+
+
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the state on (state, ppid, pgrp, session, ...); empty when it is gone.
+
+    Raises OSError where the want of a descriptor or of memory keeps it from being known.
+    """
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            text = os.read(descriptor, _STAT_LENGTH)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise
+        return []
+    return text.rpartition(b")")[2].decode("ascii", "replace").split()
+
+
+def start_ticks(pid: int) -> int:
+    """When the process started, in clock ticks since boot; 0 when there is none. Tells it from a later owner of its pid."""
+    fields = stat_fields(pid)
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+def boot_id() -> str:
+    """Of the kernel, and of the first process: pids and start times of another boot mean nothing.
+
+    A container that is started anew has the boot of its kernel, and nothing of what ran in it before.
+    """
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
+        return f"{file.read().strip()}/{start_ticks(1)}"
+
+
+def pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def group_members(group: int) -> list[int]:
+    """The processes of a group that still run; those that only wait to be collected do not count."""
+    members = []
+    for pid in pids():
+        fields = stat_fields(pid)
+        if len(fields) > 2 and fields[2] == str(group) and fields[0] not in "ZX":
+            members.append(pid)
+    return members
+
+
+def kill_group(group: int, signum: int = signal.SIGKILL) -> bool:
+    """Signals a process group; whether there is (still) one."""
+    try:
+        os.killpg(group, signum)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # one that changed its user; the others were signalled
+    return True
+
+
+def find_leader(directory: str) -> int:
+    """The leader of the run with this directory, searched among all processes; 0 when there is none."""
+    needle = os.fsencode(f"\0EBB_RUN_DIR={directory}\0")
+    for pid in pids():
+        fields = stat_fields(pid)
+        if len(fields) > 3 and fields[2] == fields[3] == str(pid):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+                if needle in b"\0" + file.read() + b"\0":
+                    return pid
+    return 0
+
+
+# Control groups (cgroup v2), by the paths of their directories. Without one ("") there is nothing in it.
+
+
+def populated(group: str) -> bool:
+    """Whether a process lives in this control group, or in one inside it."""
+    return bool(group) and b"populated 1" in read(f"{group}/cgroup.events")
+
+
+def inside(group: str) -> list[int]:
+    """The processes of a control group, and of those inside it, that still run."""
+    found = [int(pid) for pid in read(f"{group}/cgroup.procs").split()]
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(group).st_nlink > 2:  # noqa: PTH116 (seldom; to list it costs more)
+            for entry in os.scandir(group):
+                if entry.is_dir(follow_symlinks=False):
+                    found += inside(entry.path)
+    return found
+
+
+def kill_inside(group: str) -> None:
+    """Kills all that is in a control group, what is just being forked there included."""
+    try:
+        write(f"{group}/cgroup.kill", "1")
+    except OSError:  # before Linux 5.14, or nothing is there
+        with contextlib.suppress(OSError):  # before 5.2
+            write(f"{group}/cgroup.freeze", "1")  # none of them forks any more, and none is too frozen to die
+        targets = {pid: descriptor for pid in inside(group) if (descriptor := open_process(pid)) is not None}
+        remaining = set(inside(group))  # what is here now, and had its number then, is no stranger
+        for pid, descriptor in targets.items():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if pid in remaining:
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            os.close(descriptor)
+        with contextlib.suppress(OSError):
+            write(f"{group}/cgroup.freeze", "0")
+
+
+def kill_rest(leader: int, group: str) -> list[int]:
+    """Kills what the leader of a run has left behind in its process group and its control group; what has yet to die."""
+    left = set(group_members(leader)) if leader and kill_group(leader) else set()
+    if populated(group):
+        kill_inside(group)
+        left.update(inside(group))
+    return list(left)
+
+
+def open_process(pid: int) -> int | None:
+    """A descriptor of a process; None where it is gone."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+def read(path: str) -> bytes:
+    """The content of a file of the kernel's; empty where it is not there any more. Raises OSError in want of something."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno in SCARCE:
+            raise
+        return b""
+
+
+def write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)

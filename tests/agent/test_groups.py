@@ -1,0 +1,547 @@
+"""Control groups: on the kernel's own hierarchy where one can be made here, and what it lacks on one of plain files."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from node_agent.config import BadSettings, load
+from node_agent.errors import ControlGroupsMissing
+from node_agent.jobs import births, processes
+from node_agent.jobs import groups as module
+from node_agent.jobs.groups import Groups, Place, found, look, own_group, take
+from node_agent.jobs.launching import Connected, Ended, NotSpawned, Spawned, Unable
+from node_agent.jobs.memory import MemoryWatch
+from node_agent.jobs.model import Exited, RunKey, StartOrder, StopOrder
+from node_agent.jobs.processes import inside, kill_inside, populated
+from node_agent.jobs.watch import GroupWatch
+from tests.agent.conftest import ROOT, AgentProcess, alive, run_directory, until
+from tests.agent.fake_scheduler import FakeScheduler
+from tests.agent.test_executor import ONE, TWO, Stage
+from tests.agent.test_launcher import KEY, Client
+
+Start = Callable[..., AgentProcess]
+
+# Makes a session of its own, twice, forgets its environment, and is nobody's child: a daemon as it should be.
+ESCAPES = "setsid sh -c 'setsid env -i sleep 1000 & echo $! >daemon'; until [ -s daemon ]; do sleep 0.02; done"
+
+
+def own() -> str:
+    return own_group(*(Path(f"/proc/self/{name}").read_text() for name in ("cgroup", "mountinfo")))
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A control group that is given to the test."""
+    path = Path(own() or "/nowhere") / f"ebb-test-{uuid.uuid4().hex[:12]}"
+    try:
+        path.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    monkeypatch.delenv("INVOCATION_ID", raising=False)  # whoever runs the tests is not who gives this group away
+    yield path
+    until(lambda: not populated(str(path)) or kill_inside(str(path)))
+    until(lambda: _removed(path))
+
+
+def _removed(path: Path) -> bool:
+    try:
+        for folder, _, _ in os.walk(path, topdown=False):
+            Path(folder).rmdir()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def being_in(group: Path) -> Iterator[None]:
+    """What is started here is born there."""
+    before = Path(own())
+    (group / "cgroup.procs").write_text("0")
+    try:
+        yield
+    finally:
+        (before / "cgroup.procs").write_text("0")
+
+
+def group_of(pid: int) -> str:
+    return own_group(Path(f"/proc/{pid}/cgroup").read_text(), Path("/proc/self/mountinfo").read_text())
+
+
+@contextmanager
+def sleeper(group: Path) -> Iterator[int]:
+    """A process in a group, and one in a group inside it, both of sessions of their own; the pid of the first."""
+    deeper = group / "deeper"
+    deeper.mkdir()
+    with being_in(deeper):
+        second = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    with being_in(group), subprocess.Popen(["sleep", "1000"], start_new_session=True) as first, second:
+        (Path(own()).parent / "cgroup.procs").write_text("0")
+        try:
+            yield first.pid
+        finally:
+            first.kill()
+            second.kill()
+
+
+# The launcher, on the kernel's hierarchy.
+
+
+def play(state: Path, scene: Callable[[Client], object]) -> None:
+    async def scenes() -> None:
+        state.mkdir()
+        async with Client(state) as client:
+            await scene(client)  # type: ignore[misc]
+
+    asyncio.run(scenes())
+
+
+def test_a_run_is_in_its_group_from_its_first_instruction_and_leaves_nothing(group: Path, state: Path) -> None:
+    async def scene(client: Client) -> None:
+        run = client.spawn("sh", "-c", f"cat /proc/self/cgroup; {ESCAPES}; cut -d' ' -f5,6 /proc/$$/stat; exit 3", group=group)
+        spawned = await client.next(Spawned)
+        assert (await client.next(Ended)).code == 3
+        said, ids = (run / "log").read_text().splitlines()[-2:]
+        assert said.endswith(f"/{group.name}")
+        assert ids == f"{spawned.pid} {spawned.pid}"
+        assert not alive(int((run / "daemon").read_text()))
+        assert not populated(str(group))
+
+    play(state, scene)
+
+
+def test_launch_errors_are_the_same_in_a_group_and_a_group_that_is_not_there_is_the_nodes_fault(
+    group: Path, state: Path
+) -> None:
+    async def scene(client: Client) -> None:
+        client.spawn("no-such-program", group=group)
+        assert await client.next(NotSpawned) == NotSpawned(KEY, "command no-such-program: No such file or directory")
+        client.spawn("/", key=RunKey(2, 1), group=group)
+        assert await client.next(NotSpawned) == NotSpawned(RunKey(2, 1), "command /: Permission denied")
+        client.spawn("true", key=RunKey(3, 1), group=group, **{"A=B": "no name of a variable"})  # type: ignore[arg-type]
+        assert "environment variable" in (await client.next(NotSpawned)).error
+        missing = group / "missing"
+        client.spawn("true", key=RunKey(4, 1), group=missing)
+        error = f"No such file or directory (control group {missing})"
+        assert await client.next(Unable) == Unable(RunKey(4, 1), error)
+        missing.mkdir()
+        client.spawn("true", key=RunKey(4, 1), group=missing)
+        await client.next(Spawned)
+        assert (await client.next(Ended)).code == 0
+
+    play(state, scene)
+
+
+@pytest.mark.parametrize("born", ["library", "clone3", "not permitted", "no such call"])
+def test_each_way_to_be_born_in_a_group(group: Path, born: str) -> None:
+    if born == "library" and births._library() is None:
+        pytest.skip("this C library cannot: it takes glibc 2.39")
+    number = {"library": 0, "clone3": 0, "not permitted": 1, "no such call": 38}[born]
+    script = f"""
+import os, signal, sys
+sys.path.append({str(ROOT)!r})
+from node_agent.jobs import births
+from node_agent.jobs.spawning import spawn_found
+if {born != "library"}:
+    births._library = lambda: None
+else:
+    births.by_fork = None
+if {number}:
+    births._system_call = lambda: lambda *_: (-1, {number})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+log = os.open("/dev/stdout", os.O_WRONLY)
+say = "cat /proc/self/cgroup; grep SigIgn /proc/self/status; cut -d' ' -f5,6 /proc/$$/stat; echo $$; echo $A; echo $0"
+streams = [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
+pid = spawn_found(["sh", "-c", say, "caf\\udce9"], {{"PATH": os.defpath, "A": "b=c"}}, streams, {str(group)!r})
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    data = subprocess.run([sys.executable, "-I", "-S", "-c", script], check=True, capture_output=True).stdout
+    *_, place, ignored, ids, pid, variable, zeroth = data.decode(errors="surrogateescape").splitlines()
+    assert place.endswith(f"/{group.name}")
+    assert int(ignored.split()[1], 16) & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)) == 0
+    assert (ids, variable, zeroth) == (f"{pid} {pid}", "b=c", "caf\udce9")
+
+
+def test_a_watch_kills_what_has_left_the_process_group_of_an_orphan(group: Path, state: Path) -> None:
+    async def scene(client: Client) -> None:
+        run = client.spawn("sh", "-c", f"{ESCAPES}; touch escaped; until [ -e go ]; do sleep 0.02; done", group=group)
+        spawned = await client.next(Spawned)
+        os.kill(client.launching.pid, signal.SIGKILL)
+        await client.next(Connected)
+        until((run / "escaped").exists)
+        daemon = int((run / "daemon").read_text())
+        ended = asyncio.Event()
+        GroupWatch(spawned.pid, spawned.start_ticks, ended.set, str(group)).begin()
+        assert alive(daemon)
+        (run / "go").touch()
+        await asyncio.wait_for(ended.wait(), 20)
+        assert not alive(daemon)
+
+    play(state, scene)
+
+
+@pytest.mark.parametrize("kernel", ["5.14", "5.2", "5.1"])
+def test_kernels_kill_a_whole_group(group: Path, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacks = {"5.14": (), "5.2": ("cgroup.kill",), "5.1": ("cgroup.kill", "cgroup.freeze")}[kernel]
+    written = []
+    real = processes.write
+
+    def write(path: str, text: str) -> None:
+        if path.endswith(lacks):
+            raise FileNotFoundError(path)
+        written.append(f"{Path(path).name} {text}")
+        real(path, text)
+
+    monkeypatch.setattr(processes, "write", write)
+    with sleeper(group):
+        assert len(inside(str(group))) == 2
+        kill_inside(str(group))
+        until(lambda: not populated(str(group)))
+        assert inside(str(group)) == []
+    how = {"5.14": ["cgroup.kill 1"], "5.2": ["cgroup.freeze 1", "cgroup.freeze 0"], "5.1": []}
+    assert written == how[kernel]
+
+
+def test_the_memory_of_a_group_is_that_of_all_its_processes(group: Path) -> None:
+    holds = "data = bytearray(b'x') * (100 << 20); print('ready', flush=True); input()"
+    with being_in(group):
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        watch = MemoryWatch(dict, lambda *_: None)
+        assert list(watch.look({ONE: (str(group), 90 << 20), TWO: (str(group), 300 << 20)})) == [ONE]
+        kill_inside(str(group))
+    assert watch.look({ONE: (str(group), 0)}) == {}
+
+
+def test_groups_are_made_found_and_removed(group: Path) -> None:
+    groups, missing = take(Place(str(group)), limits=True)
+    assert missing == ""
+    assert list(groups.known()) == []
+    for _ in range(2):
+        path = groups.make("s1/17.1.2", 0)
+    assert path == f"{group}/runs/s1.17.1.2" == groups.path("s1/17.1.2")
+    assert list(groups.known()) == ["s1/17.1.2"]
+    with sleeper(Path(path)):
+        assert groups.alive("s1/17.1.2")
+        assert not groups.bounded("s1/17.1.2")  # without a memory controller
+        assert not groups.remove("s1/17.1.2")
+    until(lambda: groups.remove("s1/17.1.2"))
+    assert list(groups.known()) == []
+    assert groups.remove("s1/17.1.2")
+
+
+# The agent, on the kernel's hierarchy.
+
+
+@pytest.fixture
+def inside_group(agent: Start, group: Path) -> Start:
+    def start(*flags: str) -> AgentProcess:
+        with being_in(group):
+            return agent("--control-groups", "auto", *flags)
+
+    return start
+
+
+def leaves(group: Path, job: int) -> bool:
+    """Whether the group of the job's run is not there any more."""
+    return not list(group.glob(f"runs/*.{job}.1"))
+
+
+def test_nothing_escapes_a_run_of_an_agent(inside_group: Start, group: Path, scheduler: FakeScheduler, state: Path) -> None:
+    process = inside_group().process
+    scheduler.connected()
+    assert group_of(process.pid) == f"{group}/agent"
+    scheduler.start(1, "/bin/sh", "-c", f"{ESCAPES}; exit 4")
+    assert scheduler.exited(1).exit_code == 4
+    assert not alive(int((run_directory(state, 1) / "daemon").read_text()))
+    until(lambda: leaves(group, 1))
+    # A stop: the signal goes to the process group, as ever, and the kill to all.
+    scheduler.start(2, "/bin/sh", "-c", f"trap '' TERM; {ESCAPES}; touch ready; while :; do sleep 0.05; done")
+    run = run_directory(state, 2)
+    until((run / "ready").exists)
+    daemon = int((run / "daemon").read_text())
+    assert group_of(daemon) == group_of(scheduler.started(2).pid)
+    scheduler.stop(2, 0.1)
+    assert scheduler.exited(2).exit_signal == signal.SIGKILL
+    assert not alive(daemon)
+    until(lambda: leaves(group, 2))
+
+
+def test_runs_are_taken_over_in_their_groups(inside_group: Start, group: Path, scheduler: FakeScheduler, state: Path) -> None:
+    first = inside_group()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", f"{ESCAPES}; touch ready; until [ -e go ]; do sleep 0.02; done; exit 5")
+    run = run_directory(state, 1)
+    until((run / "ready").exists)
+    daemon = int((run / "daemon").read_text())
+    first.kill()
+    launcher = next(pid for pid in inside(f"{group}/agent") if pid != first.process.pid)
+    os.kill(launcher, signal.SIGKILL)  # so that nobody but the next agent can tell when it is over
+    second = inside_group()
+    scheduler.wait(lambda: len(scheduler.hellos) == 2)
+    assert group_of(second.process.pid) == f"{group}/agent"
+    assert [alive(pid) for pid in (scheduler.started(1).pid, daemon)] == [True, True]
+    (run / "go").touch()
+    assert scheduler.exited(1).unknown
+    assert not alive(daemon)
+    until(lambda: leaves(group, 1))
+
+
+def test_what_is_left_in_groups_of_runs_that_nobody_knows(
+    inside_group: Start, group: Path, scheduler: FakeScheduler, state: Path
+) -> None:
+    first = inside_group()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", f"{ESCAPES}; touch ready; sleep 1000")
+    run = run_directory(state, 1)
+    until((run / "ready").exists)
+    daemon = int((run / "daemon").read_text())
+    first.kill()
+    for pid in inside(f"{group}/agent"):
+        os.kill(pid, signal.SIGKILL)
+    os.killpg(int(scheduler.started(1).pid), signal.SIGKILL)  # only the daemon is left, which nothing else tells of
+    (state / "spool.db").unlink()
+    (group / "runs" / f"{run.parent.name}.9.1").mkdir()
+    foreign = group / "runs" / "other.1.1"  # of another agent that has its runs in the same place
+    foreign.mkdir()
+    with sleeper(foreign) as stranger:
+        inside_group()
+        scheduler.wait(lambda: len(scheduler.hellos) == 2)
+        assert not alive(daemon)
+        assert alive(stranger)
+        until(lambda: [path.name for path in (group / "runs").glob("*.*.*") if not path.is_file()] == [foreign.name])
+
+
+# Where groups can be made, and what is missing: texts, and plain files in place of the kernel's.
+
+MOUNTS = """\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 {top} {point} rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate
+"""
+
+
+@pytest.mark.parametrize(
+    ("top", "point", "membership", "path"),
+    [
+        ("/", "/sys/fs/cgroup", "0::/system.slice/a.service\n", "/sys/fs/cgroup/system.slice/a.service"),
+        ("/", "/sys/fs/cgroup/unified", "4:memory:/x\n0::/\n", "/sys/fs/cgroup/unified"),
+        ("/docker/c1", "/sys/fs/cgroup", "0::/docker/c1\n", "/sys/fs/cgroup"),
+        ("/docker/c1", "/sys/fs/cgroup", "0::/docker/c1/agent\n", "/sys/fs/cgroup/agent"),
+        ("/docker/c1", "/sys/fs/cgroup", "0::/docker/c17\n", ""),
+        ("/", "/sys/fs/cgroup", "0::/../../a\n", ""),
+        ("/", r"/a\040b", "0::/c:d\n", "/a b/c:d"),
+        ("/", "/sys/fs/cgroup", "4:memory:/x\n", ""),
+    ],
+)
+def test_the_own_group_is_found(top: str, point: str, membership: str, path: str) -> None:
+    assert own_group(membership, MOUNTS.format(top=top, point=point)) == path
+    assert own_group(membership, "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw") == ""
+
+
+def plain(path: Path, controllers: str = "cpu memory pids") -> Path:
+    """A directory with the files of a group that the kernel would put there."""
+    path.mkdir(parents=True, exist_ok=True)
+    for name, text in (("procs", ""), ("subtree_control", ""), ("type", "domain\n"), ("events", "populated 0\n")):
+        (path / f"cgroup.{name}").write_text(text)
+    (path / "cgroup.controllers").write_text(f"{controllers}\n")
+    for name in ("max", "swap.max", "oom.group", "events"):
+        (path / f"memory.{name}").write_text("low 0\noom 0\noom_kill 0\n" if name == "events" else "")
+    return path
+
+
+def test_what_an_agent_finds(tmp_path: Path) -> None:
+    no_systemd = str(tmp_path / "none")
+    unit = plain(tmp_path / "unit")
+    leaf = plain(unit / "agent")
+    assert look(str(leaf), {"INVOCATION_ID": "1"}, no_systemd) == Place(str(unit), memory=True)
+    assert look(str(unit), {}, no_systemd) == Place(str(unit), inner=True, memory=True)
+    told = look(str(unit), {"INVOCATION_ID": "1"}, no_systemd)
+    assert (told.root, told.inner, told.memory) == (str(unit), True, False)
+    assert "DelegateSubgroup=agent" in told.missing
+    plain(unit, "cpu hugetlb")
+    told = look(str(leaf), {}, no_systemd)
+    assert (told.root, told.inner, told.memory) == (str(unit), False, False)
+    assert "no memory controller (it has: cpu, hugetlb)" in told.missing
+    (unit / "cgroup.type").unlink()  # as the outermost group has it, which nobody gives away
+    told = look(str(unit), {}, no_systemd)
+    assert told.root == ""
+    assert "the whole machine's group" in told.missing
+    (unit / "cgroup.type").write_text("domain")
+    assert "no cgroup v2 is mounted" in look("", {}).missing
+    (unit / "cgroup.subtree_control").unlink()
+    told = look(str(unit), {}, no_systemd)
+    assert told.root == ""
+    assert "is not the agent's own" in told.missing
+
+
+def test_of_systemds_groups_only_what_was_given_away_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = plain(tmp_path / "unit")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert look(str(unit), {}, systemd=str(tmp_path)).root == ""
+    monkeypatch.setattr(os, "getxattr", lambda path, name: b"1" if (path, name) == (str(unit), "trusted.delegate") else b"0")
+    assert look(str(unit), {}, systemd=str(tmp_path)).root == str(unit)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "getxattr", lambda *_: b"")
+    assert look(str(unit), {}, systemd=str(tmp_path)).root == str(unit)  # what it may write was given to it
+    session = plain(tmp_path / "user@1000.service" / "app.scope")
+    assert look(str(session), {}, systemd=str(tmp_path)).root == ""  # to the user's own systemd
+
+
+def test_controllers_are_given_to_runs_once_the_agent_is_out_of_the_way(tmp_path: Path) -> None:
+    unit = plain(tmp_path / "unit")
+    (unit / "cgroup.procs").write_text("11\n12\n")
+    plain(unit / "agent")
+    plain(unit / "runs")
+    groups, missing = take(Place(str(unit), inner=True, memory=True), limits=True)
+    assert missing == ""
+    assert (unit / "agent/cgroup.procs").read_text() in ("0", "12")  # the last one; plain files do not add up
+    assert [(unit / name / "cgroup.subtree_control").read_text() for name in (".", "runs")] == ["+memory"] * 2
+    assert groups.path("s/1.1") == f"{unit}/runs/s.1.1"
+
+
+def test_where_the_kernel_refuses_groups_are_used_without_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = plain(tmp_path / "unit")
+    (unit / "cgroup.procs").write_text("11\n12\n")
+
+    def write(path: str, text: str) -> None:
+        raise OSError(16, "Device or resource busy")
+
+    monkeypatch.setattr(module, "write", write)
+    groups, missing = take(Place(str(unit), memory=True), limits=True)
+    assert "Device or resource busy; processes 11, 12 are in it" in missing
+    assert groups.path("s/1.1") == f"{unit}/runs/s.1.1"
+    assert not groups.bounded("s/1.1")
+    groups, missing = take(Place(str(unit), inner=True), limits=True)
+    assert "Device or resource busy" in missing
+    assert groups.path("s/1.1") == ""
+
+
+def test_policies(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(module, "look", lambda *_: Place(missing="it is not there; make it so"))
+    assert found("off", limits=True).path("s/1.1") == ""
+    assert caplog.messages == []
+    assert found("auto", limits=True).path("s/1.1") == ""
+    assert caplog.messages == ["control groups: it is not there; make it so"]
+    with pytest.raises(ControlGroupsMissing, match=r"require\): it is not there; make it so\. Mend that"):
+        found("require", limits=True)
+
+
+# Memory, on plain files: what is written for the kernel, and what is made of what it tells.
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A place for groups of runs; a group that is made there gets its files."""
+    runs = tmp_path / "runs-of-all"
+    runs.mkdir()
+    real = os.mkdir
+
+    def mkdir(path: str, mode: int = 0o777) -> None:
+        real(path, mode)
+        if Path(path).parent == runs:
+            plain(Path(path))
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    return runs
+
+
+def test_the_kernel_is_told_what_a_run_may_use(files: Path) -> None:
+    groups = Groups(str(files), memory=True)
+    path = Path(groups.make("s/1.1", 100))
+    written = {name: (path / f"memory.{name}").read_text().strip() for name in ("max", "swap.max", "oom.group")}
+    assert written == {"max": str(100 << 20), "swap.max": "0", "oom.group": "1"}
+    (path / "memory.swap.max").unlink()  # a kernel that does not account for swap
+    groups.make("s/1.1", 0)
+    assert (path / "memory.max").read_text().startswith("max")
+    Groups(str(files), memory=True, limits=False).make("s/2.1", 100)
+    assert (files / "s.2.1/memory.max").read_text().startswith("max")
+    assert groups.oom_kills("s/1.1") == 0
+    (path / "memory.events").write_text("oom 3\noom_kill 2\noom_group_kill 1\n")
+    assert groups.oom_kills("s/1.1") == 2
+    assert groups.oom_kills("s/3.1") is None
+    assert Groups(str(files)).oom_kills("s/1.1") is None
+
+
+@pytest.fixture
+def stage(tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    stage = Stage(tmp_path, monkeypatch, Groups(str(files), memory=True))
+    yield stage
+    stage.executor.close()
+    stage.spool.close()
+
+
+def starts(stage: Stage, files: Path, key: RunKey, pid: int) -> Path:
+    stage.executor.obey([StartOrder(key, ("true",), memory_mib=100)])
+    folder = files / f"{stage.spool.short_id}.{key.name}"
+    (folder / "cgroup.events").write_text("populated 1\n")
+    stage.executor.hear([Spawned(key, pid, pid * 10, child=True)])
+    return folder
+
+
+async def test_a_run_that_the_kernel_holds_to_its_memory_is_not_watched(stage: Stage, files: Path) -> None:
+    folder = starts(stage, files, ONE, 77)
+    assert (folder / "memory.max").read_text().strip() == str(100 << 20)
+    assert stage.executor.limits() == {}
+    stage.executor.obey([StartOrder(TWO, ("true",), memory_mib=100)])  # by a launcher that knows no groups
+    stage.executor.hear([Spawned(TWO, 78, 780, child=True)])
+    assert stage.executor.limits() == {TWO: (78, 100 << 20)}
+    stage.executor._holding._groups = Groups(str(files))
+    stage.executor._holding.hold(stage.spool.runs[ONE])
+    assert stage.executor.limits()[ONE] == (str(folder), 100 << 20)
+
+
+@pytest.mark.parametrize(
+    ("kills", "ended", "reported"),
+    [
+        (3, Ended(ONE, 0, 9), Exited(signal=9, out_of_memory=True)),
+        (3, Ended(ONE, 137, 0), Exited(137, out_of_memory=True)),
+        (3, Ended(ONE, 0, 0), Exited()),  # of groups that it has made itself, one was killed, and it went on
+        (0, Ended(ONE, 0, 9), Exited(signal=9)),
+    ],
+)
+async def test_the_kernel_says_what_it_has_killed_for_want_of_memory(
+    stage: Stage, files: Path, monkeypatch: pytest.MonkeyPatch, kills: int, ended: Ended, reported: Exited
+) -> None:
+    folder = starts(stage, files, ONE, 77)
+    monkeypatch.setattr("node_agent.jobs.memory.OomKills.now", lambda _: 1_000_000)  # others were killed on this node
+    (folder / "memory.events").write_text(f"low 0\noom_kill {kills}\n")
+    stage.executor.hear([ended])
+    assert stage.spool.pending()[-1].event == reported
+
+
+async def test_a_kill_is_for_all_of_the_group(stage: Stage, files: Path) -> None:
+    folder = starts(stage, files, ONE, 77)
+    (folder / "cgroup.kill").write_text("")
+    stage.executor.obey([StopOrder(ONE, 60)])
+    assert (folder / "cgroup.kill").read_text() == ""  # not yet, and not by SIGTERM
+    stage.executor.obey([StopOrder(ONE, 0)])
+    assert (folder / "cgroup.kill").read_text() == "1"
+    assert stage.signals == [(77, signal.SIGTERM), (77, signal.SIGKILL)]
+
+
+async def test_a_group_that_cannot_be_made_is_the_nodes_fault(stage: Stage, files: Path) -> None:
+    files.rmdir()
+    stage.executor.obey([StartOrder(ONE, ("true",))])
+    assert stage.launching.asked == []
+    assert stage.executor._retries[ONE].when() > time.monotonic()
+
+
+@pytest.mark.parametrize("policy", ["auto", "require", "off"])
+def test_the_setting(policy: str) -> None:
+    flags = {"scheduler": "127.0.0.1:1", "devices": "cpu-20c", "state": "s"}
+    assert load(flags | {"control_groups": policy}).control_groups == policy
+    with pytest.raises(BadSettings, match="--control-groups: Input should be 'auto', 'require' or 'off'"):
+        load(flags | {"control_groups": "some"})
