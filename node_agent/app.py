@@ -14,18 +14,21 @@ from pathlib import Path
 
 from node_agent.config import Settings
 from node_agent.devices.base import Inventory
-from node_agent.devices.simulated import simulated
+from node_agent.devices.opening import Opened, opened
 from node_agent.errors import AsRoot, Forgetful, RunsLive, StateInUse, StateUnusable
 from node_agent.jobs import leftovers
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import Executor
-from node_agent.jobs.launcher import start_ticks
-from node_agent.jobs.launching import Launching
+from node_agent.jobs.groups import Groups, found
+from node_agent.jobs.launching import Event, Launching
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.meeting import Meeting
 from node_agent.jobs.memory import MemoryWatch
 from node_agent.jobs.model import Order, Process, Report
+from node_agent.jobs.observing import Observations, Observing
+from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.spool import Spool, open_spool
+from node_agent.notify import Notifier
 from node_agent.transport import link
 from node_agent.transport.messages import Hello, LogRequest, Welcome
 
@@ -46,12 +49,19 @@ class LocalNode:
         self._inventory = inventory
         self._logs = logs
         self.executor: Executor | None = None
+        self.observing: Observing | None = None
 
     def hello(self) -> Hello:
         cluster_id, epoch = self._spool.cluster
+        inventory = self._inventory
+        if (seen := self.observations()) is not None:
+            inventory = inventory.with_faults({device.index: device.fault for device in seen.devices})
         return Hello(
-            self._name, self._spool.boot_id, cluster_id, epoch, self._inventory, tuple(self._spool.runs.values()), _version()
+            self._name, self._spool.boot_id, cluster_id, epoch, inventory, tuple(self._spool.runs.values()), _version()
         )
+
+    def observations(self) -> Observations | None:
+        return None if self.observing is None else self.observing.latest
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch)
@@ -78,15 +88,18 @@ async def run(settings: Settings) -> None:
     """Serves until SIGTERM or SIGINT. Jobs go on, unless the settings say otherwise."""
     if os.geteuid() == 0 and not settings.allow_root:
         raise AsRoot
+    systemd = Notifier()
     with state_directory(settings.state) as state:
-        while await _serve(settings, state):
+        groups = found(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
+        devices = await opened(settings, state)
+        while await _serve(settings, state, devices, groups, systemd):
             settings = settings.model_copy(update={"forget_cluster": False})
 
 
-async def _serve(settings: Settings, state: Path) -> bool:
+async def _serve(settings: Settings, state: Path, devices: Opened, groups: Groups, systemd: Notifier) -> bool:
     """One life of the node, with one spool. Returns whether another is to begin, as the scheduler has forgotten this one."""
     loop = asyncio.get_running_loop()
-    provider = simulated(settings.devices, settings.node)
+    provider = devices.provider
     spool = open_spool(state / "spool.db")
     if settings.forget_cluster:
         spool = _forget(spool, settings)
@@ -94,6 +107,15 @@ async def _serve(settings: Settings, state: Path) -> bool:
     logs = Logs(lambda key: spool.runs.get(key), paths.log)
     node = LocalNode(settings.node, spool, provider.inventory, logs)
     ended: asyncio.Future[bool] = loop.create_future()
+
+    def heard(events: list[Event]) -> None:
+        executor.hear(events)
+        # The launcher is there. The scheduler is not waited for: while that is away systemd must not kill its agents.
+        systemd.ready()
+
+    def stop() -> None:
+        systemd.stopping()
+        leave()
 
     def leave(afresh: bool = False) -> None:
         if not ended.done():
@@ -110,28 +132,33 @@ async def _serve(settings: Settings, state: Path) -> bool:
         logs.wake()
 
     meeting = Meeting(settings.reached_at)
-    executor = Executor(spool, provider, paths, settings.node, meeting, reported, fail)
-    launching = Launching(state, spool.short_id, executor.hear, settings.launcher_idle)
+    executor = Executor(spool, provider, paths, settings.node, meeting, reported, fail, groups)
+    launching = Launching(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launching)
     node.executor = executor
+    node.observing = Observing(provider, spool, state, node.reported.set)
     log.info(
-        "node %s: %d devices (%s, simulated), state in %s",
+        "node %s: %d devices (%s), state in %s",
         settings.node,
         len(provider.inventory.devices),
-        settings.devices,
+        settings.devices if devices.reading else f"{settings.devices}, simulated",
         state,
     )
+    for note in devices.notes:
+        log.warning("devices: %s", note)
     if os.geteuid() == 0:
         log.warning("the agent runs as root, as it was allowed to: so do all jobs")
 
     for signum in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signum, leave)
+        loop.add_signal_handler(signum, stop)
     try:
         async with asyncio.TaskGroup() as tasks:
             workers = [
                 tasks.create_task(launching.run()),
-                tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True))),
+                tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True), systemd.status)),
                 tasks.create_task(_prune(spool)),
+                tasks.create_task(node.observing.run()),
+                tasks.create_task(systemd.watchdog()),
             ]
             if settings.memory_limit == "enforce":
                 workers.append(tasks.create_task(MemoryWatch(executor.limits, executor.exceeded).run()))
@@ -185,16 +212,20 @@ def _forget(spool: Spool, settings: Settings) -> Spool:
     return spool.forget()
 
 
-async def _talk(settings: Settings, node: LocalNode, executor: Executor, begin_afresh: Callable[[], None]) -> None:
+async def _talk(
+    settings: Settings, node: LocalNode, executor: Executor, begin_afresh: Callable[[], None], tell: Callable[[str], None]
+) -> None:
     """Hello says which runs are on this node. So it is said once nothing else lives here."""
     try:
         async with asyncio.timeout(_PATIENCE):
             await executor.cleared.wait()
     except TimeoutError:
-        log.error("not connecting to the scheduler: runs that the spool does not know are still alive, or no launcher is there")
+        why = "not connecting to the scheduler: runs that the spool does not know are still alive, or no launcher is there"
+        log.error(why)
+        tell(why)
         await executor.cleared.wait()
     try:
-        await link.run(settings.scheduler, node, security=settings.security)
+        await link.run(settings.scheduler, node, security=settings.security, tell=tell)
     except Forgetful as error:
         log.error("%s", error)
         begin_afresh()

@@ -13,6 +13,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # the agent never forks 
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the link tells of connections that fail, once and in words
 
 from node_agent import app, config
+from node_agent.check_cli import check
+from node_agent.devices_cli import devices
+from node_agent.doctor.command import doctor
 from node_agent.errors import AgentError
 
 
@@ -25,6 +28,7 @@ def main() -> None:
     epilog="""\b
 Examples:
   ebb-agent run --scheduler 127.0.0.1:7070 --devices dgx-a100 --node n1 --state ./n1
+  ebb-agent run --scheduler 127.0.0.1:7070 --devices nvml --state /var/lib/ebb
   ebb-agent run --config agent.yaml --log-level debug
   EBB_AGENT_SCHEDULER=127.0.0.1:7070 ebb-agent run --devices cpu-20c --state /var/lib/ebb
 
@@ -39,7 +43,10 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     metavar="HOST:PORT[,...]",
     help="Where the scheduler listens, or each of several; not on this machine: with --tls-ca.",
 )
-@click.option("--devices", metavar="PROFILE", help="What the node has: dgx-a100, pcie-8 or cpu-20c, all simulated.")
+@click.option("--devices", metavar="KIND", help="nvml: this machine's GPUs. Or dgx-a100, pcie-8, cpu-20c: simulated.")
+@click.option("--device-tree", metavar="FILE", help="A YAML file with the tree of the GPUs, where the driver's levels mislead.")
+@click.option("--reserve-cpus", metavar="N", help="CPUs of this machine that jobs do not get, with nvml. [default: 0]")
+@click.option("--reserve-memory", metavar="GIB", help="Memory of this machine that jobs do not get, with nvml. [default: 2]")
 @click.option("--node", metavar="NAME", help="The node's name in the cluster. [default: the host's name]")
 @click.option("--state", metavar="DIR", help="What the agent must not forget; one directory for each agent.")
 @click.option(
@@ -73,6 +80,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     metavar="POLICY",
     help="Kill runs that use more memory than they asked for: enforce or off. [default: enforce]",
 )
+@click.option(
+    "--control-groups",
+    metavar="POLICY",
+    help="A control group for each run: auto (where possible), require or off. [default: auto]",
+)
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")
 def run(file: Path | None, **flags: Any) -> None:
     """Runs the agent of this node until SIGTERM or SIGINT."""
@@ -88,3 +100,8 @@ def run(file: Path | None, **flags: Any) -> None:
         asyncio.run(app.run(settings))
     except AgentError as error:
         raise click.ClickException(str(error)) from error
+
+
+main.add_command(check)
+main.add_command(devices)
+main.add_command(doctor)

@@ -11,15 +11,17 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from scheduler_service import store
 from scheduler_service.config import Config
 from scheduler_service.database import Engines, Lease, Reader
-from scheduler_service.leading import STOP_LIMIT, Announce, ClockBehind, Outrun, exit_timer, lead_under_lease, micros
+from scheduler_service.leading import STOP_LIMIT, ClockBehind, Outrun, exit_timer, lead_under_lease, micros
+from scheduler_service.notify import Notifier
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leader import wait_to_lead
@@ -34,8 +36,12 @@ async def serve(config: Config) -> None:
     stop = asyncio.Event()
     halt = threading.Event()
     guards = contextlib.ExitStack()
+    systemd = Notifier()
+    watchdog = asyncio.create_task(systemd.watchdog())
+    guards.callback(watchdog.cancel)
 
     def end() -> None:
+        systemd.stopping()
         stop.set()
         halt.set()
         guard = exit_timer(2 * STOP_LIMIT, "something does not end, most likely because the database does not answer")
@@ -51,7 +57,9 @@ async def serve(config: Config) -> None:
                     address, health = served
                     await asyncio.to_thread(_migrate, url)
                     lease = Lease(engines.lease, _holder(config), config.lease, config.advertise or address)
-                    announce = partial(_announce, config, health, address)
+                    announce = partial(_announce, config, health, address, systemd)
+                    systemd.status("stands by")
+                    systemd.ready()  # it answers reads, whoever leads
                     await _lead_again_and_again(config, front, engines, lease, stop, halt, announce)
 
 
@@ -75,7 +83,13 @@ async def _tokens(config: Config, engines: Engines) -> AsyncIterator[Tokens | No
 
 
 async def _lead_again_and_again(
-    config: Config, front: Front, engines: Engines, lease: Lease, stop: asyncio.Event, halt: threading.Event, announce: Announce
+    config: Config,
+    front: Front,
+    engines: Engines,
+    lease: Lease,
+    stop: asyncio.Event,
+    halt: threading.Event,
+    announce: Callable[[int, bool], Coroutine[Any, Any, None]],
 ) -> None:
     """Stands by, leads, and stands by again, until stopped. What breaks soon after its start is tried ever less often."""
     pause = 0.0
@@ -86,7 +100,7 @@ async def _lead_again_and_again(
             return
         began = time.monotonic()
         try:
-            await lead_under_lease(config, front, engines, lease, epoch, stop, announce, forgetful)
+            await lead_under_lease(config, front, engines, lease, epoch, stop, partial(announce, epoch), forgetful)
             forgetful = False
         except ClockBehind:
             raise
@@ -147,8 +161,9 @@ def _migrate(url: str) -> None:
         engine.dispose()
 
 
-async def _announce(config: Config, health: Health, address: str, leads: bool) -> None:
-    """Tells health checks, and whoever reads the address file, whether this scheduler leads."""
+async def _announce(config: Config, health: Health, address: str, systemd: Notifier, epoch: int, leads: bool) -> None:
+    """Tells health checks, systemd, and whoever reads the address file, whether this scheduler leads."""
+    systemd.status(f"leads in epoch {epoch}" if leads else "stands by")
     await health.serving(leads)
     if config.address_file is None:
         return

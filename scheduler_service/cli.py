@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from scheduler_service.check_cli import check
 from scheduler_service.config import DEFAULT_LISTEN, load_or_exit
 from scheduler_service.record_cli import record
 from scheduler_service.token_cli import token
@@ -75,5 +76,6 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
         sys.exit(1)
 
 
+main.add_command(check)
 main.add_command(record)
 main.add_command(token)

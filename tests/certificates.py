@@ -22,14 +22,14 @@ class Authority:
         key = ("-x509", *_NEW_KEY, "-keyout", folder / "ca.key", "-out", self.certificate)
         _openssl("req", *key, "-days", "2", "-subj", f"/CN={folder.name}")
 
-    def issue(self, name: str, *addresses: str) -> Pair:
+    def issue(self, name: str, *addresses: str, days: int = 1) -> Pair:
         """A certificate; a service's is for these, such as DNS:localhost or IP:127.0.0.1."""
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         _openssl("req", *_NEW_KEY, "-keyout", pair.key, "-out", request, "-subj", f"/CN={name}")
         extensions.write_text(f"subjectAltName={','.join(addresses)}\n" if addresses else "")
-        signed_by = ("-CA", self.certificate, "-CAkey", self._folder / "ca.key", "-CAcreateserial")
-        _openssl("x509", "-req", "-in", request, *signed_by, "-days", "1", "-extfile", extensions, "-out", pair.certificate)
+        signed_by = ("-CA", self.certificate, "-CAkey", self._folder / "ca.key", "-CAcreateserial", "-days", str(days))
+        _openssl("x509", "-req", "-in", request, *signed_by, "-extfile", extensions, "-out", pair.certificate)
         return pair
 
 

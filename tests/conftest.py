@@ -14,3 +14,7 @@ for name in ("EBB_ADDRESS", "EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TL
 
 # Nothing here forks without exec. gRPC's fork handlers, on by default, can hang the process that forks.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+# Agents make control groups for their runs where they can. Here they can where the tests of that have made them a place;
+# elsewhere they would leave folders in the hierarchy of whoever runs us.
+os.environ.setdefault("EBB_AGENT_CONTROL_GROUPS", "off")

@@ -111,11 +111,12 @@ async def run(
     pace = pace or Pace()
     security = security or Security()
     known = schedulers.split(",")
-    target = known[0]
+    target = asked = known[0]
     tries = 0
     complaints: set[str] = set()
     while True:
-        following = _after(target, known)
+        asked = target if target in known else asked  # who named a leader that is not there would name it again
+        following = _after(asked, known)
         longest = pace.longest
         proof = Proof(pace.proven)
         try:
@@ -125,7 +126,7 @@ async def run(
         except Refused as error:
             reason, text, following = error.reason, str(error), target  # that is the leader's word
             if reason == "OTHER_CLUSTER":
-                longest, following = pace.foreign, _after(target, known)
+                longest, following = pace.foreign, _after(asked, known)
         except StandsBy as error:
             reason, text = "", str(error)
             if security.tls_ca is not None or is_loopback(error.leader):  # as with the addresses that the agent was given
@@ -145,9 +146,9 @@ async def run(
         tries += 1
 
 
-def _after(target: str, known: Sequence[str]) -> str:
+def _after(asked: str, known: Sequence[str]) -> str:
     """The next of the schedulers that the agent was told of."""
-    return known[(known.index(target) + 1) % len(known)] if target in known else known[0]
+    return known[(known.index(asked) + 1) % len(known)]
 
 
 class Proof:

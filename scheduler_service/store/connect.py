@@ -33,6 +33,7 @@ def open_engine(url: str, writer: bool = False, connections: int = 5) -> Engine:
         connect_args={
             "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
             "application_name": "ebb writer" if writer else "ebb",
+            "client_encoding": "utf8",  # not that of the database, nor of PGCLIENTENCODING: SQL_ASCII would give bytes for text
             "connect_timeout": 10,
             # A database that is gone without a word, as when its machine lost power, is noticed within half a minute.
             "keepalives_idle": 10,

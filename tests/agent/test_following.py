@@ -73,6 +73,13 @@ async def test_else_to_the_next_that_it_knows(standby: Standby, scheduler: FakeS
     assert standby.connects == 1
 
 
+async def test_past_a_standby_that_names_a_leader_who_is_not_there(standby: Standby, scheduler: FakeScheduler) -> None:
+    standby.leader = f"127.0.0.1:{free_port()}"
+    async with linked(f"{standby.address},{scheduler.address}"):
+        await asyncio.to_thread(scheduler.connected)
+    assert standby.connects == 1
+
+
 async def test_one_that_is_gone_or_was_replaced_is_passed_over(standby: Standby, scheduler: FakeScheduler) -> None:
     """The welcome of one with a lower epoch is not accepted, and the next is asked."""
     replaced = FakeScheduler(epoch=3)

@@ -1,0 +1,191 @@
+"""The GPUs of this node, as NVML's child process tells of them."""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from node_agent.devices.base import DeviceCycle, Inventory, Observation, Observed, ProcessMemory
+from node_agent.devices.reading import Reading
+from node_agent.errors import AgentError, DriverFailed, DriverSilent, NoDriver, UnknownDevice
+
+log = logging.getLogger(__name__)
+
+START_LIMIT = 60.0
+"""Without its persistence daemon, the driver wakes each GPU when it is asked for the first time: seconds each."""
+MEMORY_RATE = 10.0
+"""Samples a second of each device's memory, where one process is alone on it. A wave is seen from four samples a period on."""
+
+_UNUSABLE = "unusable"
+_LONGEST_PAUSE = 60.0
+_FAULT_LENGTH = 256
+_MOST_OF_A_LINE = 1 << 22
+
+
+async def read_gpus(limit_seconds: float = START_LIMIT, sysfs: Path | None = None) -> Reading:
+    """What the machine has. Raises `NoDriver`, `DriverSilent` or `DriverFailed`."""
+    async with _child("read", *(() if sysfs is None else ("--sysfs", str(sysfs)))) as child:
+        line = await child.line(limit_seconds)
+        try:
+            return Reading.model_validate(line)
+        except ValueError as error:
+            raise DriverFailed(why=error) from error
+
+
+class Gpus:
+    """A `Provider` of GPUs. The uuid of a device may also be a MIG instance's."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        reading: Reading,
+        *,
+        memory_rate: float = MEMORY_RATE,
+        limit_seconds: float = 10.0,
+        start_limit_seconds: float = START_LIMIT,
+    ) -> None:
+        self.inventory = inventory
+        self._cpus = {uuid: gpu.cpus for gpu in reading.gpus for uuid in (gpu.uuid, *(one.uuid for one in gpu.mig or ()))}
+        self._memory_rate = memory_rate
+        self._limit = limit_seconds
+        self._start_limit = start_limit_seconds
+        self._xids: Mapping[str, int] = {}
+
+    def cpus(self, indices: Sequence[int]) -> frozenset[int] | None:
+        nearest = [self._cpus.get(uuid, ()) for uuid in self._uuids(indices)]
+        if not all(nearest):
+            return None
+        # A container may have fewer CPUs than its host.
+        return frozenset().union(*nearest) & os.sched_getaffinity(0) or None
+
+    def environment(self, indices: Sequence[int]) -> Mapping[str, str]:
+        # NVML's order is not CUDA's, so that devices are named by uuid. A container made by the run sees the same ones.
+        uuids = ",".join(self._uuids(indices))
+        return {"CUDA_VISIBLE_DEVICES": uuids, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "NVIDIA_VISIBLE_DEVICES": uuids}
+
+    async def observe(self) -> AsyncGenerator[Observed, None]:
+        pause = 1.0
+        while True:
+            child = None
+            try:
+                arguments = ("--memory-rate", str(self._memory_rate), "--xids", json.dumps(self._xids))
+                async with _child("watch", *arguments) as child:
+                    limit = self._start_limit
+                    while True:
+                        observed = self._observed(await child.line(limit))
+                        limit, pause = self._limit, 1.0
+                        yield observed
+            except AgentError as error:
+                log.error("the GPUs cannot be watched: %s Trying again in %g s", error, pause)
+                yield self._all_faulty("the driver does not answer" if isinstance(error, DriverSilent) else str(error))
+            await asyncio.sleep(pause)
+            # What hangs in the kernel stays there until that lets go of it. Not a second one.
+            while child is not None and child.process.poll() is None:
+                await asyncio.sleep(1.0)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _observed(self, line: Any) -> Observed:
+        try:
+            # The next child is told: an XID happens once.
+            self._xids = line["xids"]
+            return self._seen(line)
+        except (KeyError, TypeError) as error:  # another version than ours was installed meanwhile
+            raise DriverFailed(why=f"this is not understood: {line}") from error
+
+    def _seen(self, line: Mapping[str, Any]) -> Observed:
+        indices = {device.uuid: device.index for device in self.inventory.devices}
+        return Observed(
+            devices=tuple(
+                _observation(device.index, *line["devices"].get(device.uuid, (None, None, "the driver no longer shows it")))
+                for device in self.inventory.devices
+            ),
+            processes=tuple(
+                ProcessMemory(pid, indices[uuid], used) for pid, uuid, used in line["processes"] if uuid in indices
+            ),
+            cycles=tuple(DeviceCycle(pid, indices[uuid], *rest) for pid, uuid, *rest in line["cycles"] if uuid in indices),
+        )
+
+    def _all_faulty(self, fault: str) -> Observed:
+        return Observed(tuple(_observation(device.index, None, None, fault) for device in self.inventory.devices))
+
+    def _uuids(self, indices: Sequence[int]) -> list[str]:
+        uuids = {device.index: device.uuid for device in self.inventory.devices}
+        for index in indices:
+            if index not in uuids:
+                raise UnknownDevice(index=index, known=", ".join(map(str, uuids)) or "none")
+        return [uuids[index] for index in indices]
+
+
+def _observation(index: int, used: int | None, utilisation: int | None, fault: str) -> Observation:
+    return Observation(index, used, utilisation, fault[:_FAULT_LENGTH])
+
+
+class _Child:
+    """A sidecar that runs."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: asyncio.StreamReader) -> None:
+        self.process = process
+        self._output = output
+
+    async def line(self, limit_seconds: float) -> Any:
+        """The next line that it tells. Raises `DriverSilent`, or `NoDriver` or `DriverFailed` where none is to come."""
+        try:
+            line = await self._next(limit_seconds)
+            if not line.endswith(b"\n"):
+                raise DriverFailed(why="the process that asks the driver has ended")
+            said = json.loads(line)
+        except TimeoutError:
+            raise DriverSilent(limit=limit_seconds) from None
+        except ValueError as error:
+            raise DriverFailed(why=error) from error
+        if _UNUSABLE in said:
+            raise NoDriver(**said[_UNUSABLE])
+        return said
+
+    async def _next(self, limit_seconds: float) -> bytes:
+        # Twice half the time: where this whole machine stood still, the first may be over before the line is looked for.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_seconds / 2):
+                return await self._output.readline()
+        async with asyncio.timeout(limit_seconds / 2):
+            return await self._output.readline()
+
+
+@asynccontextmanager
+async def _child(*arguments: str) -> AsyncIterator[_Child]:
+    """Runs a sidecar, which does not outlive the block, unless the kernel holds it: it is not waited for then."""
+    try:
+        process = subprocess.Popen(
+            # -P: nothing is imported from the directory that the agent happens to be in.
+            [sys.executable, "-P", "-m", "node_agent.devices.sidecar", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "MALLOC_ARENA_MAX": "1"},
+            process_group=0,  # Ctrl-C is the agent's
+        )
+    except OSError as error:
+        raise DriverFailed(why=error) from error
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        output = asyncio.StreamReader(_MOST_OF_A_LINE)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), process.stdout
+        )
+        try:
+            yield _Child(process, output)
+        finally:
+            transport.close()
+            await asyncio.sleep(0)  # in which it closes
+    finally:
+        process.stdin.close()
+        process.kill()
+        # By a thread, since this may never end; then it must not keep the agent from leaving either.
+        threading.Thread(target=process.wait, daemon=True).start()

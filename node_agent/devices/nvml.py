@@ -1,0 +1,302 @@
+"""NVML, the driver's own library, through pynvml: each thing that is asked of it, in plain words and numbers.
+
+The only place that imports pynvml, and it is imported in child processes alone: any call may hang for ever in a sick driver.
+Everything raises `Failed` where the driver refuses, which is common: old drivers lack functions, and most cards lack features.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from ctypes import CDLL, byref, c_ulonglong, c_void_p, cast
+from typing import Any, NamedTuple, TypeVar
+
+import pynvml  # type: ignore[import-untyped]
+
+T = TypeVar("T")
+
+Handle = Any
+"""A GPU or a MIG instance, as the library names it. Handles do not outlive the process."""
+
+Failed: type[Exception] = pynvml.NVMLError
+
+_LIBRARY = "libnvidia-ml.so.1"
+_MIB = 1 << 20
+_CPU_WORDS = 64
+"""Of 64 CPUs each: more than any machine has."""
+
+_ADVICE: Mapping[int, str] = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "Install the NVIDIA driver; a container must be started with the GPUs of its host",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "Load the kernel module (modprobe nvidia); dmesg says why it does not load",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "The driver was exchanged while its module was loaded: reboot, or reload it",
+    pynvml.NVML_ERROR_NO_PERMISSION: "The user of the agent must be able to open /dev/nvidiactl and /dev/nvidia0",
+}
+
+_UNUSABLE: Mapping[int, str] = {
+    pynvml.NVML_ERROR_GPU_IS_LOST: "the GPU is lost: it no longer answers on its bus",
+    pynvml.NVML_ERROR_RESET_REQUIRED: "the GPU must be reset before it can be used again",
+    pynvml.NVML_ERROR_IRQ_ISSUE: "the kernel cannot serve the interrupts of the GPU",
+    pynvml.NVML_ERROR_INSUFFICIENT_POWER: "the GPU lacks power: look at its cables",
+    pynvml.NVML_ERROR_UNKNOWN: "the driver fails at the GPU for a reason that it does not know",
+}
+"""Answers to the plainest of questions that mean that nothing runs on this GPU."""
+
+_LACKING = (pynvml.NVMLError_FunctionNotFound, pynvml.NVMLError_NotSupported, pynvml.NVMLError_ArgumentVersionMismatch)
+
+_EVENTS = (
+    pynvml.nvmlEventTypeXidCriticalError
+    | pynvml.nvmlEventTypeDoubleBitEccError
+    | pynvml.nvmlEventTypeFatalPoisonError
+    | pynvml.nvmlEventTypeGpuUnavailableError
+    | pynvml.nvmlEventTypeGpuRecoveryAction
+)
+_EVENT_LIMIT_MS = 60_000
+_EVENT_RETRY = 5.0
+
+
+class Unusable(Exception):
+    """NVML as a whole cannot be used: `why`, and `advice` for whoever runs this machine."""
+
+    def __init__(self, why: str, advice: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.advice = advice
+
+
+class Link(NamedTuple):
+    """An NVLink that is up. `end` is what it leads to: "gpu", "switch", or "" where that is not known."""
+
+    end: str
+    pci: str
+
+
+class Gauge:
+    """The memory in use of one device, for who reads it many times a second: all that can be is done beforehand.
+
+    The library is the one that pynvml has opened, whose own functions make structs and look names up at each call: that
+    takes eight times as long as this.
+    """
+
+    def __init__(self, device: Handle) -> None:
+        self._device = device
+        library = CDLL(_LIBRARY)
+        try:
+            # The newer one does not count what the driver keeps for itself: an idle GPU has none in use.
+            self._call, self._answer = library.nvmlDeviceGetMemoryInfo_v2, pynvml.c_nvmlMemory_v2_t()
+            self._answer.version = pynvml.nvmlMemory_v2
+        except AttributeError:
+            self._call, self._answer = library.nvmlDeviceGetMemoryInfo, pynvml.c_nvmlMemory_t()
+        self._reference = byref(self._answer)
+        self._used = c_ulonglong.from_buffer(self._answer, type(self._answer).used.offset)
+
+    def used_mib(self) -> int:
+        if code := self._call(self._device, self._reference):
+            raise pynvml.NVMLError(code)
+        return self._used.value // _MIB
+
+
+class Health(NamedTuple):
+    """What the driver says of a GPU when it is asked. None: it cannot say."""
+
+    recovery: int | None
+    """The action that it asks for; 0 is none."""
+    remap_pending: bool | None
+    remap_failed: bool | None
+    uncorrectable: int | None
+    """Memory errors since the last reset."""
+
+
+@contextmanager
+def opened() -> Iterator[None]:
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise Unusable(str(error), _ADVICE.get(error.value, "nvidia-smi on this machine may say more")) from error
+    try:
+        yield
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def lacking(error: Exception) -> bool:
+    """The card does not have it, or the driver has no word for it: nothing is wrong."""
+    return isinstance(error, _LACKING)
+
+
+def too_old(error: Exception) -> bool:
+    return isinstance(error, pynvml.NVMLError_FunctionNotFound)
+
+
+def fault(error: Exception) -> str:
+    """What this answer says is wrong with the GPU that was asked; empty where it says nothing of the kind."""
+    return _UNUSABLE.get(getattr(error, "value", 0), "")
+
+
+def driver() -> str:
+    return str(pynvml.nvmlSystemGetDriverVersion())
+
+
+def version() -> str:
+    return str(pynvml.nvmlSystemGetNVMLVersion())
+
+
+def count() -> int:
+    return int(pynvml.nvmlDeviceGetCount())
+
+
+def handle(index: int) -> Handle:
+    return pynvml.nvmlDeviceGetHandleByIndex(index)
+
+
+def uuid(device: Handle) -> str:
+    return str(pynvml.nvmlDeviceGetUUID(device))
+
+
+def name(device: Handle) -> str:
+    return str(pynvml.nvmlDeviceGetName(device))
+
+
+def pci(device: Handle) -> str:
+    return _sysfs(pynvml.nvmlDeviceGetPciInfo(device).busId)
+
+
+def minor(device: Handle) -> int:
+    return int(pynvml.nvmlDeviceGetMinorNumber(device))
+
+
+def total_mib(device: Handle) -> int:
+    return int(pynvml.nvmlDeviceGetMemoryInfo(device).total // _MIB)
+
+
+def utilisation(device: Handle) -> int:
+    return int(pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
+
+
+def processes(device: Handle) -> dict[int, int | None]:
+    """pid -> MiB, of processes that compute. None: the driver does not say how much."""
+    try:
+        told = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(device)
+    except pynvml.NVMLError_FunctionNotFound:
+        told = pynvml.nvmlDeviceGetComputeRunningProcesses_v2(device)
+    return {one.pid: None if one.usedGpuMemory is None else one.usedGpuMemory // _MIB for one in told}
+
+
+def cpus(device: Handle) -> tuple[int, ...]:
+    """Of the NUMA node that is nearest."""
+    words = pynvml.nvmlDeviceGetCpuAffinityWithinScope(device, _CPU_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE)
+    return tuple(64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1)
+
+
+def common_ancestor(a: Handle, b: Handle) -> int:
+    """A constant of NVML: 0, 10, ..., 50 from the nearest level to the farthest."""
+    return int(pynvml.nvmlDeviceGetTopologyCommonAncestor(a, b))
+
+
+def links(device: Handle) -> list[Link]:
+    found = []
+    for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+        try:
+            up = pynvml.nvmlDeviceGetNvLinkState(device, link)
+        except (pynvml.NVMLError_InvalidArgument, *_LACKING):  # it has no more of them
+            break
+        if up:
+            found.append(Link(_end(device, link), _sysfs(pynvml.nvmlDeviceGetNvLinkRemotePciInfo(device, link).busId)))
+    return found
+
+
+def fabric(device: Handle) -> str:
+    """<cluster uuid>/<clique> of a full member of an NVSwitch fabric; the uuid is all zeros within one machine."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
+    pynvml.nvmlDeviceGetGpuFabricInfoV(device, byref(info))
+    if info.state != pynvml.NVML_GPU_FABRIC_STATE_COMPLETED or info.status != pynvml.NVML_SUCCESS:
+        return ""
+    digits = bytes(info.clusterUuid).hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])) + f"/{info.cliqueId}"
+
+
+def instances(device: Handle) -> list[Handle] | None:
+    """MIG instances; None where the GPU is not cut into such."""
+    try:
+        current, _ = pynvml.nvmlDeviceGetMigMode(device)
+    except _LACKING:
+        return None
+    if not current:
+        return None
+    found = []
+    for place in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(device)):
+        with suppress(pynvml.NVMLError_NotFound, pynvml.NVMLError_InvalidArgument):  # an empty place
+            found.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(device, place))
+    return found
+
+
+def health(device: Handle) -> Health:
+    """Never raises: what cannot be read is None."""
+    rows = _or_none(lambda: pynvml.nvmlDeviceGetRemappedRows(device))
+    errors = _or_none(
+        lambda: pynvml.nvmlDeviceGetTotalEccErrors(device, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+    )
+    return Health(
+        recovery=_or_none(lambda: _field(device, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)),
+        remap_pending=None if rows is None else bool(rows[2]),
+        remap_failed=None if rows is None else bool(rows[3]),
+        uncorrectable=errors,
+    )
+
+
+def events(gpus: Sequence[Handle]) -> Iterator[tuple[int | None, int | None]]:
+    """(place in `gpus`, XID) of each thing that goes wrong from now on, as it does; for ever, so in a thread of its own.
+
+    Without a place it is not known where. Without an XID something else changed: `health` has more. Ends at once where no
+    GPU tells of events.
+    """
+    events = pynvml.nvmlEventSetCreate()
+    telling = 0
+    for gpu in gpus:
+        with suppress(pynvml.NVMLError):
+            types = _EVENTS & pynvml.nvmlDeviceGetSupportedEventTypes(gpu)
+            if types:
+                pynvml.nvmlDeviceRegisterEvents(gpu, types, events)
+                telling += 1
+    places = {_address(gpu): place for place, gpu in enumerate(gpus)}
+    return _wait(events, places) if telling else iter(())
+
+
+def _wait(events: Any, places: Mapping[int | None, int]) -> Iterator[tuple[int | None, int | None]]:
+    while True:
+        try:
+            event = pynvml.nvmlEventSetWait(events, _EVENT_LIMIT_MS)
+        except pynvml.NVMLError_Timeout:
+            continue
+        except pynvml.NVMLError:  # most likely a GPU was lost; this fails again and again then
+            yield None, None
+            time.sleep(_EVENT_RETRY)
+            continue
+        xid = int(event.eventData) if event.eventType == pynvml.nvmlEventTypeXidCriticalError else None
+        yield places.get(_address(event.device)), xid
+
+
+def _or_none(call: Callable[[], T]) -> T | None:
+    try:
+        return call()
+    except pynvml.NVMLError:
+        return None
+
+
+def _field(device: Handle, field: int) -> int | None:
+    (value,) = pynvml.nvmlDeviceGetFieldValues(device, [field])
+    return int(value.value.uiVal) if value.nvmlReturn == pynvml.NVML_SUCCESS else None
+
+
+def _end(device: Handle, link: int) -> str:
+    ends = {pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu", pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch"}
+    return ends.get(_or_none(lambda: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(device, link)), "")
+
+
+def _address(device: Handle) -> int | None:
+    return cast(device, c_void_p).value
+
+
+def _sysfs(bus: str) -> str:
+    """0000:07:00.0 for NVML's 00000000:07:00.0."""
+    domain, _, rest = bus.partition(":")
+    return f"{int(domain, 16):04x}:{rest.lower()}"

@@ -1,0 +1,162 @@
+"""Watches the devices of a machine: what they use, who uses them, their waves of memory, and what goes wrong."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from node_agent.devices import nvml
+from node_agent.devices.health import JOBS_FAULT, Standing
+from node_agent.jobs.cycles import Cycle, Wave
+
+T = TypeVar("T")
+_Event = tuple[int | None, int | None]
+"""The place of a GPU, and an XID; either may be unknown."""
+
+LOOK_INTERVAL = 1.0
+_POLL_INTERVAL = 30.0
+"""Of asking the driver how the GPUs are: errors are told as they happen, if the driver tells."""
+
+
+class _Unit(NamedTuple):
+    """What may be somebody's device: a GPU, or an instance of one that is in MIG mode."""
+
+    uuid: str
+    handle: nvml.Handle
+    memory: nvml.Gauge
+    gpu: int
+
+
+class _Watched(NamedTuple):
+    """The wave of the only process on a unit. Another process has another wave."""
+
+    pid: int
+    wave: Wave
+
+
+class Watch:
+    """NVML must be open, and stay so. `xids` are those known from before, by the uuid of a unit."""
+
+    def __init__(self, memory_rate: float, xids: Mapping[str, int]) -> None:
+        self._gpus, self._units = _units()
+        self._standing = [Standing() for _ in self._gpus]
+        for unit in self._units:
+            self._standing[unit.gpu].happened(xids.get(unit.uuid, 0))
+        self._sample_interval = 1 / memory_rate
+        self._waves: dict[str, _Watched] = {}
+        self._cycles: dict[str, Cycle] = {}
+        self._turn = 0
+        self._polled_at = -_POLL_INTERVAL
+        self._events: SimpleQueue[_Event] = SimpleQueue()
+
+    def run(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
+        """Tells about once a second what it sees, for ever."""
+        with suppress(nvml.Failed):  # a driver without events: it is asked instead
+            threading.Thread(target=self._listen, args=(nvml.events(self._gpus),), daemon=True).start()
+        look_at = sample_at = time.monotonic()
+        while True:
+            if (now := time.monotonic()) >= look_at:
+                tell(self._look(now))
+                look_at = max(look_at + LOOK_INTERVAL, now)
+            if self._waves:
+                self._sample()
+                # At uneven times: a wave that is faster than the samples would show a slower one that is not there.
+                sample_at = max(sample_at + self._sample_interval * random.uniform(0.6, 1.4), time.monotonic())
+            else:
+                sample_at = look_at
+            time.sleep(max(min(look_at, sample_at) - time.monotonic(), 0))
+
+    def _listen(self, events: Iterator[_Event]) -> None:
+        for event in events:
+            self._events.put(event)
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        for unit in self._units:
+            if (watched := self._waves.get(unit.uuid)) is not None:
+                try:
+                    watched.wave.add(now, unit.memory.used_mib())
+                except nvml.Failed:  # the next look has more to say
+                    continue
+
+    def _look(self, now: float) -> dict[str, Any]:
+        if self._heard() or now >= self._polled_at + _POLL_INTERVAL:
+            self._polled_at = now
+            for gpu, standing in zip(self._gpus, self._standing, strict=True):
+                standing.polled(*nvml.health(gpu))
+        devices, processes = {}, []
+        for unit in self._units:
+            used, fault = _used(unit.memory)
+            fault = "; ".join(filter(None, (fault, self._standing[unit.gpu].fault)))
+            devices[unit.uuid] = (used, _ask(nvml.utilisation, unit.handle), fault)
+            # This is the dear one: some drivers take milliseconds, and hold up other programs meanwhile.
+            here = _ask(nvml.processes, unit.handle) or {}
+            self._follow(unit, list(here))
+            if len(here) == 1 and used is not None:
+                here = {pid: used if mib is None else mib for pid, mib in here.items()}
+            processes += [(pid, unit.uuid, mib) for pid, mib in here.items() if mib is not None]
+        self._take_turn()
+        return {
+            "devices": devices,
+            "processes": processes,
+            "cycles": [(self._waves[uuid].pid, uuid, *cycle) for uuid, cycle in self._cycles.items()],
+            "xids": {unit.uuid: standing.xid for unit in self._units if (standing := self._standing[unit.gpu]).xid},
+        }
+
+    def _heard(self) -> bool:
+        """Takes in what has happened. True where the driver should be asked for more."""
+        more = False
+        with suppress(Empty):
+            while True:
+                gpu, xid = self._events.get_nowait()
+                if gpu is not None and xid is not None:
+                    self._standing[gpu].happened(xid)
+                more |= xid not in JOBS_FAULT
+        return more
+
+    def _follow(self, unit: _Unit, pids: list[int]) -> None:
+        """What a device's memory does is one process's doing only where that is alone on it."""
+        watched = self._waves.get(unit.uuid)
+        if watched is None or pids != [watched.pid]:
+            self._waves.pop(unit.uuid, None)
+            self._cycles.pop(unit.uuid, None)
+            if len(pids) == 1:
+                self._waves[unit.uuid] = _Watched(pids[0], Wave())
+
+    def _take_turn(self) -> None:
+        """Looks for the cycle of one wave, every other time: that costs as much as all else in a second together."""
+        self._turn += 1
+        if self._waves and self._turn % 2 == 0:
+            uuid, watched = list(self._waves.items())[self._turn // 2 % len(self._waves)]
+            if (cycle := watched.wave.cycle()) is not None:
+                self._cycles[uuid] = cycle
+
+
+def _units() -> tuple[list[nvml.Handle], list[_Unit]]:
+    """All that can be named; the agent knows what should be there."""
+    gpus: list[nvml.Handle] = []
+    units = []
+    for index in range(nvml.count()):
+        if (gpu := _ask(nvml.handle, index)) is not None:
+            instances = _ask(nvml.instances, gpu)
+            for handle in [gpu] if instances is None else instances:
+                if (uuid := _ask(nvml.uuid, handle)) is not None:
+                    units.append(_Unit(uuid, handle, nvml.Gauge(handle), len(gpus)))
+            gpus.append(gpu)
+    return gpus, units
+
+
+def _used(memory: nvml.Gauge) -> tuple[int | None, str]:
+    try:
+        return memory.used_mib(), ""
+    except nvml.Failed as error:
+        return None, nvml.fault(error)
+
+
+def _ask(call: Callable[[Any], T], about: Any) -> T | None:
+    with suppress(nvml.Failed, ValueError):
+        return call(about)
+    return None
