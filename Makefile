@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 GENERATED := proto/ebb/v1 third_party/buf/validate
 
-.PHONY: demo serve test lint types imports proto proto-check migrations-check tests bench clean lock
+.PHONY: demo serve test lint types imports proto proto-check migrations-check tests bench gpu-report clean lock
 .DEFAULT_GOAL := help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test   lint, types, import rules, proto, migrations, all tests"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
 	@echo "make bench  every benchmark, or one: make bench ONLY=step_cost"
+	@echo "make gpu-report  what NVML says and costs, on a machine with GPUs"
 	@echo "make proto  generate code from proto/; make lock: bring requirements.lock up to date; make clean"
 
 # The environment is made anew whenever the lock or the project's own metadata changes.
@@ -51,6 +52,9 @@ tests: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(PY) -m benchmarks $(ONLY)
+
+gpu-report: $(VENV)/.ready
+	@$(PY) scripts/gpu_report.py $(ARGS)
 
 lock: $(VENV)/.ready
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \

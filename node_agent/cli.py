@@ -47,6 +47,7 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
 @click.option("--device-tree", metavar="FILE", help="A YAML file with the tree of the GPUs, where the driver's levels mislead.")
 @click.option("--reserve-cpus", metavar="N", help="CPUs of this machine that jobs do not get, with nvml. [default: 0]")
 @click.option("--reserve-memory", metavar="GIB", help="Memory of this machine that jobs do not get, with nvml. [default: 2]")
+@click.option("--memory-rate", metavar="HZ", help="How often to read the memory of GPUs in use: 50 at most. [default: 10]")
 @click.option("--node", metavar="NAME", help="The node's name in the cluster. [default: the host's name]")
 @click.option("--state", metavar="DIR", help="What the agent must not forget; one directory for each agent.")
 @click.option(

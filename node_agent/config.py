@@ -67,6 +67,8 @@ class DeviceSettings(BaseSettings):
     reserve_cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     reserve_memory: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     """GiB."""
+    memory_rate: Annotated[float, Field(gt=0, le=50)] = 10.0
+    """How often a second the memory of a device is read, for the waves of runs."""
 
     @model_validator(mode="after")
     def _tree_of_gpus(self) -> Self:

@@ -51,7 +51,7 @@ async def opened(settings: DeviceSettings, state: Path | None = None) -> Opened:
     if state is not None:
         reading = remembered(reading, state / "gpus.json")
     inventory, notes = await laid_out(reading, settings.device_tree, cpu_milli, memory_mib)
-    return Opened(Gpus(inventory, reading), notes, reading)
+    return Opened(Gpus(inventory, reading, memory_rate=settings.memory_rate), notes, reading)
 
 
 async def laid_out(
