@@ -53,7 +53,10 @@ class Site:
         scheduler_flags: Sequence[str] = (),
         nodes: Sequence[str] = ("n1", "n2"),
         database: str | None = None,
+        devices: Sequence[str] = ("dgx-a100",),
     ) -> None:
+        self.devices = devices
+        """What each node has, and further flags of its agent."""
         self.cluster = Cluster(folder, scheduler_flags, database=database)
         self.folder = self.cluster.folder
         self.nodes = list(nodes)
@@ -67,7 +70,7 @@ class Site:
             if self.two:
                 self.cluster.start_standby()
             for node in self.nodes:
-                self.cluster.start_agent(node, "dgx-a100")
+                self.cluster.start_agent(node, *self.devices)
             self.client = Client(self.cluster.address, timeout=LIMIT)
             self.wait_connected()
         except BaseException:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import click
 
@@ -65,7 +66,9 @@ def state(found: Node) -> str:
         return found.state.name
     if found.state is NodeState.SILENT:
         return "SILENT+DRAIN"
-    return "DRAINED" if found.free == found.capacity else "DRAINING"
+    faulty = sum(1 for device in found.devices if device.fault and not device.job_ids)
+    idle = found.free.devices + faulty >= found.capacity.devices
+    return "DRAINED" if idle and replace(found.free, devices=found.capacity.devices) == found.capacity else "DRAINING"
 
 
 def row(found: Node, *, wide: bool = False) -> list[str]:
@@ -75,12 +78,13 @@ def row(found: Node, *, wide: bool = False) -> list[str]:
 
 def _short(found: Node) -> list[str]:
     free, whole, kept = found.free, found.capacity, found.earmarked
+    faulty = sum(1 for device in found.devices if device.fault)
     return [
         found.name,
         state(found),
         f"{free.cpus:g}/{whole.cpus:g}",
         f"{format_memory(free.memory_mib)}/{format_memory(whole.memory_mib)}",
-        f"{free.devices}/{whole.devices}",
+        f"{free.devices}/{whole.devices}" + (f" ({faulty} faulty)" if faulty else ""),
         output.amount(kept) if kept.cpus or kept.memory_mib or kept.devices else "-",
         output.numbers(sorted({job for device in found.devices for job in device.job_ids})),
     ]

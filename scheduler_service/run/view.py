@@ -157,7 +157,8 @@ class View:
         for run in self.runs_on.get(node_id, {}).values():
             free = sub(free, run.demand)
         devices = tuple(row for _, row in sorted(self.devices.get(node_id, {}).items()))
-        return NodeView(node, free, earmarked, devices)
+        lost = sum(1 for device in devices if device.fault and not device.group)
+        return NodeView(node, sub(free, Vector(devices=lost)), earmarked, devices)
 
     def all_nodes(self) -> tuple[NodeView, ...]:
         return tuple(self.node(node_id) for node_id in sorted(self.nodes))

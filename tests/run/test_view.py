@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Node, NodeState, Reason, Run, RunPhase
+from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Node, NodeDevice, NodeState, Reason, Run, RunPhase
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import Vector
 from scheduler_service.run import view as view_module
@@ -21,8 +21,10 @@ def job(number: int, **fields: object) -> Job:
     return replace(Job(number, SPEC, "u", "", 0), **fields)  # type: ignore[arg-type]
 
 
-def change(row: Job | Run | Node) -> Change:
+def change(row: Job | Run | Node | NodeDevice) -> Change:
     match row:
+        case NodeDevice():
+            return Change("device", (row.node, row.index), None, row)
         case Job():
             return Change("job", row.id, None, row)
         case Run():
@@ -147,3 +149,13 @@ async def test_a_step_without_a_commit_takes_no_place_among_those_kept(monkeypat
         view.apply(11, [], {})
     update = await following(view.watch_jobs(after_commit=10))
     assert (update.snapshot, ids(update)) == (False, [1])
+
+
+def test_a_faulty_device_that_nobody_holds_is_not_free() -> None:
+    view = View([("node", 1, NODE)], commit_no=1)
+    run = Run(1, 1, 1, (0,), SPEC.demand, RunPhase.RUNNING, 0)
+    held = NodeDevice(1, 0, "GPU-0", "gpu", 1, group=(run.key,), fault="it is lost")
+    view.apply(2, [change(job(1)), change(run), change(held), change(NodeDevice(1, 1, "GPU-1", "gpu", 1))], {})
+    assert view.node(1).free == Vector(7000, 7900, 7)
+    view.apply(3, [change(replace(held, index=1, group=()))], {})
+    assert view.node(1).free == Vector(7000, 7900, 6)
