@@ -46,10 +46,17 @@ def machine(gpus: int = 2, **of_each: object) -> Reading:
 
 
 def children() -> Iterator[int]:
-    """Processes that this one has started and that still run."""
+    """Processes that ask the driver for this one, and still run."""
     for thread in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # the thread has ended
-            yield from (pid for pid in map(int, (thread / "children").read_text().split()) if alive(pid))
+            yield from filter(asks_the_driver, map(int, (thread / "children").read_text().split()))
+
+
+def asks_the_driver(pid: int) -> bool:
+    try:
+        return alive(pid) and b"node_agent.devices.sidecar" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("file", MACHINES, ids=lambda file: file.stem)

@@ -459,9 +459,14 @@ def test_a_node_is_shown(run: Run) -> None:
     assert "free       7 cpus, 15GiB, 1 device" in lines
     assert "observed   -" in lines
     assert lines[-3:] == [
-        "DEVICE  MODEL  MEMORY  USED  UTIL  NUMA  LINKS  UUID  JOBS  FAULT",
-        "0       Fake   0MiB    -     -     -     -      n1-0  1     -",
-        "1       Fake   0MiB    -     -     -     -      n1-1  -     -",
+        "DEVICE  MODEL  JOBS",
+        "0       Fake   1",
+        "1       Fake   -",
+    ]
+    assert "earmarked  -" in lines
+    assert run("node", "show", "n1", "-o", "wide").output.splitlines()[-2:] == [
+        "0       Fake   n1-0  1",
+        "1       Fake   n1-1  -",
     ]
     assert json.loads(run("node", "show", "n1", "-o", "json").output)["devices"][0]["job_ids"] == [1]
     assert refused(run, "node", "show", "n9").startswith("ebb: there is no node n9")
@@ -489,10 +494,12 @@ def test_top_prints_once(run: Run) -> None:
     assert twice.output.count("2 nodes") == 2
 
 
-def on_a_terminal(address: str, *arguments: str, answer: bytes = b"") -> tuple[int, str]:
+def on_a_terminal(address: str, *arguments: str, answer: bytes = b"", columns: int = 150) -> tuple[int, str]:
     """The exit status of `ebb`, and what it shows on a terminal, where a question is answered so."""
     master, slave = pty.openpty()
-    with start(*arguments, stdin=slave, stdout=slave, stderr=slave, more={"EBB_ADDRESS": address, "COLUMNS": "150"}) as process:
+    with start(
+        *arguments, stdin=slave, stdout=slave, stderr=slave, more={"EBB_ADDRESS": address, "COLUMNS": str(columns)}
+    ) as process:
         os.close(slave)
         shown = b""
         with contextlib.suppress(OSError):  # which says that the other end is closed
@@ -532,11 +539,14 @@ def test_what_is_seen_of_a_node_is_shown(run: Run, fake: FakeCluster) -> None:
     fake.observe("n1", seen)
     lines = run("node", "show", "n1").output.splitlines()
     assert f"observed   {output.when(seen.time)}" in lines
-    assert lines[-7:] == [
+    assert lines[-10:] == [
         "",
-        "DEVICE  MODEL  MEMORY  USED   UTIL  NUMA  LINKS  UUID  JOBS  FAULT",
-        "0       Fake   0MiB    23GiB  97%   -     -      n1-0  1     -",
-        "1       Fake   0MiB    -      -     -     -      n1-1  1     XID 79: the GPU has fallen off the bus",
+        "DEVICE  MODEL  USED   UTIL  JOBS",
+        "0       Fake   23GiB  97%   1",
+        "1       Fake   -      -     1",
+        "",
+        "FAULTY  UUID  FAULT",
+        "1       n1-1  XID 79: the GPU has fallen off the bus",
         "",
         "RUN  DEVICE  PERIOD  MIN     MAX    CONFIDENCE  SOURCE",
         "1.1  0       1.23 s  300MiB  23GiB  0.99        NVML",
@@ -544,7 +554,8 @@ def test_what_is_seen_of_a_node_is_shown(run: Run, fake: FakeCluster) -> None:
     fake.observe("n1", replace(seen, cycles=(found, hidden)))
     lines = run("node", "show", "n1").output.splitlines()
     assert "1.1  1       unknown  5MiB    6MiB   -           NVML" in lines
-    assert lines[-2].startswith("unknown: the driver shows no cycle.")
+    assert lines[-3].startswith("unknown: the driver shows no cycle.")
+    assert max(map(len, lines)) <= 80
     told = json.loads(run("node", "show", "n1", "-o", "json").output)
     assert yaml.safe_load(run("node", "show", "n1", "-o", "yaml").output) == told
     assert told["devices"][1]["fault"] == lost.fault
@@ -569,8 +580,32 @@ def test_where_a_device_is_is_shown(run: Run, client: Client, monkeypatch: pytes
     )
     node = replace(client.node("n1"), levels=("socket", "switch"), devices=devices)
     monkeypatch.setattr(Client, "node", lambda _self, _name: node)
-    assert [line.split() for line in run("node", "show", "n1").output.splitlines()[-3:]] == [
-        ["DEVICE", "MODEL", "MEMORY", "USED", "UTIL", "SOCKET", "SWITCH", "NUMA", "LINKS", "UUID", "JOBS", "FAULT"],
-        ["0", "H100", "80GiB", "-", "-", "0", "1", "0", "0", "GPU-a", "-", "-"],
-        ["1", "H100", "80GiB", "-", "-", "1", "0", "-", "-", "GPU-b", "-", "it", "is", "hot"],
+    table = [line.split() for line in run("node", "show", "n1").output.splitlines()[-6:]]
+    assert table == [
+        ["DEVICE", "MODEL", "MEMORY", "SOCKET", "SWITCH", "LINKS", "JOBS"],
+        ["0", "H100", "80GiB", "0", "1", "0", "-"],
+        ["1", "H100", "80GiB", "1", "0", "-", "-"],
+        [],
+        ["FAULTY", "UUID", "FAULT"],
+        ["1", "GPU-b", "it", "is", "hot"],
     ]
+    wide = [line.split() for line in run("node", "show", "n1", "-o", "wide").output.splitlines()[-6:-3]]
+    assert wide == [
+        ["DEVICE", "MODEL", "MEMORY", "SOCKET", "SWITCH", "LINKS", "NUMA", "UUID", "JOBS"],
+        ["0", "H100", "80GiB", "0", "1", "0", "0", "GPU-a", "-"],
+        ["1", "H100", "80GiB", "1", "0", "-", "-", "GPU-b", "-"],
+    ]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_number_is_cut_off_where_the_terminal_is_narrow(fake: FakeCluster, columns: int) -> None:
+    seen = tuple(DeviceObservation(index=index, memory_used_mib=used) for index, used in enumerate((12345, 7)))
+    fake.observe("n1", Observations(time=datetime(2026, 1, 2, tzinfo=UTC), devices=seen))
+    for arguments, needles in (
+        (("node", "show", "n1", "-o", "wide"), ("12.1GiB", "7MiB", "n1-0", "n1-1", "JOBS")),
+        (("node", "list", "-o", "wide"), ("8/8", "16GiB/16GiB", "DRAIN", "Fake")),
+    ):
+        status, shown = on_a_terminal(fake.address, *arguments, columns=columns)
+        assert status == 0
+        for needle in needles:
+            assert needle in shown, (arguments, shown)

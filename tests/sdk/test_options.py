@@ -9,7 +9,18 @@ from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf import json_format
 
 import client_sdk as sdk
-from client_sdk import DependencyKind, Job, JobReason, JobSpec, Resources, TaskGroup, _convert, _convert_explained, testing
+from client_sdk import (
+    DependencyKind,
+    Job,
+    JobReason,
+    JobSpec,
+    Resources,
+    TaskGroup,
+    _convert,
+    _convert_explained,
+    _convert_nodes,
+    testing,
+)
 from client_sdk._calls import encode
 from client_sdk._options import job_spec
 from client_sdk._requests import Submit, TryOut, update
@@ -191,10 +202,10 @@ def test_an_explanation_is_read_whole() -> None:
 
 def test_a_node_is_read_whole() -> None:
     drain = {"reason": "fan", "user": "olga", "time": "2026-01-02T03:04:05Z"}
-    node = _convert.node(json_format.ParseDict({"name": "n", "drain": drain, "strikes": 2}, cluster_pb2.Node()))
+    node = _convert_nodes.node(json_format.ParseDict({"name": "n", "drain": drain, "strikes": 2}, cluster_pb2.Node()))
     assert node.drain == sdk.NodeDrain(reason="fan", user="olga", time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert node.strikes == 2
-    assert _convert.node(cluster_pb2.Node()).drain is None
+    assert _convert_nodes.node(cluster_pb2.Node()).drain is None
 
 
 def test_lost_answers_are_asked_for_again() -> None:
