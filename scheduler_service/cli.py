@@ -15,7 +15,7 @@ from scheduler_service.record_cli import record
 from scheduler_service.token_cli import token
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="ebb-cluster", prog_name="ebb-scheduler")
 def main() -> None:
     """Ebb's scheduler: decides what runs where, and keeps it in PostgreSQL."""
@@ -49,7 +49,8 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Every setting can also stand in the file (default_grace: 30) or in the environment (EBB_SCHEDULER_DEFAULT_GRACE=30);
-    flags win over the environment, and that over the file. To listen on other addresses than loopback, give it a
+    flags win over the environment, and that over the file. Some have no flag: --check-config prints all, with what holds,
+    and docs/operating.md says what they mean. To listen on other addresses than loopback, give it a
     certificate with its key, and --auth token; `ebb-scheduler token` makes the tokens.
 
     \b

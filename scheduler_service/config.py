@@ -4,12 +4,15 @@ import re
 import sys
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
 from scheduler_service.certificates import TlsFiles
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 DEFAULT_LISTEN = "127.0.0.1:7737"
 
@@ -148,12 +151,16 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
     try:
         return WithFile(**flags)
     except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, e['loc'])) or 'settings'}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
-        ]
-        raise ConfigError("; ".join(lines)) from None
-    except Exception as error:  # YAML that cannot be read
-        raise ConfigError(f"{file}: {error}") from None
+        raise ConfigError("; ".join(map(_explain, error.errors()))) from None
+    except Exception as error:  # what is not YAML, or no lines of `setting: value`
+        raise ConfigError(f"{file} cannot be read as YAML with lines such as `policy: fifo`: {error}") from None
+
+
+def _explain(error: "ErrorDetails") -> str:
+    name = ".".join(map(str, error["loc"])) or "settings"
+    if error["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting"
+    return f"{name}: {error['msg'].removeprefix('Value error, ')}"
 
 
 def load_or_exit(file: Path | None, flags: dict[str, Any]) -> Config:

@@ -19,14 +19,14 @@ from scheduler_service.core.job import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.rows import changed
+from scheduler_service.core.rows import changed, made
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, Vector, add, least, sub
 
 
 def tell(state: State, now: Micros, job_id: int, kind: EventKind, **facts: Any) -> None:
     """Adds a line to the job's story."""
-    state.record(JobEvent(job_id, now, kind, **facts))
+    state.record(made(JobEvent, job_id=job_id, at_us=now, kind=kind, **facts))
 
 
 # ---- the end of jobs ---------------------------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ class Run:
 
     @property
     def key(self) -> RunKey:
-        return RunKey(self.job_id, self.run, self.task)
+        return tuple.__new__(RunKey, (self.job_id, self.run, self.task))
 
 
 @dataclass(frozen=True)
@@ -436,7 +436,7 @@ class Decision:
     candidates: tuple[CandidateScore, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JobEvent:
     """A line of a job's story."""
 

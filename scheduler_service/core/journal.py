@@ -67,14 +67,12 @@ class Journal:
 
     def changes(self) -> tuple[Change, ...]:
         """One Change for each row touched, in the order of first touch; a row made and deleted again is left out."""
-        net: dict[tuple[str, Any], list[Any]] = {}
+        net: dict[tuple[str, Any], tuple[str, Any, Any, Any]] = {}
         for table, key, old, new in self.entries:
             at = (table.name, key)
-            if at in net:
-                net[at][3] = new
-            else:
-                net[at] = [table.name, key, old, new]
-        return tuple(Change(*change) for change in net.values() if change[2] is not change[3])
+            before = net.get(at)
+            net[at] = (*at, old if before is None else before[2], new)
+        return tuple([tuple.__new__(Change, change) for change in net.values() if change[2] is not change[3]])
 
     def clear(self) -> None:
         self.entries.clear()

@@ -27,17 +27,20 @@ class Vector(NamedTuple):
 ZERO = Vector()
 
 
+_new = tuple.__new__  # what Vector(...) comes to, without a call in between
+
+
 def add(a: Vector, b: Vector) -> Vector:
-    return Vector(a[0] + b[0], a[1] + b[1], a[2] + b[2])
+    return _new(Vector, (a[0] + b[0], a[1] + b[1], a[2] + b[2]))
 
 
 def sub(a: Vector, b: Vector) -> Vector:
-    return Vector(a[0] - b[0], a[1] - b[1], a[2] - b[2])
+    return _new(Vector, (a[0] - b[0], a[1] - b[1], a[2] - b[2]))
 
 
 def least(a: Vector, b: Vector) -> Vector:
     """The smaller of each component."""
-    return Vector(min(a[0], b[0]), min(a[1], b[1]), min(a[2], b[2]))
+    return _new(Vector, (min(a[0], b[0]), min(a[1], b[1]), min(a[2], b[2])))
 
 
 def fits(need: Vector, room: Vector) -> bool:
