@@ -91,7 +91,7 @@ async def run(settings: Settings) -> None:
     systemd = Notifier()
     with state_directory(settings.state) as state:
         groups = found(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
-        devices = await opened(settings, state)
+        devices = await opened(settings, state, _held(state))
         while await _serve(settings, state, devices, groups, systemd):
             settings = settings.model_copy(update={"forget_cluster": False})
 
@@ -176,6 +176,15 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     if afresh:
         spool.discard()
     return afresh
+
+
+def _held(state: Path) -> bool:
+    """Whether there are runs that may hold devices, for all that the scheduler has heard."""
+    spool = open_spool(state / "spool.db")
+    try:
+        return bool(spool.live() or spool.pending())
+    finally:
+        spool.close()
 
 
 @contextlib.contextmanager

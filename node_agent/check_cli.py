@@ -11,7 +11,7 @@ from node_agent import config
 
 
 @click.command()
-@click.option("--state", metavar="DIR", help="Its state directory.")
+@click.option("--state", metavar="DIR", help="Its state directory; no other setting is needed.")
 @click.option(
     "--config",
     "file",
@@ -25,21 +25,22 @@ def check(state: str | None, file: Path | None) -> None:
     Ask as the agent's own user: others do not see its connections.
 
     \b
-    Example:
+    Examples:
       ebb-agent check --config /etc/ebb/agent.yaml
+      ebb-agent check --state /var/lib/ebb-agent
     """
     try:
-        settings = config.load({"state": state}, file)
+        folder = config.load_state({"state": state}, file)
     except config.BadSettings as error:
         raise click.UsageError(str(error)) from error
     try:
-        agent = _holder(settings.state / "lock")
+        agent = _holder(folder / "lock")
         connected = any(each.status == psutil.CONN_ESTABLISHED for each in agent.net_connections("tcp"))
     except (OSError, ValueError, psutil.Error):
-        _end(f"no agent of this user runs on {settings.state}")
+        _end(f"no agent of this user runs on {folder}")
     if not connected:
         _end(f"the agent (pid {agent.pid}) is not connected to a scheduler")
-    click.echo(f"node {settings.node}: the agent (pid {agent.pid}) is connected")
+    click.echo(f"the agent (pid {agent.pid}) is connected")
 
 
 def _holder(lock: Path) -> psutil.Process:

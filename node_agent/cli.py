@@ -19,7 +19,8 @@ from node_agent.doctor.command import doctor
 from node_agent.errors import AgentError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="ebb-cluster", prog_name="ebb-agent")
 def main() -> None:
     """Ebb's agent: runs jobs on a node and tells the scheduler about them."""
 
@@ -27,10 +28,10 @@ def main() -> None:
 @main.command(
     epilog="""\b
 Examples:
-  ebb-agent run --scheduler 127.0.0.1:7070 --devices dgx-a100 --node n1 --state ./n1
-  ebb-agent run --scheduler 127.0.0.1:7070 --devices nvml --state /var/lib/ebb
+  ebb-agent run --scheduler 127.0.0.1:7737 --devices dgx-a100 --node n1 --state ./n1
+  ebb-agent run --scheduler 127.0.0.1:7737 --devices nvml --state /var/lib/ebb-agent
   ebb-agent run --config agent.yaml --log-level debug
-  EBB_AGENT_SCHEDULER=127.0.0.1:7070 ebb-agent run --devices cpu-20c --state /var/lib/ebb
+  EBB_AGENT_SCHEDULER=127.0.0.1:7737 ebb-agent run --devices cpu-20c --state /var/lib/ebb-agent
 
 \b
 Every option can be given as EBB_AGENT_<NAME> in the environment, or as <name>: in the file

@@ -77,6 +77,14 @@ class DeviceSettings(BaseSettings):
         return self
 
 
+class StateSettings(BaseSettings):
+    """Which agent is meant. The rest of the file is not looked at."""
+
+    model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="ignore", frozen=True)
+
+    state: FilePath
+
+
 class Settings(DeviceSettings):
     """Fields carry the names of the flags; in the file they are written the same, with underscores."""
 
@@ -140,7 +148,7 @@ class BadSettings(Exception):
     """One line for each setting that is missing or wrong."""
 
 
-S = TypeVar("S", bound=DeviceSettings)
+S = TypeVar("S", bound=BaseSettings)
 
 
 def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:
@@ -151,6 +159,11 @@ def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:
 def load_devices(flags: Mapping[str, object], file: Path | None = None) -> DeviceSettings:
     """Those of them that are about devices; raises `BadSettings`."""
     return _load(DeviceSettings, flags, file)
+
+
+def load_state(flags: Mapping[str, object], file: Path | None = None) -> Path:
+    """The state directory; raises `BadSettings`."""
+    return _load(StateSettings, flags, file).state
 
 
 def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
@@ -173,7 +186,7 @@ def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
     except ValidationError as error:
         raise BadSettings("\n".join(map(_explain, error.errors()))) from error
     except Exception as error:  # what the parser of the file raises has no common base
-        raise BadSettings(f"{file}: {error}") from error
+        raise BadSettings(f"{file} cannot be read as YAML with lines such as `devices: nvml`: {error}") from error
 
 
 def _explain(error: Mapping[str, Any]) -> str:

@@ -86,7 +86,12 @@ def _read(file: TextIO) -> Reading:
     try:
         return Reading.model_validate_json(file.read())
     except (ValidationError, UnicodeDecodeError) as error:
-        what = f"{error.error_count()} errors" if isinstance(error, ValidationError) else "not text"
+        what = _first(error) if isinstance(error, ValidationError) else "it is not text"
         raise click.UsageError(
             f"--from: {file.name} is not what `ebb-agent devices --reading` of this version writes ({what})"
         ) from error
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return ": ".join([".".join(map(str, first["loc"])), first["msg"]] if first["loc"] else [first["msg"]])

@@ -49,7 +49,8 @@ def check(address: str | None, tls_ca: Path | None, leads: bool, timeout: float,
     except OSError as error:
         _end(f"{error.filename} cannot be read: {error.strerror}")
     except grpc.RpcError as error:
-        _end(f"{address} does not answer: {error.details()}")
+        hint = "" if tls_ca is not None else " (where it has TLS, give --tls-ca)"
+        _end(f"{address} does not answer: {error.details()}{hint}")
     serving = answer.status == health_pb2.HealthCheckResponse.SERVING
     click.echo(f"{address} {'leads' if serving else 'stands by'}")
     sys.exit(1 if leads and not serving else 0)

@@ -9,7 +9,7 @@ import click
 from client_sdk.cli import output
 from client_sdk.cli.session import Session, no_header_option, output_option
 from client_sdk.cli.several import ask_each
-from client_sdk.models import Device, DeviceObservation, MemoryCycle, Node, NodeState
+from client_sdk.models import DeviceObservation, MemoryCycle, Node, NodeState
 from client_sdk.units import format_memory
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only names.")
@@ -77,7 +77,7 @@ def row(found: Node, *, wide: bool = False) -> list[str]:
 
 
 def _short(found: Node) -> list[str]:
-    free, whole, kept = found.free, found.capacity, found.earmarked
+    free, whole = found.free, found.capacity
     faulty = sum(1 for device in found.devices if device.fault)
     return [
         found.name,
@@ -85,9 +85,14 @@ def _short(found: Node) -> list[str]:
         f"{free.cpus:g}/{whole.cpus:g}",
         f"{format_memory(free.memory_mib)}/{format_memory(whole.memory_mib)}",
         f"{free.devices}/{whole.devices}" + (f" ({faulty} faulty)" if faulty else ""),
-        output.amount(kept) if kept.cpus or kept.memory_mib or kept.devices else "-",
+        _earmarked(found),
         output.numbers(sorted({job for device in found.devices for job in device.job_ids})),
     ]
+
+
+def _earmarked(found: Node) -> str:
+    kept = found.earmarked
+    return output.amount(kept) if kept.cpus or kept.memory_mib or kept.devices else "-"
 
 
 def _more(found: Node) -> list[str]:
@@ -104,7 +109,7 @@ def _drain(found: Node) -> str:
 
 
 @node.command()
-@output_option("json", "yaml")
+@output_option("json", "yaml", "wide")
 @click.argument("name", metavar="NODE")
 @click.pass_obj
 def show(session: Session, name: str, fmt: str | None) -> None:
@@ -113,13 +118,15 @@ def show(session: Session, name: str, fmt: str | None) -> None:
     \b
     Examples:
       ebb node show n1
+      ebb node show n1 -o wide
       ebb node show n1 -o json
 
     USED and UTIL are as of a moment ago; UTIL is how much of a second some kernel was there. Devices with the same number under
-    LINKS reach each other over NVLink. A cycle of memory is a mini-batch: PERIOD is its time.
+    LINKS reach each other over NVLink. A cycle of memory is a mini-batch: PERIOD is its time. What nothing is known of is left
+    out; -o wide adds the UUIDs of devices, and their NUMA nodes.
     """
     found = session.client.node(name)
-    if fmt is not None:
+    if fmt in ("json", "yaml"):
         output.emit(found, fmt)
         return
     lines = {
@@ -129,7 +136,7 @@ def show(session: Session, name: str, fmt: str | None) -> None:
         "strikes": str(found.strikes),
         "capacity": output.amount(found.capacity),
         "free": output.amount(found.free),
-        "earmarked": output.amount(found.earmarked),
+        "earmarked": _earmarked(found),
         "address": found.address or "-",
         "agent": found.agent_version or "-",
         "observed": "-" if found.observations is None else output.when(found.observations.time),
@@ -138,10 +145,14 @@ def show(session: Session, name: str, fmt: str | None) -> None:
     seen = found.observations
     if found.devices:
         click.echo()
-        levels = [level.upper() for level in found.levels]
-        columns = ["DEVICE", "MODEL", "MEMORY", "USED", "UTIL", *levels, "NUMA", "LINKS", "UUID", "JOBS", "FAULT"]
-        observed = {} if seen is None else {each.index: each for each in seen.devices}
-        output.table(columns, [_device(device, observed.get(device.index), len(levels)) for device in found.devices])
+        _devices(found, wide=fmt == "wide")
+    # What the agent sees is newer than what the scheduler has made of it.
+    told = {device.index: device.fault for device in found.devices}
+    if seen is not None:
+        told |= {each.index: each.fault for each in seen.devices}
+    if faults := [[str(device.index), device.uuid, told[device.index]] for device in found.devices if told[device.index]]:
+        click.echo()
+        output.table(FAULT_COLUMNS, faults)
     if seen is not None and seen.cycles:
         click.echo()
         output.table(CYCLE_COLUMNS, map(_cycle, seen.cycles))
@@ -149,28 +160,58 @@ def show(session: Session, name: str, fmt: str | None) -> None:
             click.echo(UNKNOWN_CYCLE)
 
 
+FAULT_COLUMNS = ("FAULTY", "UUID", "FAULT")
 CYCLE_COLUMNS = ("RUN", "DEVICE", "PERIOD", "MIN", "MAX", "CONFIDENCE", "SOURCE")
 UNKNOWN_CYCLE = (
-    "unknown: the driver shows no cycle. There is none, the device is shared, or an allocator that keeps what is freed, as\n"
-    "PyTorch's does, hides the mini-batches. It is not a fault."
+    "unknown: the driver shows no cycle. There is none, the device is shared, or an\n"
+    "allocator that keeps what is freed, as PyTorch's does, hides the mini-batches.\n"
+    "It is not a fault."
 )
 
 
-def _device(device: Device, seen: DeviceObservation | None, levels: int) -> list[str]:
-    used = "-" if seen is None or seen.memory_used_mib is None else format_memory(seen.memory_used_mib)
-    busy = "-" if seen is None or seen.utilisation_percent is None else f"{seen.utilisation_percent}%"
-    path = [*map(str, device.path), *("-" for _ in range(levels))][:levels]
-    nearest = ("-" if number is None else str(number) for number in (device.numa_node, device.link_domain))
-    # What the agent sees is newer than what the scheduler has made of it.
-    fault = device.fault if seen is None else seen.fault
-    what = [str(device.index), device.model or "-", format_memory(device.memory_mib)]
-    return [*what, used, busy, *path, *nearest, device.uuid, output.numbers(device.job_ids), fault or "-"]
+def _devices(found: Node, *, wide: bool) -> None:
+    """A column that says something of no device is left out: with all of them there is hardly a terminal wide enough."""
+    observed = {each.index: each for each in found.observations.devices} if found.observations is not None else {}
+    columns: dict[str, list[str]] = {
+        "DEVICE": [str(device.index) for device in found.devices],
+        "MODEL": [device.model for device in found.devices],
+        "MEMORY": [format_memory(device.memory_mib) if device.memory_mib else "" for device in found.devices],
+        "USED": [_used(observed.get(device.index)) for device in found.devices],
+        "UTIL": [_busy(observed.get(device.index)) for device in found.devices],
+    }
+    for depth, level in enumerate(found.levels):
+        columns[level.upper()] = [str(device.path[depth]) if depth < len(device.path) else "" for device in found.devices]
+    columns["LINKS"] = [_number(device.link_domain) for device in found.devices]
+    if wide:
+        columns["NUMA"] = [_number(device.numa_node) for device in found.devices]
+        columns["UUID"] = [device.uuid for device in found.devices]
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    shown["JOBS"] = [output.numbers(device.job_ids) for device in found.devices]
+    rows = zip(*shown.values(), strict=True)
+    output.table(list(shown), [[cell or "-" for cell in row] for row in rows])
+
+
+def _used(seen: DeviceObservation | None) -> str:
+    return "" if seen is None or seen.memory_used_mib is None else _about(seen.memory_used_mib)
+
+
+def _about(mib: int) -> str:
+    """Of what changes all the time, three digits say enough: "912MiB", "19.3GiB"."""
+    return f"{mib}MiB" if mib < 1024 else f"{mib / 1024:.3g}GiB"
+
+
+def _busy(seen: DeviceObservation | None) -> str:
+    return "" if seen is None or seen.utilisation_percent is None else f"{seen.utilisation_percent}%"
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
 
 
 def _cycle(cycle: MemoryCycle) -> list[str]:
     run = f"{cycle.job_id}.{cycle.run}" + (f"/{cycle.task}" if cycle.task else "")
     period = "unknown" if cycle.period is None else f"{cycle.period.total_seconds():.3g} s"
-    amounts = [format_memory(cycle.minimum_mib), format_memory(cycle.maximum_mib)]
+    amounts = [_about(cycle.minimum_mib), _about(cycle.maximum_mib)]
     sure = "-" if cycle.period is None else f"{cycle.confidence:.2f}"
     return [run, str(cycle.device), period, *amounts, sure, cycle.source.name]
 

@@ -52,7 +52,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool
         from rich.console import Console
         from rich.padding import Padding
 
-        Console(highlight=False).print(Padding(rich_table(columns, cells, header), (0, 0, 0, len(indent))))
+        console = Console(highlight=False)
+        # Where the terminal is too narrow it breaks the lines: what is cut off a number makes another number of it.
+        console.width = max(console.width, len(indent) + _narrowest(columns, cells, header))
+        console.print(Padding(rich_table(columns, cells, header), (0, 0, 0, len(indent))))
         return
     lines = [list(columns), *cells] if header else cells
     widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(columns))]
@@ -68,10 +71,28 @@ def rich_table(columns: Sequence[str], rows: Iterable[Sequence[str]], header: bo
 
     made = Table(box=None, pad_edge=False, show_header=header, header_style="bold")
     for column in columns:
-        made.add_column(column, no_wrap=column not in ("REASON", "COMMAND", "WHAT", "FAULT"), overflow="fold")
+        made.add_column(column, no_wrap=column not in _PROSE, overflow="fold")
     for row in rows:
         made.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in map(_one_line, row)))
     return made
+
+
+_PROSE = ("REASON", "COMMAND", "WHAT", "FAULT")
+"""Columns that may take several lines."""
+_PROSE_WIDTH = 20
+"""Which are at least so wide."""
+_GAP = 2
+
+
+def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]], header: bool) -> int:
+    """How wide a terminal has to be for a table that keeps every number and name whole."""
+    from rich.cells import cell_len
+
+    def width(i: int, column: str) -> int:
+        shown = max(map(cell_len, (*([column] if header else ()), *(row[i] for row in rows))), default=0)
+        return min(shown, _PROSE_WIDTH) if column in _PROSE else shown
+
+    return sum(width(i, column) + _GAP for i, column in enumerate(columns)) - _GAP
 
 
 _STYLES = {

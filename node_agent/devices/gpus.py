@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from node_agent.devices.base import DeviceCycle, Inventory, Observation, Observed, ProcessMemory
+from node_agent.devices.base import Device, DeviceCycle, Inventory, Observation, Observed, ProcessMemory
 from node_agent.devices.reading import Reading
 from node_agent.errors import AgentError, DriverFailed, DriverSilent, NoDriver, UnknownDevice
 
@@ -37,6 +37,16 @@ async def read_gpus(limit_seconds: float = START_LIMIT, sysfs: Path | None = Non
             return Reading.model_validate(line)
         except ValueError as error:
             raise DriverFailed(why=error) from error
+
+
+def in_a_line(error: AgentError) -> str:
+    """For logs and tables."""
+    return " ".join(str(error).split())
+
+
+def as_fault(error: AgentError) -> str:
+    """What keeps the driver from being asked, as the fault of each of its GPUs."""
+    return "the driver does not answer" if isinstance(error, DriverSilent) else in_a_line(error)
 
 
 class Gpus:
@@ -83,8 +93,8 @@ class Gpus:
                         limit, pause = self._limit, 1.0
                         yield observed
             except AgentError as error:
-                log.error("the GPUs cannot be watched: %s Trying again in %g s", error, pause)
-                yield self._all_faulty("the driver does not answer" if isinstance(error, DriverSilent) else str(error))
+                log.error("the GPUs cannot be watched: %s Trying again in %g s", in_a_line(error), pause)
+                yield self._all_faulty(as_fault(error))
             await asyncio.sleep(pause)
             # What hangs in the kernel stays there until that lets go of it. Not a second one.
             while child is not None and child.process.poll() is None:
@@ -103,7 +113,7 @@ class Gpus:
         indices = {device.uuid: device.index for device in self.inventory.devices}
         return Observed(
             devices=tuple(
-                _observation(device.index, *line["devices"].get(device.uuid, (None, None, "the driver no longer shows it")))
+                _observation(device, *line["devices"].get(device.uuid, (None, None, "the driver no longer shows it")))
                 for device in self.inventory.devices
             ),
             processes=tuple(
@@ -113,7 +123,7 @@ class Gpus:
         )
 
     def _all_faulty(self, fault: str) -> Observed:
-        return Observed(tuple(_observation(device.index, None, None, fault) for device in self.inventory.devices))
+        return Observed(tuple(_observation(device, None, None, fault) for device in self.inventory.devices))
 
     def _uuids(self, indices: Sequence[int]) -> list[str]:
         uuids = {device.index: device.uuid for device in self.inventory.devices}
@@ -123,8 +133,10 @@ class Gpus:
         return [uuids[index] for index in indices]
 
 
-def _observation(index: int, used: int | None, utilisation: int | None, fault: str) -> Observation:
-    return Observation(index, used, utilisation, fault[:_FAULT_LENGTH])
+def _observation(device: Device, used: int | None, utilisation: int | None, fault: str) -> Observation:
+    # How much memory it has is asked when the agent starts. Where that was not told, it is not well before it is.
+    fault = fault or ("" if device.memory_mib else device.fault)
+    return Observation(device.index, used, utilisation, fault[:_FAULT_LENGTH])
 
 
 class _Child:

@@ -169,7 +169,7 @@ def total_mib(device: Handle) -> int:
 
 
 def utilisation(device: Handle) -> int:
-    return int(pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
+    return min(int(pynvml.nvmlDeviceGetUtilizationRates(device).gpu), 100)  # more, the scheduler would not take
 
 
 def processes(device: Handle) -> dict[int, int | None]:

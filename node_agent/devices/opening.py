@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,11 @@ from pydantic import TypeAdapter
 from node_agent.config import NVML, DeviceSettings
 from node_agent.devices import override as overrides
 from node_agent.devices.base import Inventory, Provider
-from node_agent.devices.gpus import Gpus, read_gpus
+from node_agent.devices.gpus import Gpus, as_fault, in_a_line, read_gpus
 from node_agent.devices.reading import Reading
 from node_agent.devices.simulated import simulated
 from node_agent.devices.tree import Tree
-from node_agent.errors import DeviceTreeUnusable, DriverFailed, NothingLeft
+from node_agent.errors import AgentError, DeviceTreeUnusable, DriverFailed, NothingLeft
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,10 @@ TREE_LIMIT = 60.0
 GONE = (
     "the driver no longer lists it (if it was taken away for good, stop the agent, remove gpus.json from its state"
     " directory, and start it again)"
+)
+CHANGED = (
+    "the driver now says other things of the GPUs, or of where they stand. There are runs here, so the node stays as it was"
+    " when they were started: start the agent again when they have ended"
 )
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -41,15 +46,14 @@ class Opened:
     """None: the devices are simulated."""
 
 
-async def opened(settings: DeviceSettings, state: Path | None = None) -> Opened:
+async def opened(settings: DeviceSettings, state: Path | None = None, held: bool = False) -> Opened:
     """The devices of this node; raises `AgentError`. With a state directory, GPUs that were here since the machine started
-    and are not told of any more keep their places, as faulty ones."""
+    and are not told of any more keep their places, as faulty ones. `held`: runs may hold devices, so nothing else changes.
+    """
     if settings.devices != NVML:
         return Opened(simulated(settings.devices, settings.node))
     cpu_milli, memory_mib = capacity(settings)
-    reading = await read_gpus()
-    if state is not None:
-        reading = remembered(reading, state / "gpus.json")
+    reading = await (read_gpus() if state is None else _since_boot(state / "gpus.json", held))
     inventory, notes = await laid_out(reading, settings.device_tree, cpu_milli, memory_mib)
     return Opened(Gpus(inventory, reading, memory_rate=settings.memory_rate), notes, reading)
 
@@ -107,25 +111,68 @@ async def _tree(reading: Reading) -> Tree:
     return TypeAdapter(Tree).validate_json(said)
 
 
-def remembered(reading: Reading, file: Path) -> Reading:
-    """The reading, with the GPUs that an earlier one of the same boot had and this one lacks, or cannot read any more.
+async def _since_boot(file: Path, held: bool) -> Reading:
+    try:
+        return remembered(await read_gpus(), file, held)
+    except AgentError as error:
+        # An agent that does not start tells nobody how its runs end, and a driver may hang until the machine starts again.
+        if (before := _last(file)) is None:
+            raise
+        log.error("%s The node starts with the GPUs that it had, all of them faulty", in_a_line(error))
+        return _with_faults(before, {gpu.uuid: as_fault(error) for gpu in before.gpus})
 
-    A GPU that falls off its bus must not change the others' indices, while runs hold them by these.
+
+def remembered(reading: Reading, file: Path, held: bool = False) -> Reading:
+    """The reading, with the GPUs that an earlier one of the same boot had and this one lacks, or cannot read any more; where
+    runs hold devices, the earlier one, with the faults of this one.
+
+    They hold them by their indices, which must not change when a GPU falls off its bus. And the scheduler refuses a node
+    that has changed in any way under its runs, and would never hear how they ended.
     """
-    boot = _BOOT_ID.read_text().strip()
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        last = json.loads(file.read_text())
-        if last["boot"] == boot:
-            reading = with_lost(reading, Reading.model_validate(last["reading"]))
+    if (before := _last(file)) is not None:
+        reading = kept(reading, before) if held else with_lost(reading, before)
     new = file.with_suffix(".new")
     try:
-        new.write_text(json.dumps({"boot": boot, "reading": reading.model_dump(mode="json")}))
+        new.write_text(json.dumps({"boot": _boot(), "reading": reading.model_dump(mode="json")}))
         new.replace(file)
     except OSError as error:
         log.warning(
             "%s cannot be written (%s): should a GPU be lost, the node counts anew at the agent's next start", file, error
         )
     return reading
+
+
+def _last(file: Path) -> Reading | None:
+    """What was remembered since the machine started."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        last = json.loads(file.read_text())
+        if last["boot"] == _boot():
+            return Reading.model_validate(last["reading"])
+    return None
+
+
+def _boot() -> str:
+    return _BOOT_ID.read_text().strip()
+
+
+def kept(reading: Reading, before: Reading) -> Reading:
+    """All as it was before, but for the faults. A GPU whose memory could not be told then is not to be used until it is."""
+    now = with_lost(reading, before)
+    faults = {gpu.uuid: gpu.fault for gpu in now.gpus}
+    faults |= {gpu.uuid: faults[gpu.uuid] or gpu.fault for gpu in before.gpus if not gpu.memory_mib}
+    problems = reading.problems if _facts(now) == _facts(before) else (*reading.problems, CHANGED)
+    return _with_faults(before, faults).model_copy(update={"problems": problems})
+
+
+def _facts(reading: Reading) -> tuple[object, object]:
+    """What is to stay as it is under runs, in no order."""
+    gpus = {gpu.uuid: gpu.model_copy(update={"fault": ""}) for gpu in reading.gpus}
+    return gpus, {frozenset((pair.a, pair.b)): (pair.level, pair.links) for pair in reading.pairs}
+
+
+def _with_faults(reading: Reading, faults: Mapping[str, str]) -> Reading:
+    gpus = tuple(gpu.model_copy(update={"fault": faults[gpu.uuid]}) for gpu in reading.gpus)
+    return reading.model_copy(update={"gpus": gpus})
 
 
 def with_lost(reading: Reading, before: Reading) -> Reading:

@@ -198,4 +198,6 @@ def _explain(error: Mapping[str, Any]) -> str:
     field = ".".join(map(str, error["loc"])) or "the file"
     if error["type"] == "extra_forbidden":
         return f"{field}: there is no such field; take it out"
+    if error["type"] in ("model_type", "mapping_type"):
+        return f"{field}: has to be fields with values, such as {'{path: [0, 0]}' if error['loc'] else 'levels: [socket]'}"
     return f"{field}: {error['msg']}; is {str(error['input'])[:60]!r}"

@@ -51,7 +51,7 @@ def _row(device: Device, pci: str) -> tuple[str, ...]:
     return (
         f"{device.index}:",
         device.model,
-        f"{device.memory_mib / 1024:.1f} GiB",
+        f"{device.memory_mib / 1024:.1f} GiB" if device.memory_mib else "",
         pci,
         "" if device.numa_node is None else f"NUMA {device.numa_node}",
         "" if device.link_domain is None else f"NVLink {device.link_domain}",

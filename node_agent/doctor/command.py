@@ -91,14 +91,14 @@ def of_settings(settings: Settings) -> dict[str, Check]:
     return {
         "state": lambda: storage.state(settings.state, _text("/proc/self/mountinfo"), agent),
         "checkpoints": lambda: storage.checkpoints(settings.checkpoint_root, _text("/proc/self/mountinfo"), os.geteuid()),
-        "devices": partial(devices, settings.devices),
+        "devices": partial(devices, settings),
         "scheduler": lambda: network.schedulers(targets, settings.security, _ONE_CALL),
         "address": lambda: network.address(settings.reached_at(), network.alone(targets), _own_addresses()),
     }
 
 
-def devices(kind: str) -> Iterator[Finding]:
-    return gpus.simulated(kind) if kind != config.NVML else gpus.real(_GPUS)
+def devices(settings: Settings) -> Iterator[Finding]:
+    return gpus.simulated(settings.devices) if settings.devices != config.NVML else gpus.real(_GPUS, settings)
 
 
 def as_json(node: str, healthy: bool, found: Mapping[str, list[Finding]]) -> str:

@@ -8,7 +8,9 @@ import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from node_agent.config import DeviceSettings
 from node_agent.devices.gpus import read_gpus
+from node_agent.devices.opening import capacity, laid_out
 from node_agent.devices.reading import Reading
 from node_agent.doctor.findings import Finding, ok, problem, warning
 from node_agent.errors import AgentError
@@ -29,7 +31,9 @@ def simulated(profile: str, proc: Path = PROC) -> Iterator[Finding]:
 Reader = Callable[[float], Awaitable[Reading]]
 
 
-def real(limit: float, proc: Path = PROC, dev: Path = DEV, reader: Reader = read_gpus) -> Iterator[Finding]:
+def real(
+    limit: float, settings: DeviceSettings, proc: Path = PROC, dev: Path = DEV, reader: Reader = read_gpus
+) -> Iterator[Finding]:
     """Where the driver is not even loaded, there is nothing else to ask."""
     found = list(driver(proc))
     yield from found
@@ -37,6 +41,8 @@ def real(limit: float, proc: Path = PROC, dev: Path = DEV, reader: Reader = read
         return
     reading, of_reading = read(reader, limit)
     yield from of_reading
+    if reading.gpus:
+        yield from offered(settings, reading)
     yield from device_files(tuple(gpu.minor for gpu in reading.gpus if gpu.minor is not None), dev)
     yield from persistence(limit)
 
@@ -124,6 +130,15 @@ def read(reader: Reader, limit: float) -> tuple[Reading, list[Finding]]:
         models = sorted({gpu.name for gpu in reading.gpus})
         found.append(ok(f"{len(reading.gpus)} x {', '.join(models)}; driver {reading.driver}, NVML {reading.nvml}"))
     return reading, found
+
+
+def offered(settings: DeviceSettings, reading: Reading) -> Iterator[Finding]:
+    """Only what keeps an agent from offering these GPUs: what is odd about their tree, `ebb-agent devices` says."""
+    try:
+        capacity(settings)
+        asyncio.run(laid_out(reading, settings.device_tree))
+    except AgentError as error:
+        yield problem(" ".join(str(error).split()), "`ebb-agent devices` with the same settings says whether it fits now")
 
 
 async def _awaited(reader: Reader, limit: float) -> Reading:

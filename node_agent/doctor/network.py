@@ -17,6 +17,9 @@ from node_agent.transport.security import Security, is_loopback
 
 _SOON = 21 * 86400
 _HEALTH = "/grpc.health.v1.Health/Check"
+_NEW_TOKEN = (
+    "on the scheduler's machine: `ebb-scheduler token create --user agents --role agent`; name the file with it by token_file:"
+)
 _LEADS, _STANDS_BY = b"\x08\x01", b"\x08\x02"
 """HealthCheckResponse with SERVING and NOT_SERVING: too little to need generated code for."""
 
@@ -134,15 +137,15 @@ def admission(target: str, security: Security, limit: float) -> Iterator[Finding
         else:
             code, said = grpc.StatusCode.UNKNOWN, "it took a log that it had not asked for"
     if code is grpc.StatusCode.UNAUTHENTICATED:
-        yield problem(f"{target} does not let us in: {said}", "make a token with `ebb-scheduler token create --role agent`")
+        yield problem(f"{target} does not let us in: {said}", _NEW_TOKEN)
     elif code is grpc.StatusCode.PERMISSION_DENIED:
-        yield problem(
-            f"{target} does not take us for an agent: {said}", "make a token with `ebb-scheduler token create --role agent`"
-        )
+        yield problem(f"{target} does not take us for an agent: {said}", _NEW_TOKEN)
     elif code is not grpc.StatusCode.NOT_FOUND:
         yield problem(
             f"{target} does not answer as a scheduler does: {code.name}, {said}",
-            "is it Ebb's scheduler? Where that asks for certificates (tls_client_ca), set tls_cert and tls_key",
+            "is it Ebb's scheduler? Where that asks for certificates (tls_client_ca), set tls_cert and tls_key"
+            if credentials
+            else "is it Ebb's scheduler? Where that has TLS (tls_certificate), set tls_ca here",
         )
     else:
         state = {_LEADS: "leads", _STANDS_BY: "stands by"}.get(health, "serves")

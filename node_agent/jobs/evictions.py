@@ -51,6 +51,7 @@ class Evictions:
             log.warning("run %s: the spool does not know it; killing it (pid %d)", strangers[process], process.pid)
             if start_ticks(process.pid) == process.start_ticks:
                 kill_group(process.pid)
+            self._groups.kill(strangers[process])  # what was found there, and nowhere else, may lead no group
             watch.begin()
         self._settle()
 

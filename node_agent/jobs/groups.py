@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node_agent.errors import ControlGroupsMissing
-from node_agent.jobs.processes import populated, read, write
+from node_agent.jobs.processes import kill_inside, populated, read, write
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +78,11 @@ class Groups:
     def alive(self, run: str) -> bool:
         """Whether a process of it lives, and is in its group."""
         return populated(self.path(run))
+
+    def kill(self, run: str) -> None:
+        """All that is in its group."""
+        if self.alive(run):
+            kill_inside(self.path(run))
 
     def bounded(self, run: str) -> bool:
         """Whether the kernel sees to what the run may use, and tells of it."""

@@ -8,7 +8,6 @@ from node_agent.jobs import ends
 from node_agent.jobs.groups import Groups
 from node_agent.jobs.memory import OomKills
 from node_agent.jobs.model import Exited, RunKey, RunPhase, RunRecord
-from node_agent.jobs.processes import kill_inside
 from node_agent.jobs.spool import Spool
 
 _AGAIN = 30.0
@@ -59,8 +58,7 @@ class Holding:
 
     def kill(self, key: RunKey) -> None:
         """All that is in its control group."""
-        if self._groups.alive(self._name(key)):
-            kill_inside(self.path(key))
+        self._groups.kill(self._name(key))
 
     def starved(self, record: RunRecord, event: Exited, ours: bool) -> bool:
         """Whether the kernel has killed it for want of memory; `ours`: we have told it to end, or were about to."""

@@ -183,9 +183,8 @@ class Launcher:
     def obey(self, request: dict[str, object]) -> None:
         if request["op"] == "quit":
             self.quitting = True
-            for run in self.runs.values():
-                if not run.over:
-                    kill_group(run.pid)
+            for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
+                kill_group(pid)
         elif not self.answer_known(request):
             if request["op"] == "spawn":
                 self.spawn(request)
@@ -287,7 +286,7 @@ class Launcher:
     def settle(self, run: Run) -> None:
         """The leader is gone. The run is over as soon as nothing of its groups is left."""
         try:
-            for pid in kill_rest(run.pid, run.group):
+            for pid in kill_rest(run.pid, run.start, run.group):
                 with contextlib.suppress(ProcessLookupError):
                     descriptor = os.pidfd_open(pid)
                     run.watched += 1

@@ -13,8 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from node_agent.jobs.apart import apart
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import inside
 
@@ -46,7 +48,7 @@ class MemoryWatch:
             await asyncio.sleep(self._interval)
             if limits := dict(self._limits()):
                 try:
-                    found = await asyncio.to_thread(self.look, limits)
+                    found = await apart(partial(self.look, limits))
                 except (OSError, RuntimeError) as error:
                     log.warning("the memory of runs cannot be looked at: %s; trying again", error)
                     continue

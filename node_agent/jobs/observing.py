@@ -5,6 +5,7 @@ such a one, or was started with the run's environment: programs make groups of t
 """
 
 import asyncio
+import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,13 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node_agent.devices.base import DeviceCycle, Observation, Observed, Provider
+from node_agent.jobs.apart import apart
 from node_agent.jobs.leftovers import run_of
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import read, stat_fields
 from node_agent.jobs.spool import Spool
 
+log = logging.getLogger(__name__)
+
 _ANCESTORS = 64
 """Generations that are looked at."""
+_PATIENCE = 5.0
+"""Seconds for finding out whose processes are. Until that is known they are nobody's."""
 
 Leaders = Mapping[int, RunKey]
 """The runs that have a process, by that."""
@@ -61,22 +67,45 @@ class Observing:
         self._urgent = urgent
         self._leaders: Leaders = {}
         self._owners: dict[int, RunKey | None] = {}
+        self._asking = False
+        """Whose some processes are; perhaps for ever."""
 
     async def run(self) -> None:
         async for observed in self._provider.observe():
             await self._learn({process.pid for process in observed.processes})
             before, self.latest = self.latest, self._about_runs(observed)
             if before is None or before.faults != self.latest.faults:
+                self._log(dict(before.faults if before else ()), dict(self.latest.faults))
                 self._urgent()
+
+    def _log(self, before: Mapping[int, str], now: Mapping[int, str]) -> None:
+        names = {device.index: f"device {device.index} ({device.uuid})" for device in self._provider.inventory.devices}
+        for index in sorted(before.keys() | now.keys()):
+            if index not in now:
+                log.warning("%s is well again", names.get(index, f"device {index}"))
+            elif now[index] != before.get(index):
+                log.error("%s is faulty, and gets nothing new: %s", names.get(index, f"device {index}"), now[index])
 
     async def _learn(self, pids: Collection[int]) -> None:
         """Finds out whose these processes are: of each once, and of all again when other runs are there."""
         leaders = {record.pid: record.key for record in self._spool.live() if record.pid}
         known = self._owners if leaders == self._leaders else {}
         self._leaders, self._owners = leaders, {pid: known[pid] for pid in pids if pid in known}
-        if unknown := [pid for pid in pids if pid not in known]:
-            # In a thread: to read the environment of a process that is in trouble may take long.
-            self._owners |= await asyncio.to_thread(owners, unknown, leaders, self._state, self._spool.short_id)
+        unknown = [pid for pid in pids if pid not in known]
+        if not unknown or self._asking:
+            return
+
+        def ask() -> dict[int, RunKey | None]:
+            try:
+                return owners(unknown, leaders, self._state, self._spool.short_id)
+            finally:
+                self._asking = False
+
+        # To read the environment of a process that hangs in the driver may take as long as that. Faults are told meanwhile.
+        self._asking = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                self._owners |= await apart(ask)
 
     def _about_runs(self, observed: Observed) -> Observations:
         seen = {(cycle.pid, cycle.index): cycle for cycle in observed.cycles}

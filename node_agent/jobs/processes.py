@@ -62,6 +62,8 @@ def group_members(group: int) -> list[int]:
 
 def kill_group(group: int, signum: int = signal.SIGKILL) -> bool:
     """Signals a process group; whether there is (still) one."""
+    if group <= 1:  # to the kernel, 0 is our own, and 1 is everybody
+        return False
     try:
         os.killpg(group, signum)
     except ProcessLookupError:
@@ -120,9 +122,13 @@ def kill_inside(group: str) -> None:
             write(f"{group}/cgroup.freeze", "0")
 
 
-def kill_rest(leader: int, group: str) -> list[int]:
+def kill_rest(leader: int, ticks: int, group: str) -> list[int]:
     """Kills what the leader of a run has left behind in its process group and its control group; what has yet to die."""
-    left = set(group_members(leader)) if leader and kill_group(leader) else set()
+    left = set()
+    # The leader's number cannot go to another process while members of its process group remain. Where it went to another,
+    # there are none; but in the control group something may live on for days.
+    if start_ticks(leader) in (0, ticks) and kill_group(leader):
+        left.update(group_members(leader))
     if populated(group):
         kill_inside(group)
         left.update(inside(group))

@@ -46,10 +46,7 @@ class GroupWatch:
         if not self._leader_ended and start_ticks(self._leader) == self._ticks and self._add(self._leader):
             return
         self._leader_ended = True
-        # The leader's number cannot go to another process while members of its group remain. Where it went to another,
-        # there are none.
-        leader = self._leader if start_ticks(self._leader) in (0, self._ticks) else 0
-        for pid in kill_rest(leader, self._control_group):
+        for pid in kill_rest(self._leader, self._ticks, self._control_group):
             self._add(pid)
 
     def _add(self, pid: int) -> bool:

@@ -15,7 +15,7 @@ from node_agent.config import BadSettings, load_devices
 from node_agent.devices import opening
 from node_agent.devices.base import Device, Inventory
 from node_agent.devices.graph import tree
-from node_agent.devices.opening import GONE, capacity, laid_out, remembered, with_lost
+from node_agent.devices.opening import CHANGED, GONE, capacity, laid_out, remembered, with_lost
 from node_agent.devices.override import ABSENT
 from node_agent.devices.picture import as_json, picture
 from node_agent.devices.reading import Gpu, MigInstance, Pair, Reading
@@ -105,7 +105,8 @@ async def test_addresses_are_taken_as_people_write_them(written: Any) -> None:
         (("{path: [1]}", "{path: [7]}"), "the numbers of level socket below [] are [0, 1, 7]; they count 0, 1, ..."),
         ((WHOLE, "levels: [a]"), "devices: is missing; levels say nothing without a path for each device"),
         ((WHOLE, "leave_out: [00:09.0]"), "leave_out: 0000:00:09.0: this machine has no such device"),
-        ((WHOLE, "- a"), "the file: Input should be a valid dictionary"),
+        (("{path: [1]}", "[1]"), ": has to be fields with values, such as {path: [0, 0]}"),
+        ((WHOLE, "- a"), "the file: has to be fields with values, such as levels: [socket]"),
         ((WHOLE, "a: ["), "while parsing a flow node expected the node content"),
     ],
 )
@@ -218,6 +219,21 @@ def test_a_reading_is_remembered_until_the_machine_starts_again(tmp_path: Path) 
         assert remembered(less, file) == less
 
 
+def test_under_runs_a_machine_is_as_it_was_but_for_its_faults(tmp_path: Path) -> None:
+    whole, file = machine("workstation-4"), tmp_path / "gpus.json"
+    apart = tuple(pair.model_copy(update={"level": None}) for pair in whole.pairs)
+    ill = whole.gpus[1].model_copy(update={"memory_mib": 0, "name": "", "fault": "no memory"})
+    less = whole.model_copy(update={"gpus": (ill, *whole.gpus[2:]), "pairs": apart})  # its first GPU came later
+    assert remembered(less, file) == less
+    shuffled = less.model_copy(update={"gpus": less.gpus[::-1], "pairs": less.pairs[::-1]})
+    assert remembered(shuffled, file, held=True) == less
+    then = remembered(whole, file, held=True)
+    assert then == less.model_copy(update={"problems": (*whole.problems, CHANGED)})
+    lost = whole.model_copy(update={"gpus": whole.gpus[:3]})
+    assert [gpu.fault for gpu in remembered(lost, file, held=True).gpus] == ["no memory", "", GONE]
+    assert remembered(whole, file) == whole
+
+
 def test_a_reading_that_cannot_be_remembered_is_none_the_worse(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     whole = machine("workstation-4")
     assert remembered(whole, tmp_path / "none" / "gpus.json") == whole
@@ -321,7 +337,7 @@ def test_a_profile_and_the_settings_of_an_agent(tmp_path: Path) -> None:
         (["--devices", "abacus"], 2, "there is no profile 'abacus'; known: dgx-a100, pcie-8, cpu-20c; or nvml, for the GPUs"),
         (["--devices", "pcie-8", "--device-tree", "x"], 2, "device_tree goes with --devices nvml"),
         (["--devices", "pcie-8", "--reading"], 2, "pcie-8 is simulated"),
-        (["--from", "-"], 2, "is not what `ebb-agent devices --reading` of this version writes (1 errors)"),
+        (["--from", "-"], 2, "is not what `ebb-agent devices --reading` of this version writes (a: Extra inputs are not"),
         (["--reserve-cpus", "-1"], 2, "--reserve-cpus: Input should be greater than or equal to 0"),
         (["--reserve-memory", "nan"], 2, "--reserve-memory: Input should be a finite number"),
         (["--reserve-memory", "9000000"], 1, "--reserve-cpus and --reserve-memory leave nothing for jobs"),

@@ -1,5 +1,6 @@
 """The doctor on machines that are ill in every way it knows: where that can be, really so."""
 
+import asyncio
 import contextlib
 import ctypes
 import errno
@@ -16,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from node_agent.cli import main
+from node_agent.config import DeviceSettings
 from node_agent.devices.reading import Gpu, Reading
 from node_agent.doctor import command, gpus, machine, storage
 from node_agent.doctor.findings import Finding, examine, ok
@@ -345,8 +347,21 @@ def test_what_nvml_says() -> None:
 def test_all_of_a_gpu_machine(proc: Path, dev: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smi(folder, "printf '0, Enabled\\n'")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    assert [finding.level for finding in gpus.real(5, proc, dev, reader(gpu(0)))] == ["ok"] * 4
-    assert [finding.level for finding in gpus.real(5, folder, dev)] == ["problem"], "without a driver nothing else is asked"
+    settings = DeviceSettings(reserve_memory=0)
+    assert [finding.level for finding in gpus.real(5, settings, proc, dev, reader(gpu(0)))] == ["ok"] * 4
+    found = [finding.level for finding in gpus.real(5, settings, folder, dev)]
+    assert found == ["problem"], "without a driver nothing else is asked"
+
+
+def test_a_device_tree_that_does_not_fit(folder: Path) -> None:
+    """An agent does not start with one, so the doctor says so before it."""
+    tree = folder / "tree.yaml"
+    reading = asyncio.run(reader(gpu(0), gpu(1))(5))
+    tree.write_text("levels: [board]\ndevices: {GPU-0: {path: [0]}, GPU-1: {path: [0]}}\n")
+    assert list(gpus.offered(DeviceSettings(reserve_memory=0, device_tree=tree), reading)) == []
+    tree.write_text("levels: [board]\ndevices: {GPU-0: {path: [0]}}\n")
+    the(gpus.offered(DeviceSettings(reserve_memory=0, device_tree=tree), reading), "problem", "GPU-1", "ebb-agent devices")
+    the(gpus.offered(DeviceSettings(reserve_memory=1e6), reading), "problem", "leave nothing for jobs", "ebb-agent devices")
 
 
 # ---- the whole ---------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_no_answer_at_all() -> None:
 def test_something_else_is_there() -> None:
     with listening() as port:
         found = list(network.scheduler(f"127.0.0.1:{port}", Security(), 2))
-    the(found, "problem", "does not answer as a scheduler does", "is it Ebb's scheduler?")
+    the(found, "problem", "does not answer as a scheduler does", "Where that has TLS (tls_certificate), set tls_ca here")
 
 
 def test_one_of_two_schedulers_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,19 +299,22 @@ def test_runs_are_taken_over_in_their_groups(inside_group: Start, group: Path, s
     until(lambda: leaves(group, 1))
 
 
+@pytest.mark.parametrize("escapes", [ESCAPES, ESCAPES.replace("setsid env", "env")], ids=["leads a group", "leads none"])
 def test_what_is_left_in_groups_of_runs_that_nobody_knows(
-    inside_group: Start, group: Path, scheduler: FakeScheduler, state: Path
+    escapes: str, inside_group: Start, group: Path, scheduler: FakeScheduler, state: Path
 ) -> None:
     first = inside_group()
     scheduler.connected()
-    scheduler.start(1, "/bin/sh", "-c", f"{ESCAPES}; touch ready; sleep 1000")
+    scheduler.start(1, "/bin/sh", "-c", f"{escapes}; touch ready; sleep 1000")
     run = run_directory(state, 1)
     until((run / "ready").exists)
     daemon = int((run / "daemon").read_text())
     first.kill()
     for pid in inside(f"{group}/agent"):
         os.kill(pid, signal.SIGKILL)
-    os.killpg(int(scheduler.started(1).pid), signal.SIGKILL)  # only the daemon is left, which nothing else tells of
+    leader = int(scheduler.started(1).pid)
+    os.killpg(leader, signal.SIGKILL)
+    until(lambda: not processes.start_ticks(leader))  # only the daemon is left, which nothing else tells of
     (state / "spool.db").unlink()
     (group / "runs" / f"{run.parent.name}.9.1").mkdir()
     foreign = group / "runs" / "other.1.1"  # of another agent that has its runs in the same place

@@ -25,7 +25,7 @@ from node_agent.jobs.launching import (
     Unable,
 )
 from node_agent.jobs.model import Process, RunKey
-from node_agent.jobs.processes import group_members, start_ticks
+from node_agent.jobs.processes import group_members, kill_group, kill_rest, start_ticks
 from node_agent.jobs.spawning import EXIT_FILE, PROCESS_FILE
 from node_agent.jobs.watch import GroupWatch
 from tests.agent.conftest import alive, until
@@ -259,6 +259,24 @@ def test_a_watch_leaves_a_stranger_with_the_same_pid_alone(play: Play) -> None:
         assert start_ticks(spawned.pid) == spawned.start_ticks
 
     play(scene)
+
+
+def test_the_rest_of_a_run_is_no_stranger_with_the_pid_of_its_leader(play: Play) -> None:
+    """What is left in its control group may take days to die. By then its leader's number is another's."""
+
+    async def scene(client: Client) -> None:
+        client.spawn("sleep", "1000")
+        spawned = await client.next(Spawned)
+        assert kill_rest(spawned.pid, spawned.start_ticks - 1, "") == []
+        assert start_ticks(spawned.pid) == spawned.start_ticks
+        assert kill_rest(spawned.pid, spawned.start_ticks, "") in ([spawned.pid], [])
+        assert (await client.next(Ended)).signal == signal.SIGKILL
+
+    play(scene)
+
+
+def test_nobody_is_taken_for_everybody() -> None:
+    assert [kill_group(group, 0) for group in (0, 1, os.getpgrp())] == [False, False, True]
 
 
 def test_quit_leaves_nothing(play: Play) -> None:

@@ -1,10 +1,12 @@
 """What is seen of devices: whose it is, and how it gets to the scheduler."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -221,6 +223,40 @@ async def test_processes_are_asked_about_once(
         assert [cycle.key for cycle in made.latest.cycles] == [KEY, RunKey(9, 1)]
         await provider.tell(seen())
         assert made.latest.cycles == ()
+
+
+async def test_a_process_that_hangs_keeps_no_fault_back(spool: Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, asked = threading.Event(), []
+
+    def hangs(pid: int, _state: Path) -> str:
+        asked.append(pid)
+        release.wait(60)
+        return ""
+
+    monkeypatch.setattr(observing, "run_of", hangs)
+    monkeypatch.setattr(observing, "_PATIENCE", 0.05)
+    stranger = seen("", "XID 79", processes=[ProcessMemory(os.getpid(), 1, 5)])
+    async with watching(spool, tmp_path) as (provider, made, _):
+        for _ in range(2):
+            async with asyncio.timeout(20):
+                await provider.tell(stranger)
+        assert made.latest is not None
+        assert (made.latest.faults, made.latest.cycles) == (((1, "XID 79"),), ())
+        assert asked == [os.getpid()]  # not by a second thread, while the first hangs
+        release.set()
+
+
+async def test_the_log_tells_of_each_fault_once(spool: Spool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "node_agent")
+    async with watching(spool, tmp_path) as (provider, _made, _urgent):
+        for faults in (("", ""), ("", "XID 79"), ("", "XID 79"), ("hot", "XID 48"), ("hot", "")):
+            await provider.tell(seen(*faults))
+    assert caplog.messages == [
+        "device 1 is faulty, and gets nothing new: XID 79",
+        "device 0 is faulty, and gets nothing new: hot",
+        "device 1 is faulty, and gets nothing new: XID 48",
+        "device 1 is well again",
+    ]
 
 
 async def test_only_other_faults_are_urgent(spool: Spool, tmp_path: Path) -> None:

@@ -73,7 +73,14 @@ def test_the_address_on_the_way_to_a_scheduler() -> None:
         address_towards("no-such-host.invalid:7737")
 
 
-@pytest.mark.parametrize(("text", "message"), [("nodes: x\n", "nodes: there is no such setting"), ("{", "agent.yaml: ")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes: x\n", "nodes: there is no such setting"),
+        ("{", "agent.yaml cannot be read as YAML"),
+        ("- a\n", "agent.yaml cannot be read as YAML with lines such as `devices: nvml`"),
+    ],
+)
 def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text(text)

@@ -55,16 +55,17 @@ def test_of_schedulers_that_want_to_see_certificates_and_of_an_agent(folder: Pat
         assert check("scheduler_service", "--leads", **second) == (1, f"{standby} stands by\n")
         status, said = check("scheduler_service", "--address", leader, "--tls-ca", ca)
         assert (status, said.startswith(f"ebb-scheduler: {leader} does not answer: ")) == (1, True), "no certificate was shown"
+        status, said = check("scheduler_service", "--address", leader)
+        assert (status, said.endswith(" (where it has TLS, give --tls-ca)\n")) == (1, True), said
         assert check("scheduler_service", "--address", leader, "--tls-ca", f"{folder}/none") == (
             1,
             f"ebb-scheduler: {folder}/none cannot be read: No such file or directory\n",
         )
 
         cluster.start_agent("n1", "cpu-20c", "--tls-ca", ca, "--tls-cert", certificate, "--tls-key", key)
-        node = {"EBB_AGENT_SCHEDULER": cluster.address, "EBB_AGENT_DEVICES": "cpu-20c", "EBB_AGENT_TLS_CA": ca}
-        node |= {"EBB_AGENT_NODE": "n1", "EBB_AGENT_STATE": str(folder / "cluster/n1")}
+        node = {"EBB_AGENT_STATE": str(folder / "cluster/n1")}
         agent = cluster.processes["n1"].pid
-        wait_for(lambda: check("node_agent", **node) == (0, f"node n1: the agent (pid {agent}) is connected\n"), LIMIT)
+        wait_for(lambda: check("node_agent", **node) == (0, f"the agent (pid {agent}) is connected\n"), LIMIT)
         cluster.kill("scheduler")
         cluster.kill("standby")
         alone = (1, f"ebb-agent: the agent (pid {agent}) is not connected to a scheduler\n")
@@ -84,13 +85,15 @@ def test_where_nobody_is() -> None:
 def test_an_old_lock_that_names_another_process_is_no_agent(folder: Path) -> None:
     """As after a start of the machine, or of a container, where numbers of processes come again."""
     (folder / "lock").write_text(str(os.getpid()))
-    node = {"EBB_AGENT_SCHEDULER": "127.0.0.1:1", "EBB_AGENT_DEVICES": "cpu-20c"}
-    assert check("node_agent", "--state", str(folder), **node) == (1, f"ebb-agent: no agent of this user runs on {folder}\n")
+    assert check("node_agent", "--state", str(folder)) == (1, f"ebb-agent: no agent of this user runs on {folder}\n")
     with (folder / "lock").open():  # as this process has it open, it is taken for the agent
-        assert "is not connected" in check("node_agent", "--state", str(folder), **node)[1]
+        assert "is not connected" in check("node_agent", "--state", str(folder))[1]
 
 
 def test_settings_that_are_wrong(folder: Path) -> None:
     assert check("scheduler_service", EBB_SCHEDULER_DATABASE="nowhere")[0] == 2
-    status, said = check("node_agent", "--state", str(folder), EBB_AGENT_SCHEDULER="127.0.0.1:1", EBB_AGENT_DEVICES="none")
-    assert (status, "there is no profile 'none'" in said) == (2, True), said
+    status, said = check("node_agent")
+    assert (status, "--state is missing" in said) == (2, True), said
+    (folder / "agent.yaml").write_text(f"state: {folder}\ndevices: none\n")
+    status, said = check("node_agent", "--config", str(folder / "agent.yaml"))
+    assert (status, said) == (1, f"ebb-agent: no agent of this user runs on {folder}\n"), "other settings do not matter"

@@ -20,6 +20,8 @@ import yaml
 from packaging.requirements import Requirement
 
 from deploy.compose import needed
+from node_agent.config import BadSettings, Settings
+from node_agent.config import load as load_agent
 from tests.store.fixtures import new_database, postgres_url, short_dir
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,13 +98,22 @@ def test_the_cluster_is_two_schedulers_and_three_nodes_that_differ() -> None:
     assert [SERVICES[name]["environment"]["EBB_AGENT_ADDRESS"] for name in AGENTS] == AGENTS
 
 
-def test_each_program_accepts_its_settings(made: Made) -> None:
+def agent_settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Settings:
+    """As the agent takes them from its environment."""
+    with monkeypatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        return load_agent({})
+
+
+def test_each_program_accepts_its_settings(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SCHEDULERS:
         checked = run([*SERVICES[name]["command"], "--check-config"], **settings(name, made.access))
         assert checked.returncode == 0, checked.stderr
         assert f"advertise: {name}:7737" in checked.stdout
         assert "auth: token" in checked.stdout
-    for name in AGENTS:  # its health check reads the same settings as it does; a wrong one would be status 2
+    for name in AGENTS:
+        assert agent_settings(monkeypatch, **settings(name, made.access)).node == name
         checked = run(SERVICES[name]["healthcheck"]["test"][1:], **settings(name, made.access))
         assert (checked.returncode, "no agent of this user runs on" in checked.stderr) == (1, True), checked.stderr
     cli = settings("cli", made.access)
@@ -110,11 +121,12 @@ def test_each_program_accepts_its_settings(made: Made) -> None:
     assert Path(cli["EBB_TOKEN_FILE"]).read_text().startswith("ebb_")
 
 
-def test_a_wrong_setting_would_be_noticed(made: Made) -> None:
+def test_a_wrong_setting_would_be_noticed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = settings("scheduler-1", made.access) | {"EBB_SCHEDULER_AUTH": "none"}
     assert "needs TLS and tokens" in run(["ebb-scheduler", "serve", "--check-config"], **scheduler).stderr
     agent = settings("dgx", made.access) | {"EBB_AGENT_DEVICES": "dgx-a1000"}
-    assert run(["ebb-agent", "check"], **agent).returncode == 2
+    with pytest.raises(BadSettings, match="there is no profile"):
+        agent_settings(monkeypatch, **agent)
 
 
 def test_setup_makes_everything_once_and_for_those_alone_who_need_it(made: Made) -> None:

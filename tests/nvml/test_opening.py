@@ -14,8 +14,9 @@ import pytest
 
 from node_agent.devices.opening import GONE
 from node_agent.devices.reading import Reading
-from tests.agent.conftest import ROOT, AgentProcess, agent, scheduler, state  # noqa: F401 (fixtures)
+from tests.agent.conftest import ROOT, AgentProcess, agent, run_directory, scheduler, state  # noqa: F401 (fixtures)
 from tests.agent.fake_scheduler import FakeScheduler
+from tests.nvml import shim as codes
 from tests.nvml.conftest import PlugIn
 
 AgentFixture = Callable[..., AgentProcess]
@@ -64,6 +65,37 @@ def test_after_a_gpu_fell_off_the_agent_starts_with_the_same_inventory(
     for device in after.devices:
         device.fault = ""
     assert (after.devices, after.levels, after.capacity) == (before.devices, before.levels, before.capacity)
+
+
+def test_under_runs_the_agent_starts_with_the_same_inventory(
+    plug_in: PlugIn, scheduler: FakeScheduler, agent: AgentFixture, state: Path
+) -> None:
+    """The scheduler refuses a node that has changed under its runs, and so would never hear how they ended."""
+    shim = plug_in(machine("dgx-1-v100"))
+    first = agent(devices="nvml")
+    before = scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", "until [ -e go ]; do sleep 0.02; done")
+    scheduler.started(1)
+    first.kill()
+    shim.fail("nvmlDeviceGetNvLinkState", codes.UNKNOWN)
+    second = agent(devices="nvml")
+    assert scheduler.connected(2).devices == before.devices
+    assert "so the node stays as it was when they were started" in second.log.read_text()
+    second.kill()
+    shim.fail("nvmlInitWithFlags", codes.DRIVER_NOT_LOADED)
+    agent(devices="nvml")
+    without = scheduler.connected(3)
+    assert {device.fault for device in without.devices} == {
+        "The GPUs of this node cannot be used: Driver Not Loaded. Load the kernel module (modprobe nvidia); dmesg says why it"
+        " does not load."
+    }
+    for device in without.devices:
+        device.fault = ""
+    assert (without.devices, without.levels, without.capacity) == (before.devices, before.levels, before.capacity)
+    (run_directory(state, 1) / "go").touch()
+    scheduler.exited(1)
+    shim.fail("nvmlInitWithFlags", 0)
+    scheduler.wait(lambda: scheduler.observations and not any(one.fault for one in scheduler.observations[-1].devices))
 
 
 def ebb_agent(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -119,6 +119,15 @@ async def test_a_gpu_that_the_driver_does_not_list_is_faulty(plug_in: PlugIn) ->
         assert faults(await anext(seen)) == ["", "the driver no longer shows it", ""]
 
 
+async def test_a_gpu_whose_memory_was_not_told_at_the_start_is_not_well_since_it_can_be_watched(plug_in: PlugIn) -> None:
+    driver = plug_in(reading := machine(1))
+    driver.utilisation(0, 101)
+    why = "the size of its memory could not be read: Unknown Error"
+    inventory = Inventory(1000, 1024, (), (Device(0, reading.gpus[0].uuid, "A GPU", 0, (), fault=why),))
+    async with watching(Gpus(inventory, reading)) as seen:
+        assert await anext(seen) == Observed((Observation(0, 0, 100, why),))
+
+
 async def test_an_xid_of_a_jobs_making_is_no_fault_and_one_of_the_devices_is(plug_in: PlugIn) -> None:
     driver = plug_in(reading := machine(3))
     async with watching(provider(reading)) as seen:

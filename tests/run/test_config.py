@@ -60,7 +60,7 @@ def test_a_file_that_is_not_there_or_not_yaml_or_has_an_unknown_setting(tmp_path
     with pytest.raises(ConfigError, match=r"broken\.yaml"):
         load(broken, DATABASE)
     broken.write_text("polisy: fifo")
-    with pytest.raises(ConfigError, match="polisy"):
+    with pytest.raises(ConfigError, match="polisy: there is no such setting"):
         load(broken, DATABASE)
 
 

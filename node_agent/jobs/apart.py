@@ -1,0 +1,28 @@
+"""Calls that may never come back, such as a look into a process that hangs in the kernel."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def apart(call: Callable[[], T]) -> T:
+    """asyncio.to_thread, but whoever gives up on the call can leave, and so can the event loop: it waits for threads of its
+    own when it ends."""
+    outcome: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            result = call()
+        except Exception as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(result)
+
+    waiting = asyncio.wrap_future(outcome)
+    outcome.set_running_or_notify_cancel()  # it is not to be cancelled from here on
+    threading.Thread(target=work, daemon=True).start()
+    return await waiting
