@@ -1,6 +1,7 @@
 """`make gpu-report`, on machines that have what it looks for and on those that do not."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -55,12 +56,12 @@ def test_with_torch_it_tells_the_times_under_load_and_the_wave(plug_in: PlugIn, 
     (tmp_path / "torch.py").write_text(TORCH)
     driver = plug_in(machine(1))
     driver.processes(0, {4242: 5000})
-    driver.wave(0, 0.9, 1000, 5000)
-    arguments = ("--rounds", "3", "--seconds", "9", "--torch-python", sys.executable)
+    driver.wave(0, 1.6, 1000, 5000)
+    arguments = ("--rounds", "3", "--seconds", "12", "--torch-python", sys.executable)
     done = report(*arguments, extra={"PYTHONPATH": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, "")
     (row,) = (line.split() for line in done.stdout.splitlines() if line.startswith("  processes"))
     assert all(float(number) > 0 for number in row[1:])
     assert len(row) == 5
-    waves = [line for line in done.stdout.splitlines() if "a period of 0.9" in line or "a period of 0.8" in line]
-    assert len(waves) == 2, done.stdout
+    periods = [float(period) for period in re.findall(r": a period of (\S+) s", done.stdout)]
+    assert periods == [pytest.approx(1.6, rel=0.05)] * 2, done.stdout
