@@ -129,7 +129,7 @@ def test_neither_jobs_nor_the_launcher_speak_for_the_agent(
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
     agent = AgentProcess(state, scheduler.address)
     try:
-        assert environment(agent.process.pid)["NOTIFY_SOCKET"] == systemd.address
+        until(lambda: environment(agent.process.pid).get("NOTIFY_SOCKET") == systemd.address)  # it is being executed
         scheduler.connected()
         scheduler.start(1, "/bin/sleep", "1000")
         job = scheduler.started(1).pid
