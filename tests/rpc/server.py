@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -47,14 +48,17 @@ class Server:
         self._config = Config(database=url, listen="127.0.0.1:0", **settings)
         self._leads = leads
         self._serving = threading.Event()
+        self._migrated = threading.Event()
         self._loop = _Loop()
         self._thread = threading.Thread(target=self._run, name="server")
 
     def __enter__(self) -> "Server":
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(app, "serving", self._listen)
+            patch.setattr(app, "_migrate", partial(self._migrate, app._migrate))
             self._thread.start()
             assert self._serving.wait(LIMIT)
+            assert self._migrated.wait(LIMIT)  # without a database it would end there
         if self._leads:
             wait_for(lambda: self.front._leading is not None, LIMIT)
         self.channel = grpc.insecure_channel(self.address)
@@ -83,6 +87,12 @@ class Server:
             self.front = front
             self._serving.set()
             yield self.address, health
+
+    def _migrate(self, migrate: Callable[[str], None], url: str) -> None:
+        try:
+            migrate(url)
+        finally:
+            self._migrated.set()
 
     # ---- calls ---------------------------------------------------------------------------------------------------------
 

@@ -160,7 +160,9 @@ def test_a_gang_prepares_and_begins(server: Server, agent: Agent) -> None:
     assert [list(order.start.spec.command) for order in orders] == [["true"], ["b"]]
     for task in (0, 1):
         agent.ready(task + 1, job.id, task, address="10.0.0.1", port=4000 + task)
-    begun = [order for _ in range(3) for order in next_orders(agent)]
+    begun: list[Any] = []
+    while len(begun) < 2:  # two acknowledgements, or one for both, come between
+        begun += next_orders(agent)
     assert {(o.task, o.start.gang.go, o.start.gang.master_address, o.start.gang.master_port) for o in begun} == {
         (0, True, "10.0.0.1", 4000),
         (1, True, "10.0.0.1", 4000),
