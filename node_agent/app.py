@@ -200,8 +200,11 @@ def state_directory(path: Path) -> Iterator[Path]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StateInUse(path=path, pid=os.read(descriptor, 32).decode() or "unknown") from None
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except OSError as error:  # the disk is full
+            raise StateUnusable(path=path, why=error.strerror) from error
         yield path
     finally:
         os.close(descriptor)

@@ -89,11 +89,9 @@ class World:
         events += [Submitted(job.user, "", job.spec) for job in come]
         taken = self._step(events)
         for job, reply in zip(come, taken.replies[first:], strict=True):
-            if isinstance(reply, Accepted):
-                self.lives[reply.job_id] = Life(job, reply.job_id, job.submit_us)
-                self._asked = add(self._asked, job.spec.demand)
-            elif isinstance(reply, Exception):
-                raise reply
+            assert isinstance(reply, Accepted)
+            self.lives[reply.job_id] = Life(job, reply.job_id, job.submit_us)
+            self._asked = add(self._asked, job.spec.demand)
         for order in taken.orders:
             if isinstance(order, Start):
                 self.agents.start(order, now)
@@ -105,7 +103,7 @@ class World:
     def _began(self, life: Life, at: Micros, key: RunKey) -> None:
         if life.start_us is None:
             life.start_us = at
-        else:
+        if len(life.returns) < len(life.stops):  # it may have been told to leave before its first run began
             life.returns.append(at)
         self.agents.works(key, at, life.job.work_us - life.done_us, resumes=life.done_us > 0)
 

@@ -1,6 +1,7 @@
 """The agent's process from inside: what ends it, and how."""
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -14,7 +15,7 @@ import pytest
 
 from node_agent import app
 from node_agent.config import load
-from node_agent.errors import RunsLive
+from node_agent.errors import RunsLive, StateUnusable
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.model import Process, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import boot_id, start_ticks
@@ -94,3 +95,17 @@ def test_a_cluster_is_not_forgotten_while_its_runs_are_alive(state: Path, noted:
     new = app._forget(spool, settings)  # nothing of it is alive, whatever the spool still says
     assert (new.live(), new.cluster) == ([], ("", 0))
     new.close()
+
+
+def test_a_full_disk_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock can be made, and nothing be written into it."""
+
+    def full(_descriptor: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(StateUnusable, match="No space left on device"):
+        patch.setattr(app.os, "write", full)
+        with app.state_directory(tmp_path):
+            pass
+    with app.state_directory(tmp_path):  # and the directory is free again
+        pass

@@ -82,6 +82,7 @@ def test_a_run_that_is_told_to_leave_before_its_process_is_there_has_done_nothin
     jobs = [job(1, minutes=10), job(1, minutes=2, at=0.5, trial=True)]
     long, trial = finished(World(site("fitgpp", node(1), delays=delays), Listed(jobs))).lives.values()
     assert trial.start_us == round(1.5 * MINUTE)
+    assert list(long.intervals_us()) == [4 * MINUTE]
     assert long.start_us == round(4.5 * MINUTE)
     assert long.end_us == long.start_us + 10 * MINUTE
 
