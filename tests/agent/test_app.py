@@ -103,9 +103,9 @@ def test_a_full_disk_is_said_in_words(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(_descriptor: int, _data: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patch, pytest.raises(StateUnusable, match="No space left on device"):
+    with monkeypatch.context() as patch:
         patch.setattr(app.os, "write", full)
-        with app.state_directory(tmp_path):
-            pass
+        with pytest.raises(StateUnusable, match="No space left on device"):
+            app.state_directory(tmp_path).__enter__()
     with app.state_directory(tmp_path):  # and the directory is free again
         pass
