@@ -16,6 +16,8 @@ class SimJob(NamedTuple):
     submit_us: Micros = 0
     """Counted from the beginning of the simulation."""
     user: str = "user"
+    vc: str = ""
+    """The virtual cluster that it belongs to; "": the site has none."""
 
 
 class Load(NamedTuple):

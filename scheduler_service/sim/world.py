@@ -17,7 +17,7 @@ from scheduler_service.core.values import ZERO, Micros, add, sub
 from scheduler_service.drawing import Drawing
 from scheduler_service.sim.agents import AT_ONCE, Agents, Delays, What
 from scheduler_service.sim.jobs import Arrivals, Load
-from scheduler_service.sim.lives import Life
+from scheduler_service.sim.lives import Launch, Life
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,11 @@ class World:
             life = self.lives[happened.key.job_id]
             if happened.what is What.STARTED:
                 self._began(life, happened.at, happened.key)
-            elif happened.what is What.FINISHED:
-                life.end_us, life.done_us = happened.at, life.job.work_us
-                self._asked = sub(self._asked, life.job.spec.demand)
+            else:
+                life.launches[-1].ended_us = happened.at
+                if happened.what is What.FINISHED:
+                    life.end_us, life.done_us = happened.at, life.job.work_us
+                    self._asked = sub(self._asked, life.job.spec.demand)
         come = self._arrivals.take(now, self._load())
         first = len(events)
         events += [Submitted(job.user, "", job.spec) for job in come]
@@ -94,17 +96,15 @@ class World:
             self._asked = add(self._asked, job.spec.demand)
         for order in taken.orders:
             if isinstance(order, Start):
+                self.lives[order.job.id].launches.append(Launch((order.node,), now))
                 self.agents.start(order, now)
             else:
                 life = self.lives[order.key.job_id]
                 life.done_us += self.agents.stop(order.key, order.grace_us, now)
-                life.stops.append(now)
+                life.launches[-1].signalled_us = now
 
     def _began(self, life: Life, at: Micros, key: RunKey) -> None:
-        if life.start_us is None:
-            life.start_us = at
-        if len(life.returns) < len(life.stops):  # it may have been told to leave before its first run began
-            life.returns.append(at)
+        life.launches[-1].began_us = at
         self.agents.works(key, at, life.job.work_us - life.done_us, resumes=life.done_us > 0)
 
     def _step(self, events: Sequence[Event]) -> Step:

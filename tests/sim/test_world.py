@@ -12,10 +12,11 @@ from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims import FitGppSettings
-from scheduler_service.sim import fitgpp_workload, traces
 from scheduler_service.sim.agents import Delays
-from scheduler_service.sim.fitgpp_workload import MINUTE
 from scheduler_service.sim.jobs import ClosedLoop, Listed, SimJob
+from scheduler_service.sim.lives import Life
+from scheduler_service.sim.workloads import fitgpp, philly
+from scheduler_service.sim.workloads.fitgpp import MINUTE
 from scheduler_service.sim.world import Site, World
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
@@ -37,6 +38,14 @@ def job(gpus: int, minutes: float, at: float = 0, trial: bool = False, grace: fl
     )
 
 
+def begins(life: Life) -> list[int]:
+    return [launch.began_us for launch in life.launches if launch.began_us is not None]
+
+
+def stops(life: Life) -> list[int]:
+    return [launch.signalled_us for launch in life.launches if launch.signalled_us is not None]
+
+
 def finished(world: World) -> World:
     world.run()
     check(world.state)
@@ -47,7 +56,7 @@ def finished(world: World) -> World:
 def test_first_come_first_served_on_a_real_trace_gives_what_other_simulators_give() -> None:
     """An exact counting FIFO and Tiresias' simulator agree on these figures: 1,000 jobs of Philly on 128 GPUs."""
     with gzip.open(PHILLY, "rt") as lines:
-        jobs = traces.from_its_first(traces.philly(lines))
+        jobs = philly.from_its_first(philly.philly(lines))
     lives = finished(World(site("fifo", node(128)), Listed(jobs))).lives.values()
     assert len(lives) == 1000
     completion = sum(life.end_us - life.submit_us for life in lives if life.end_us is not None)
@@ -59,8 +68,8 @@ def test_first_come_first_served_on_a_real_trace_gives_what_other_simulators_giv
 def test_a_preempted_job_keeps_what_it_did_and_waits_through_its_grace_period() -> None:
     jobs = [job(1, minutes=10), job(1, minutes=2, at=4, trial=True)]
     long, trial = finished(World(site("fitgpp", node(1)), Listed(jobs))).lives.values()
-    assert (trial.start_us, trial.end_us) == (5 * MINUTE, 7 * MINUTE)
-    assert (long.stops, long.returns, long.end_us) == ([4 * MINUTE], [7 * MINUTE], 13 * MINUTE)
+    assert (trial.start_us(), trial.end_us) == (5 * MINUTE, 7 * MINUTE)
+    assert (stops(long), begins(long), long.end_us) == ([4 * MINUTE], [0, 7 * MINUTE], 13 * MINUTE)
     assert list(long.intervals_us()) == [3 * MINUTE]
     assert (long.wait_us(), long.slowdown()) == (3 * MINUTE, 1.3)
 
@@ -69,30 +78,30 @@ def test_delays_are_part_of_what_happens() -> None:
     delays = Delays(start=lambda _: 2 * SECOND, resume=lambda _: 3 * SECOND, checkpoint=lambda _: 5 * SECOND)
     jobs = [job(1, minutes=10), job(1, minutes=2, at=4, trial=True)]
     long, trial = finished(World(site("fitgpp", node(1), delays=delays), Listed(jobs))).lives.values()
-    assert trial.start_us == 4 * MINUTE + 7 * SECOND
-    assert trial.end_us == trial.start_us + 2 * MINUTE
-    assert long.start_us == 2 * SECOND
-    assert long.returns == [trial.end_us + 2 * SECOND]
+    assert trial.start_us() == 4 * MINUTE + 7 * SECOND
+    assert trial.end_us == trial.start_us() + 2 * MINUTE
+    assert long.start_us() == 2 * SECOND
+    assert begins(long)[1:] == [trial.end_us + 2 * SECOND]
     done = 4 * MINUTE - 2 * SECOND
-    assert long.end_us == long.returns[0] + 3 * SECOND + 10 * MINUTE - done
+    assert long.end_us == begins(long)[1] + 3 * SECOND + 10 * MINUTE - done
 
 
 def test_a_run_that_is_told_to_leave_before_its_process_is_there_has_done_nothing() -> None:
     delays = Delays(start=lambda _: MINUTE)
     jobs = [job(1, minutes=10), job(1, minutes=2, at=0.5, trial=True)]
     long, trial = finished(World(site("fitgpp", node(1), delays=delays), Listed(jobs))).lives.values()
-    assert trial.start_us == round(1.5 * MINUTE)
+    assert trial.start_us() == round(1.5 * MINUTE)
     assert list(long.intervals_us()) == [4 * MINUTE]
-    assert long.start_us == round(4.5 * MINUTE)
-    assert long.end_us == long.start_us + 10 * MINUTE
+    assert long.start_us() == round(4.5 * MINUTE)
+    assert long.end_us == long.start_us() + 10 * MINUTE
 
 
 def test_decisions_wait_for_the_minute() -> None:
     jobs = [job(1, minutes=1.5, at=0.2), job(1, minutes=1, at=0.3)]
     world = finished(World(site("fifo", node(1), decide_every_us=MINUTE), Listed(jobs)))
     first, second = world.lives.values()
-    assert (first.submit_us, first.start_us, first.end_us) == (round(0.2 * MINUTE), MINUTE, round(2.5 * MINUTE))
-    assert second.start_us == 3 * MINUTE
+    assert (first.submit_us, first.start_us(), first.end_us) == (round(0.2 * MINUTE), MINUTE, round(2.5 * MINUTE))
+    assert second.start_us() == 3 * MINUTE
 
 
 def test_a_closed_loop_keeps_the_load() -> None:
@@ -108,10 +117,10 @@ def test_a_closed_loop_keeps_the_load() -> None:
 @pytest.mark.parametrize("policy", ["fifo", "fitgpp", "lrtp", "rand"])
 def test_the_same_seed_gives_the_same_history(policy: str) -> None:
     def history(seed: int) -> list[object]:
-        jobs = ClosedLoop(fitgpp_workload.jobs(300, seed=1), target=2.0)
+        jobs = ClosedLoop(fitgpp.jobs(300, seed=1), target=2.0)
         delays = Delays(start=lambda rng: rng.randrange(10 * SECOND))
-        world = finished(World(site(policy, *fitgpp_workload.nodes(4), seed=seed, delays=delays), jobs))
-        return [(life.submit_us, life.start_us, life.end_us, life.stops, life.returns) for life in world.lives.values()]
+        world = finished(World(site(policy, *fitgpp.nodes(4), seed=seed, delays=delays), jobs))
+        return [(life.submit_us, life.start_us(), life.end_us, life.launches) for life in world.lives.values()]
 
     assert history(1) == history(1)
     assert history(1) != history(2)
@@ -129,12 +138,12 @@ def test_the_engine_holds_its_invariants_in_every_step() -> None:
         check(world.state)
     lives = world.lives.values()
     assert all(life.end_us is not None for life in lives)
-    assert any(life.stops for life in lives)
-    assert all(len(life.stops) == len(life.returns) <= 1 for life in lives)  # P is 1, and all came back
+    assert any(stops(life) for life in lives)
+    assert all(len(stops(life)) == len(begins(life)) - 1 <= 1 for life in lives)  # P is 1, and all came back
 
 
 def test_a_trace_that_is_none_is_refused() -> None:
-    with pytest.raises(traces.BadTrace, match="job 7: submit_s, duration_s and num_gpus must be numbers"):
-        list(traces.philly(["job_id,vc,submit_s,duration_s,num_gpus", "7,a,0,long,1"]))
-    with pytest.raises(traces.BadTrace, match="must not be negative"):
-        list(traces.philly(["job_id,vc,submit_s,duration_s,num_gpus", "7,a,0,1,-1"]))
+    with pytest.raises(philly.BadTrace, match="job 7: submit_s, duration_s and num_gpus must be numbers"):
+        list(philly.philly(["job_id,vc,submit_s,duration_s,num_gpus", "7,a,0,long,1"]))
+    with pytest.raises(philly.BadTrace, match="must not be negative"):
+        list(philly.philly(["job_id,vc,submit_s,duration_s,num_gpus", "7,a,0,1,-1"]))

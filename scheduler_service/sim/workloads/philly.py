@@ -1,4 +1,4 @@
-"""What other sites' users did, read as jobs."""
+"""Microsoft's Philly trace."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +21,7 @@ def philly(lines: Iterable[str], spec: Callable[[int], JobSpec] = gpus_only) -> 
     """Microsoft's Philly: columns job_id, vc, submit_s, duration_s, num_gpus; in order of submit_s.
 
     A duration of 0 counts as one second. `spec` makes a job of a number of GPUs: the trace says nothing of CPUs, memory,
-    classes or grace periods. The virtual cluster becomes the user. Raises BadTrace.
+    classes or grace periods. The virtual cluster stands for its users, too: the trace names none. Raises BadTrace.
     """
     for row in csv.DictReader(lines):
         number = row.get("job_id")
@@ -31,7 +31,7 @@ def philly(lines: Iterable[str], spec: Callable[[int], JobSpec] = gpus_only) -> 
             raise BadTrace(f"job {number}: submit_s, duration_s and num_gpus must be numbers ({error})") from error
         if submit < 0 or duration < 0 or gpus < 0:
             raise BadTrace(f"job {number}: submit_s, duration_s and num_gpus must not be negative")
-        yield SimJob(spec(gpus), round(max(duration, 1) * SECOND), round(submit * SECOND), row["vc"])
+        yield SimJob(spec(gpus), round(max(duration, 1) * SECOND), round(submit * SECOND), row["vc"], row["vc"])
 
 
 def from_its_first(jobs: Iterable[SimJob]) -> list[SimJob]:
