@@ -3,6 +3,8 @@
 import os
 import signal
 
+from hypothesis import settings
+
 # A shell that runs us in the background has us ignore Ctrl-C, and every process that we start would: those that are
 # tested with it must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -18,3 +20,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # Agents make control groups for their runs where they can. Here they can where the tests of that have made them a place;
 # elsewhere they would leave folders in the hierarchy of whoever runs us.
 os.environ.setdefault("EBB_AGENT_CONTROL_GROUPS", "off")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("ebb", deadline=None)
+settings.load_profile("ebb")

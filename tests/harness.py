@@ -233,7 +233,6 @@ class Site:
         self.check_now()
         self.evidence.check(self.database)
         assert not self.database.ask("SELECT job_id FROM run WHERE ended_us IS NULL")
-        assert not self.database.ask("SELECT node, index FROM device WHERE holder_job IS NOT NULL")
         assert not self.database.ask("SELECT id FROM operation")
         assert not job_processes(self.folder)
 
@@ -322,13 +321,9 @@ class Database:
                 "devices owned by two live runs": (
                     "SELECT node, d FROM run, unnest(devices) d WHERE phase <> 4 GROUP BY node, d HAVING count(*) > 1"
                 ),
-                "devices that do not know who owns them": (
-                    "SELECT r.job_id FROM run r, unnest(devices) d LEFT JOIN device v ON v.index = d WHERE r.phase <> 4"
-                    " AND v.node = r.node AND (v.holder_job, v.holder_run) IS DISTINCT FROM (r.job_id, r.run)"
-                ),
-                "devices held by runs that are over": (
-                    "SELECT v.node FROM device v JOIN run r ON (r.job_id, r.run) = (v.holder_job, v.holder_run)"
-                    " WHERE r.phase = 4"
+                "devices held that are not there": (
+                    "SELECT r.job_id FROM run r CROSS JOIN unnest(devices) d LEFT JOIN device v ON (v.node, v.index) = (r.node, d)"
+                    " WHERE r.phase <> 4 AND v.node IS NULL"
                 ),
                 "nodes with more than they have": (
                     "SELECT n.id FROM node n JOIN run r ON r.node = n.id AND r.phase <> 4 GROUP BY n.id"

@@ -176,7 +176,6 @@ CREATE TABLE run (
     ready_at TEXT NOT NULL,
     guarded_us BIGINT,
     CONSTRAINT run_pkey PRIMARY KEY (job_id, run, task),
-    CONSTRAINT run_on_node UNIQUE (job_id, run, task, node),
     CONSTRAINT run_of_job FOREIGN KEY(job_id) REFERENCES job (id),
     CONSTRAINT run_node_exists FOREIGN KEY(node) REFERENCES node (id),
     CONSTRAINT run_phase_known CHECK (phase IN (1, 2, 3, 4, 5)),
@@ -217,31 +216,21 @@ CREATE TABLE device (
     model TEXT NOT NULL,
     memory_mib BIGINT NOT NULL,
     path INTEGER[] NOT NULL,
-    share_group JSONB NOT NULL,
     numa_node INTEGER,
     link_domain INTEGER,
     fault TEXT NOT NULL,
-    holder_job BIGINT GENERATED ALWAYS AS ((share_group->0->>0)::bigint) STORED,
-    holder_run INTEGER GENERATED ALWAYS AS ((share_group->0->>1)::integer) STORED,
-    holder_task INTEGER GENERATED ALWAYS AS ((share_group->0->>2)::integer) STORED,
     CONSTRAINT device_pkey PRIMARY KEY (node, index),
     CONSTRAINT device_uuid_once UNIQUE (node, uuid) DEFERRABLE INITIALLY DEFERRED,
     CONSTRAINT device_node_exists FOREIGN KEY(node) REFERENCES node (id),
-    CONSTRAINT device_holder_on_node FOREIGN KEY(holder_job, holder_run, holder_task, node) REFERENCES run (job_id, run, task, node),
-    CONSTRAINT device_amounts_not_negative CHECK (index >= 0 AND memory_mib >= 0),
-    CONSTRAINT device_exclusive CHECK (jsonb_typeof(share_group) = 'array' AND jsonb_array_length(share_group) <= 1)
+    CONSTRAINT device_amounts_not_negative CHECK (index >= 0 AND memory_mib >= 0)
 );
 
-COMMENT ON TABLE device IS 'Devices of nodes and their share groups';
+COMMENT ON TABLE device IS 'Devices of nodes; which runs hold them is told by the runs';
 COMMENT ON COLUMN device.index IS 'As the agent counts its devices';
 COMMENT ON COLUMN device.path IS 'Its place in the node''s tree: a number for each of the node''s levels';
-COMMENT ON COLUMN device.share_group IS 'The runs that share it: array of [job, run, task]; exclusive for now, so at most one';
 COMMENT ON COLUMN device.numa_node IS 'Of the host''s memory that is nearest to it; null where that is not known';
 COMMENT ON COLUMN device.link_domain IS 'Devices of the node with the same number reach each other over NVLink or NVSwitch';
 COMMENT ON COLUMN device.fault IS 'Why nothing new is placed on it; empty for a healthy one';
-COMMENT ON COLUMN device.holder_job IS 'From share_group';
-COMMENT ON COLUMN device.holder_run IS 'From share_group';
-COMMENT ON COLUMN device.holder_task IS 'From share_group';
 
 CREATE TABLE operation (
     id BIGSERIAL NOT NULL,

@@ -14,7 +14,11 @@ from scheduler_service.core.values import Vector
 
 def size_of(demand: Vector, capacity: Vector) -> float:
     """Eqn 1 (FitGpp): the Euclidean length of demand / capacity of the node. A zero capacity contributes 0."""
-    return sqrt(sum((d / c) ** 2 for d, c in zip(demand, capacity, strict=True) if c))
+    square = 0.0
+    for have, whole in zip(demand, capacity, strict=True):
+        if whole:
+            square += (have / whole) ** 2
+    return sqrt(square)
 
 
 class Candidates:

@@ -19,14 +19,14 @@ from scheduler_service.core.job import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.rows import changed, made
+from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, Vector, add, least, sub
 
 
 def tell(state: State, now: Micros, job_id: int, kind: EventKind, **facts: Any) -> None:
     """Adds a line to the job's story."""
-    state.record(made(JobEvent, job_id=job_id, at_us=now, kind=kind, **facts))
+    state.log.append(JobEvent(job_id, now, kind, **facts))
 
 
 # ---- the end of jobs ---------------------------------------------------------------------------------------------------
@@ -169,9 +169,6 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
     ended: Run = changed(run, phase=RunPhase.ENDED, ended_us=now, guarded_us=None, **outcome)
     state.put(state.runs, run.key, ended)
-    for index in run.devices:
-        device = state.devices.rows[(run.node, index)]
-        state.put(state.devices, (run.node, index), changed(device, group=tuple(k for k in device.group if k != run.key)))
     released = run.demand
     for operation_id in state.promised_by.get(run.key, ()):
         released = sub(released, _fill_earmark(state, now, operation_id, run.key, released))

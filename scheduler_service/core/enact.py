@@ -21,7 +21,7 @@ from scheduler_service.core.job import (
 from scheduler_service.core.messages import Action, DropEarmark, Earmark, Place, Plan, Preempt, Spot, Wait
 from scheduler_service.core.rows import changed, made
 from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, sub
+from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.waiting import queue_key, startable
 
 WAITING = frozenset(
@@ -108,9 +108,9 @@ def _names(state: State, action: Place) -> str:
 def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector) -> None:
     name, devices = state.nodes.rows[spot.node].name, spot.devices
     _require(fits(demand, state.room.free(spot.node)), f"job {job.id} does not fit on {name}")
-    _require(len(set(devices)) == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
-    idle = state.idle_devices.get(spot.node, 0)
-    _require(all(index >= 0 and idle >> index & 1 for index in devices), f"{name}: a device is not idle")
+    mask = mask_of(devices)
+    _require(mask.bit_count() == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
+    _require(not mask & ~state.idle_devices.get(spot.node, 0), f"{name}: a device is not idle")
     run = made(
         Run,
         job_id=job.id,
@@ -122,8 +122,6 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
         placed_us=now,
         task=rank,
     )
-    for index in devices:
-        state.put(state.devices, (spot.node, index), changed(state.devices.rows[(spot.node, index)], group=(run.key,)))
     state.put(state.runs, run.key, run)
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.gangs import gang_place
-from scheduler_service.core.job import Job, Run, RunPhase
-from scheduler_service.core.journal import Change
+from scheduler_service.core.job import RunPhase
 from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Start, Step, Stop
 from scheduler_service.core.observe import observe, overdue
 from scheduler_service.core.rows import changed
@@ -35,8 +34,7 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     replies = tuple(_take(state, event, now) for event in events)
     overdue(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled else ()
-    changes = state.changes()
-    return Step(changes, replies, _orders(state, changes), tuple(state.log), refused)
+    return Step(state.journal.entries, replies, _orders(state), tuple(state.log), refused)
 
 
 def _take(state: State, event: Event, now: Micros) -> Reply | Exception:
@@ -67,17 +65,19 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
     return tuple(refused)
 
 
-def _orders(state: State, changes: Sequence[Change]) -> tuple[Order, ...]:
+def _orders(state: State) -> tuple[Order, ...]:
     """What nodes must be told: it follows from how runs changed."""
     orders: list[Order] = []
-    for change in changes:
-        old, row = change.old, change.new
-        if isinstance(row, Run):
-            if row.phase is RunPhase.STARTING and old is None:
-                orders.append(Start(row.node, row, state.jobs.rows[row.job_id], gang_place(state, row)))
-            elif row.phase is RunPhase.STOPPING and row.stop_reason is not None and (old is None or old.stop_us is None):
-                orders.append(Stop(row.node, row.key, row.stop_grace_us, row.stop_reason, row.stop_for))
-        elif isinstance(row, Job) and row.rendezvous and old is not None and old.rendezvous != row.rendezvous:
-            ready = [task for task in state.runs_of(row.id) if task.phase is RunPhase.READY]
-            orders += [Start(task.node, task, row, gang_place(state, task)) for task in ready]
+    for key, new in state.news.items():
+        if isinstance(key, int):
+            if (job := state.jobs.rows.get(key)) is not None and job.rendezvous:
+                ready = [task for task in state.runs_of(job.id) if task.phase is RunPhase.READY]
+                orders += [Start(task.node, task, job, gang_place(state, task)) for task in ready]
+        elif (run := state.runs.rows.get(key)) is None:
+            continue
+        elif run.phase is RunPhase.STARTING:
+            if new:
+                orders.append(Start(run.node, run, state.jobs.rows[run.job_id], gang_place(state, run)))
+        elif run.phase is RunPhase.STOPPING and run.stop_reason is not None:
+            orders.append(Stop(run.node, key, run.stop_grace_us, run.stop_reason, run.stop_for))
     return tuple(orders)

@@ -38,9 +38,9 @@ def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]
         state.put(state.devices, (node.id, index), changed(device, fault=why))
         if not why or device.fault:
             continue
-        for key in device.group:
-            tell(state, now, key.job_id, EventKind.DEVICE_FAULT, run=key.run, node=node.id, text=f"device {index}: {why}")
-            for operation_id in state.promised_by.get(key, ()):
+        for run in state.holders(node.id, index):
+            tell(state, now, run.job_id, EventKind.DEVICE_FAULT, run=run.run, node=node.id, text=f"device {index}: {why}")
+            for operation_id in state.promised_by.get(run.key, ()):
                 drop_earmarks(state, now, state.operations.rows[operation_id].job_id, f"device {index} is faulty")
     if state.room.free(node.id).devices < 0:
         drop_earmarks_on(state, node.id, now, "a device that was kept is faulty")

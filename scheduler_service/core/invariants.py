@@ -70,16 +70,22 @@ def _check_arrays(state: State) -> None:
 
 
 def _check_devices(state: State) -> None:
-    """A device has at most one share group; a run holds its devices, all of them and no others."""
-    held: dict[RunKey, set[tuple[int, int]]] = defaultdict(set)
-    for place, device in state.devices.rows.items():
-        _require(len(device.group) <= 1, f"device {place} is held twice: {device.group}")
-        for key in device.group:
-            held[key].add(place)
+    """A device is held by one run at most; a run holds as many as it asked for, all of them devices of its node."""
+    holder: dict[tuple[int, int], RunKey] = {}
     for key, run in state.runs.rows.items():
-        _require(held.pop(key, set()) == {(run.node, i) for i in run.devices}, f"run {key} does not hold its devices")
-        _require(len(run.devices) == run.demand.devices, f"run {key} asked for {run.demand.devices} devices")
-    _require(not held, f"devices are held by runs that are not active: {dict(held)}")
+        _require(len(set(run.devices)) == run.demand.devices, f"run {key} asked for {run.demand.devices} devices")
+        for place in ((run.node, index) for index in run.devices):
+            _require(place in state.devices.rows, f"run {key} holds device {place}, which is not there")
+            _require(place not in holder, f"device {place} is held by {holder.get(place)} and {key}")
+            holder[place] = key
+    for place, device in state.devices.rows.items():
+        held, idle, faulty = (
+            bool(mask.get(device.node, 0) >> device.index & 1)
+            for mask in (state.held_devices, state.idle_devices, state.faulty_devices)
+        )
+        _require(held == (place in holder), f"device {place}: whether it is held")
+        _require(faulty == bool(device.fault), f"device {place}: whether it is faulty")
+        _require(idle == (not held and not faulty), f"device {place}: whether it is idle")
 
 
 def _check_resources(state: State) -> None:
@@ -89,8 +95,9 @@ def _check_resources(state: State) -> None:
         owned[run.node].append(run.demand)
     for operation in state.operations.rows.values():
         owned[operation.node].append(operation.kept)
-    for device in state.devices.rows.values():
-        if device.fault and not device.group:
+    held = {(run.node, index) for run in state.runs.rows.values() for index in run.devices}
+    for place, device in state.devices.rows.items():
+        if device.fault and place not in held:
             owned[device.node].append(Vector(0, 0, 1))
     for node in state.nodes.rows.values():
         free = state.room.free(node.id)

@@ -7,8 +7,10 @@ no slots, which makes changing them cheap (see `rows`).
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
+from scheduler_service.core.rows import message
 from scheduler_service.core.values import ZERO, Micros, Vector
 
 
@@ -322,9 +324,9 @@ class Run:
     guarded_us: Micros | None = None
     """Until then no trial may have it preempted."""
 
-    @property
+    @cached_property
     def key(self) -> RunKey:
-        return tuple.__new__(RunKey, (self.job_id, self.run, self.task))
+        return RunKey(self.job_id, self.run, self.task)
 
 
 @dataclass(frozen=True)
@@ -353,7 +355,7 @@ class Node:
 
 @dataclass(frozen=True)
 class NodeDevice:
-    """A device of a node and its share group."""
+    """A device of a node. Which runs hold it is told by the runs."""
 
     node: int
     index: int
@@ -361,8 +363,6 @@ class NodeDevice:
     model: str
     memory_mib: int
     path: tuple[int, ...] = ()
-    group: tuple[RunKey, ...] = ()
-    """The runs that share it: one exclusive run is a group of one."""
     numa_node: int | None = None
     link_domain: int | None = None
     """Devices of the node with the same number reach each other over NVLink or NVSwitch."""
@@ -436,7 +436,7 @@ class Decision:
     candidates: tuple[CandidateScore, ...]
 
 
-@dataclass(frozen=True)
+@message
 class JobEvent:
     """A line of a job's story."""
 

@@ -5,7 +5,7 @@ the table's index. Indices follow from the rows alone, so undoing is putting the
 the indices hold is restored by the same code that built them.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -17,7 +17,7 @@ class Table(Generic[K, R]):
 
     __slots__ = ("ended", "name", "reindex", "rows")
 
-    def __init__(self, name: str, reindex: Callable[[R | None, R | None], None], ended: Callable[[R], bool] = lambda _: False):
+    def __init__(self, name: str, reindex: Callable[[R | None, R | None], None], ended: Callable[[R], bool] | None = None):
         self.name = name
         self.rows: dict[K, R] = {}
         self.reindex = reindex
@@ -26,13 +26,13 @@ class Table(Generic[K, R]):
     def replace(self, key: K, new: R | None) -> R | None:
         """Sets the row, or removes it (None, or a row that has ended); returns what was there."""
         old = self.rows.get(key)
-        kept = None if new is None or self.ended(new) else new
-        if kept is None:
+        if new is None or (self.ended is not None and self.ended(new)):
             if old is not None:
                 del self.rows[key]
+                self.reindex(old, None)
         else:
-            self.rows[key] = kept
-        self.reindex(old, kept)
+            self.rows[key] = new
+            self.reindex(old, new)
         return old
 
 
@@ -45,34 +45,54 @@ class Change(NamedTuple):
     new: Any
 
 
+Entry = tuple[Table[Any, Any], Any, Any, Any]
+"""A table, the key, the row that was there, and the row that was put."""
+
+
 class Journal:
-    """What was put since the last `clear`, in order."""
+    """What was put since the last `clear`, in order. A list of entries that was cleared stays as it was for whoever has it."""
 
     __slots__ = ("entries",)
 
     def __init__(self) -> None:
-        self.entries: list[tuple[Table[Any, Any], Any, Any, Any]] = []
+        self.entries: list[Entry] = []
 
     def put(self, table: Table[K, R], key: K, new: R | None) -> None:
-        self.entries.append((table, key, table.replace(key, new), new))
+        rows = table.rows  # what `replace` does; nothing is called more often
+        old = rows.get(key)
+        if new is None or (table.ended is not None and table.ended(new)):
+            if old is not None:
+                del rows[key]
+                table.reindex(old, None)
+        else:
+            rows[key] = new
+            table.reindex(old, new)
+        self.entries.append((table, key, old, new))
 
     def savepoint(self) -> int:
         return len(self.entries)
 
     def undo(self, to: int = 0) -> None:
         """Puts back, newest first, everything that came after the savepoint."""
-        while len(self.entries) > to:
-            table, key, old, _ = self.entries.pop()
+        for table, key, old, _ in reversed(self.entries[to:]):
             table.replace(key, old)
+        if to:
+            del self.entries[to:]
+        else:
+            self.clear()
 
     def changes(self) -> tuple[Change, ...]:
-        """One Change for each row touched, in the order of first touch; a row made and deleted again is left out."""
-        net: dict[tuple[str, Any], tuple[str, Any, Any, Any]] = {}
-        for table, key, old, new in self.entries:
-            at = (table.name, key)
-            before = net.get(at)
-            net[at] = (*at, old if before is None else before[2], new)
-        return tuple([tuple.__new__(Change, change) for change in net.values() if change[2] is not change[3]])
+        return net(self.entries)
 
     def clear(self) -> None:
-        self.entries.clear()
+        self.entries = []
+
+
+def net(entries: Sequence[Entry]) -> tuple[Change, ...]:
+    """One Change for each row touched, in the order of first touch; a row made and deleted again is left out."""
+    touched: dict[tuple[str, Any], tuple[str, Any, Any, Any]] = {}
+    for table, key, old, new in entries:
+        at = (table.name, key)
+        before = touched.get(at)
+        touched[at] = (*at, old if before is None else before[2], new)
+    return tuple([tuple.__new__(Change, change) for change in touched.values() if change[2] is not change[3]])

@@ -4,7 +4,9 @@ Events say what happened outside. Policies answer with plans, each a tuple of ac
 not at all. Replies go to whoever sent the event; orders go to nodes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from scheduler_service.core.job import (
@@ -20,14 +22,15 @@ from scheduler_service.core.job import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.journal import Change
+from scheduler_service.core.journal import Change, Entry, net
+from scheduler_service.core.rows import message
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import Micros, Vector
 
 # ---- events ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Submitted:
     user: str
     request_id: str
@@ -38,39 +41,39 @@ class Submitted:
     """How those of its dependencies ended that are not live any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class CancelRequested:
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class SuspendRequested:
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class ResumeRequested:
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class HoldRequested:
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class ReleaseRequested:
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class RequeueRequested:
     job_id: int
     run: int = 0
     """The launch that is to leave; 0: the present one."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class UpdateRequested:
     """What is None stays."""
 
@@ -83,7 +86,7 @@ class UpdateRequested:
     """As in Submitted."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class FaultsSeen:
     """Which of a node's devices are faulty, and why: all of them, so that the last word counts."""
 
@@ -93,7 +96,7 @@ class FaultsSeen:
     """(index, why), in order."""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class DrainRequested:
     node: str
     reason: str
@@ -101,18 +104,18 @@ class DrainRequested:
     evict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class UndrainRequested:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class FenceRequested:
     node: str
     user: str
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class KnownRun:
     """A run as its agent knows it when it connects."""
 
@@ -120,7 +123,7 @@ class KnownRun:
     phase: RunPhase
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class NodeSeen:
     """An agent connected: what its node is, and which runs it knows."""
 
@@ -132,14 +135,14 @@ class NodeSeen:
     agent_version: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class NodeSilent:
     """No sign of life from a node for longer than the site allows."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class RunStarted:
     """Report `sequence` of a node: the run's process began."""
 
@@ -150,7 +153,7 @@ class RunStarted:
     log_path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class RunReady:
     """Report `sequence` of a node: a task of a gang is prepared, and can be reached there."""
 
@@ -162,7 +165,7 @@ class RunReady:
     port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class RunExited:
     """Report `sequence` of a node: the run is over and left nothing behind."""
 
@@ -197,7 +200,7 @@ class Spot(NamedTuple):
     devices: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Place:
     """Start the job's next run, a spot for each task in the order of ranks; of an array, its next element. Gives up the
     job's earmarks, wherever they are."""
@@ -206,7 +209,7 @@ class Place:
     spots: tuple[Spot, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Preempt:
     """Tell a best-effort job's run, all of its tasks, to leave for a trial; refused where it was preempted `cap` times
     already."""
@@ -217,7 +220,7 @@ class Preempt:
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Earmark:
     """Keep `want` on the node for a waiting trial: what is free now, and what the victims release.
 
@@ -232,13 +235,13 @@ class Earmark:
     tasks: tuple[int, ...] = (0,)
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class DropEarmark:
     operation: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Wait:
     """Note why a queued job does not start now."""
 
@@ -254,21 +257,21 @@ Plan = tuple[Action, ...]
 # ---- what comes out ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Accepted:
     """Reply to Submitted and to requests about a job: the job, new or already there."""
 
     job_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class NodeChanged:
     """Reply to requests about a node."""
 
     node: int
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Joined:
     """Reply to NodeSeen: the node's id, its last report in the state, and everything that is to hold on it."""
 
@@ -277,7 +280,7 @@ class Joined:
     orders: "tuple[Order, ...]"
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Acknowledged:
     """Reply to a report: it and all before it are in the state. `stale` when it came from another boot."""
 
@@ -289,7 +292,7 @@ class Acknowledged:
 Reply = Accepted | NodeChanged | Joined | Acknowledged | None
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class GangPlace:
     """What a task of a gang is told about it. Ranks count through nodes in the order in which they are first used."""
 
@@ -300,7 +303,7 @@ class GangPlace:
     nodes: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Start:
     """Start a run; for a task of a gang: prepare it, and begin once its job has a rendezvous."""
 
@@ -310,7 +313,7 @@ class Start:
     gang: GangPlace | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@message
 class Stop:
     node: int
     key: RunKey
@@ -322,16 +325,22 @@ class Stop:
 Order = Start | Stop
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """What one step did. `replies` has one entry for each event: a Reply, or the exception that refused it."""
 
-    changes: tuple[Change, ...]
+    entries: Sequence[Entry]
+    """Every row that was put, in order."""
     replies: tuple[Reply | Exception, ...]
     orders: tuple[Order, ...]
     log: tuple[JobEvent, ...]
     refused: tuple[str, ...] = ()
     """Plans that were undone, and why: a fault of a policy, worth a warning."""
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The net effect, which is what is made durable."""
+        return net(self.entries)
 
 
 class Rng(Protocol):

@@ -139,7 +139,7 @@ def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) ->
         state.put(state.devices, (node_id, gone), None)
         gone += 1
     for d in devices:
-        facts = d.index, d.uuid, d.model, d.memory_mib, d.path, (), d.numa_node, d.link_domain
+        facts = d.index, d.uuid, d.model, d.memory_mib, d.path, d.numa_node, d.link_domain
         state.put(state.devices, (node_id, d.index), NodeDevice(node_id, *facts))
 
 

@@ -1,5 +1,6 @@
 """What each event means for the state. One function an event; what to start or preempt next is not decided here."""
 
+from collections.abc import Callable
 from typing import Any
 
 from scheduler_service.core.change import drop_earmarks, end_run, shown_state, stop_job, tell
@@ -54,38 +55,7 @@ def observe(state: State, event: Event, now: Micros) -> Reply:
 
     Raises Refused (and its kinds) when the request cannot be done; the caller undoes what was done so far.
     """
-    match event:
-        case Submitted():
-            return submitted(state, event, now)
-        case RunStarted() | RunReady() | RunExited():
-            return reported(state, event, now)
-        case NodeSeen():
-            return node_seen(state, event, now)
-        case NodeSilent():
-            node_silent(state, event, now)
-            return None
-        case FaultsSeen():
-            return faults_seen(state, event, now)
-        case CancelRequested():
-            return cancel_requested(state, event, now)
-        case SuspendRequested():
-            return suspend_requested(state, event, now)
-        case ResumeRequested():
-            return resume_requested(state, event, now)
-        case HoldRequested():
-            return hold_requested(state, event, now)
-        case ReleaseRequested():
-            return release_requested(state, event, now)
-        case RequeueRequested():
-            return requeue_requested(state, event, now)
-        case UpdateRequested():
-            return update_requested(state, event, now)
-        case DrainRequested():
-            return drain_requested(state, event, now)
-        case UndrainRequested():
-            return undrain_requested(state, event, now)
-        case FenceRequested():
-            return fence_requested(state, event, now)
+    return _ACCORDING_TO[type(event)](state, event, now)
 
 
 # ---- time --------------------------------------------------------------------------------------------------------------
@@ -120,13 +90,12 @@ def reported(state: State, event: Report, now: Micros) -> Acknowledged:
     but that count."""
     run, stale = _new(state, event)
     if run is not None:
-        match event:
-            case RunStarted():
-                _started(state, event, run, now)
-            case RunReady():
-                task_ready(state, now, run, f"{event.address}:{event.port}")
-            case RunExited():
-                _exited(state, event, run, now)
+        if isinstance(event, RunExited):
+            _exited(state, event, run, now)
+        elif isinstance(event, RunStarted):
+            _started(state, event, run, now)
+        else:
+            task_ready(state, now, run, f"{event.address}:{event.port}")
     return Acknowledged(event.node, event.sequence, stale)
 
 
@@ -202,3 +171,24 @@ def _detail(event: RunExited) -> str:
     if event.launch_error:
         return event.launch_error
     return "the process is gone and nothing on its node knows how it ended" if event.unknown else ""
+
+
+_ACCORDING_TO: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
+    Submitted: submitted,
+    RunStarted: reported,
+    RunReady: reported,
+    RunExited: reported,
+    NodeSeen: node_seen,
+    NodeSilent: node_silent,
+    FaultsSeen: faults_seen,
+    CancelRequested: cancel_requested,
+    SuspendRequested: suspend_requested,
+    ResumeRequested: resume_requested,
+    HoldRequested: hold_requested,
+    ReleaseRequested: release_requested,
+    RequeueRequested: requeue_requested,
+    UpdateRequested: update_requested,
+    DrainRequested: drain_requested,
+    UndrainRequested: undrain_requested,
+    FenceRequested: fence_requested,
+}

@@ -10,9 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.job import Node, NodeState
-from scheduler_service.core.values import ZERO, Vector, add, fits, sub
+from scheduler_service.core.values import ZERO, Vector, add, fits, least, sub
 
 _NEVER = -1
+
+# What a node offers, in one integer: bit fields for devices (plus one: nothing at all is less than none), CPU and memory,
+# each below a guard bit. Take a need off, field by field at once: where the guards are all still there, it fits.
+_CPU, _DEVICES = 25, 50
+_MOST = Vector((1 << 24) - 1, (1 << 24) - 1, (1 << 12) - 2)
+_GUARDS = 1 << 24 | 1 << 24 + _CPU | 1 << 12 + _DEVICES
+_CLOSED = _GUARDS
+
+
+def _fields(amount: Vector) -> int:
+    return amount[1] | amount[0] << _CPU | amount[2] + 1 << _DEVICES
 
 
 def largest_first(needs: Sequence[Vector]) -> list[int]:
@@ -43,7 +54,7 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
 class Room:
     """Free and total resources by node."""
 
-    __slots__ = ("_free", "_offered", "_shapes", "_total", "_up", "count")
+    __slots__ = ("_free", "_offered", "_packed", "_shapes", "_total", "_up", "count")
 
     def __init__(self) -> None:
         self.count = 0
@@ -53,6 +64,8 @@ class Room:
         self._shapes: dict[Vector, int] = {}
         """How many nodes there are of each capacity: few are different."""
         self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
+        self._packed: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
+        """What `_fields` makes of the same, with guards; what is more than _MOST counts as that."""
 
     def set_node(self, node: int, row: Node | None) -> None:
         """Tells the node's capacity and state; None: it does not exist (any more)."""
@@ -65,6 +78,9 @@ class Room:
                 wider = np.full((3, 2 * node), _NEVER, dtype=np.int64)
                 wider[:, : self._offered.shape[1]] = self._offered
                 self._offered = wider
+                longer = np.full(2 * node, _CLOSED, dtype=np.int64)
+                longer[: len(self._packed)] = self._packed
+                self._packed = longer
         total = row.capacity if row else ZERO
         if total != self._total[node]:
             self._count_shape(self._total[node], -1)
@@ -89,8 +105,13 @@ class Room:
         self._offer(node)
 
     def _offer(self, node: int) -> None:
-        offered = self._offered
-        offered[0, node], offered[1, node], offered[2, node] = self._free[node] if self._up[node] else (_NEVER,) * 3
+        offered, free = self._offered, self._free[node]
+        if self._up[node]:
+            offered[0, node], offered[1, node], offered[2, node] = free
+            self._packed[node] = _CLOSED if min(free) < 0 else _fields(least(free, _MOST)) | _GUARDS
+        else:
+            offered[0, node] = offered[1, node] = offered[2, node] = _NEVER
+            self._packed[node] = _CLOSED
 
     def free(self, node: int) -> Vector:
         return self._free[node]
@@ -104,12 +125,10 @@ class Room:
 
     def first_fit(self, need: Vector) -> int | None:
         """The first node, in order of ids, that is open and has `need` free. One pass over the nodes in C."""
-        cpu, memory, devices = self._offered[:, : self.count + 1]
-        # The scarcest resource first: where no node has it, the others need not be looked at.
-        enough = devices >= need.devices
-        enough &= cpu >= need.cpu_milli
-        enough &= memory >= need.memory_mib
-        enough[0] = False
+        if not fits(need, _MOST):  # very large nodes
+            nodes = pack((need,), self._offered[:, : self.count + 1].copy())
+            return None if nodes is None else nodes[0]
+        enough = (self._packed[: self.count + 1] - _fields(need)) & _GUARDS == _GUARDS
         node = int(enough.argmax())
         return node if enough[node] else None
 

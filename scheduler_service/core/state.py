@@ -16,6 +16,7 @@ from scheduler_service.core.job import (
     Job,
     JobClass,
     JobEvent,
+    JobState,
     Node,
     NodeDevice,
     Operation,
@@ -25,7 +26,7 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.room import Room
-from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub
 from scheduler_service.core.waiting import DUE, Deadline, due, queue_key
 
 K = TypeVar("K", bound=Hashable)
@@ -53,6 +54,7 @@ class Settings(NamedTuple):
 
 
 DEFAULTS = Settings()
+QUEUED, STOPPING = JobState.QUEUED, RunPhase.STOPPING
 
 
 class State:
@@ -73,10 +75,12 @@ class State:
         self.active: dict[int, set[RunKey]] = {}
         """Job -> the tasks of its launch that have not ended."""
         self.node_ids: dict[str, int] = {}
-        self.idle_devices: dict[int, int] = {}
-        """Node -> bit mask of the healthy devices that have no share group."""
-        self.faulty_devices: dict[int, int] = {}
-        """Node -> bit mask of the devices that are faulty."""
+        self.idle_devices: dict[int, Mask] = {}
+        """Node -> the healthy devices that no run holds."""
+        self.held_devices: dict[int, Mask] = {}
+        """Node -> the devices that runs hold."""
+        self.faulty_devices: dict[int, Mask] = {}
+        """Node -> the devices that are faulty."""
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
         """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
@@ -88,6 +92,9 @@ class State:
         """Job -> those that wait for its end."""
         self.elements_of: dict[int, set[int]] = {}
         """Array -> its live elements."""
+        self.news: dict[RunKey | int, bool] = {}
+        """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
+        tasks are to meet. It may name what was undone since."""
 
         self.cluster_table: Table[int, Cluster] = Table("cluster", lambda _old, _new: None)
         self.jobs: Table[int, Job] = Table("job", self._job, lambda job: job.state in ENDED)
@@ -112,16 +119,18 @@ class State:
     def holds_faulty(self, run: Run) -> bool:
         """Whether a device of the run is faulty: what it leaves is then less than it holds."""
         faulty = self.faulty_devices.get(run.node, 0)
-        return bool(faulty) and any(faulty >> index & 1 for index in run.devices)
+        return bool(faulty) and bool(faulty & mask_of(run.devices))
+
+    def holders(self, node: int, index: int) -> list[Run]:
+        """The runs that hold the device; in order. Looks at all runs on the node."""
+        on = (self.runs.rows[key] for key in sorted(self.runs_on.get(node, ())))
+        return [run for run in on if index in run.devices]
 
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
     def put(self, table: Table[K, R], key: K, row: R | None) -> None:
         """Sets or removes (None) a row, noted in the journal."""
         self.journal.put(table, key, row)
-
-    def record(self, event: JobEvent) -> None:
-        self.log.append(event)
 
     def savepoint(self) -> tuple[int, int]:
         return self.journal.savepoint(), len(self.log)
@@ -131,11 +140,14 @@ class State:
         self.journal.undo(to[0])
         del self.log[to[1] :]
         self.unsettled = True
+        if to == (0, 0):
+            self.news.clear()
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""
         self.journal.clear()
         self.log.clear()
+        self.news.clear()
 
     def changes(self) -> tuple[Change, ...]:
         return self.journal.changes()
@@ -146,19 +158,22 @@ class State:
         order = {name: i for i, name in enumerate(("cluster", "node", "device", "job", "run", "operation"))}
         for name, key, row in sorted(rows, key=lambda r: (order[r[0]], r[1])):
             by_name[name].replace(key, row)
+        self.news.clear()
 
     # ---- indices -------------------------------------------------------------------------------------------------------
 
     def _job(self, old: Job | None, new: Job | None) -> None:
         aging = self.settings.aging_us
-        was = None if old is None else queue_key(old, aging)
-        now = None if new is None else queue_key(new, aging)
+        was = queue_key(old, aging) if old is not None and old.state is QUEUED else None
+        now = queue_key(new, aging) if new is not None and new.state is QUEUED else None
         if was != now:
             if was is not None and old is not None:
                 self.queues[old.spec.job_class].remove(was)
             if now is not None and new is not None:
                 self.queues[new.spec.job_class].add(now)
             self.unsettled = True
+        if new is not None and new.rendezvous and (old is None or old.rendezvous != new.rendezvous):
+            self.news.setdefault(new.id, True)
         if old is None or new is None:
             row = new or old
             if row is None:
@@ -169,10 +184,10 @@ class State:
                 _add_or_discard(self.elements_of, row.array_job, row.id, new is not None)
             for key in self.active.get(row.id, ()):
                 self._refresh_candidate(key)
-        elif (old.priority, old.time_limit_us, old.preempted_for_trial) != (
-            new.priority,
-            new.time_limit_us,
-            new.preempted_for_trial,
+        elif (
+            old.priority != new.priority
+            or old.time_limit_us != new.time_limit_us
+            or old.preempted_for_trial != new.preempted_for_trial
         ):
             self.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
             for key in self.active.get(new.id, ()):
@@ -195,17 +210,34 @@ class State:
         if old is None or new is None:
             _add_or_discard(self.runs_on, row.node, key, new is not None)
             _add_or_discard(self.active, row.job_id, key, new is not None)
-            if new is not None:
-                self.room.take(row.node, row.demand)
-            else:
-                self.room.give(row.node, row.demand)
+            self._hold(row, new is not None)
             self.unsettled = True
-        guarded = old.guarded_us if old else None, new.guarded_us if new else None
-        if guarded[0] != guarded[1]:
-            self._deadline(Deadline.GUARD, tuple(key), *guarded)
+        if new is not None and (old is None or (old.stop_us is None and new.stop_us is not None)):
+            self.news.setdefault(key, old is None)
+        guarded_before = old.guarded_us if old is not None else None
+        guarded_after = new.guarded_us if new is not None else None
+        if guarded_before != guarded_after:
+            self._deadline(Deadline.GUARD, tuple(key), guarded_before, guarded_after)
             self.unsettled = True
-        if old is None or new is None or RunPhase.STOPPING in (old.phase, new.phase) or guarded[0] != guarded[1]:
-            self._refresh_candidate(key)
+        elif old is not None and new is not None and old.phase is not STOPPING and new.phase is not STOPPING:
+            return
+        self._refresh_candidate(key)
+
+    def _hold(self, run: Run, holds: bool) -> None:
+        """It takes what it demands, or leaves it. Faulty devices that nobody holds are taken already, and stay so."""
+        node, mask, demand = run.node, mask_of(run.devices), run.demand
+        if mask:
+            faulty = self.faulty_devices.get(node, 0)
+            if faulty & mask:
+                demand = sub(demand, Vector(devices=(faulty & mask).bit_count()))
+            held, idle = self.held_devices.get(node, 0), self.idle_devices.get(node, 0)
+            held, idle = (held | mask, idle & ~mask) if holds else (held & ~mask, idle | mask & ~faulty)
+            _set_or_drop(self.held_devices, node, held or None)
+            _set_or_drop(self.idle_devices, node, idle or None)
+        if holds:
+            self.room.take(node, demand)
+        else:
+            self.room.give(node, demand)
 
     def _deadline(self, kind: Deadline, key: tuple[int, ...], before: Micros | None, after: Micros | None) -> None:
         if before is not None:
@@ -219,7 +251,7 @@ class State:
             run is not None
             and job is not None
             and job.spec.job_class is JobClass.BEST_EFFORT
-            and run.phase in (RunPhase.STARTING, RunPhase.READY, RunPhase.RUNNING)
+            and run.phase is not STOPPING
             and run.guarded_us is None
             and not self.holds_faulty(run)
         ):
@@ -231,7 +263,7 @@ class State:
         row = new or old
         if row is None:
             return
-        if old is not None and new is not None and _offer(old) == _offer(new):
+        if old is not None and new is not None and _offers_the_same(old, new):
             return  # a report was counted, or its agent connected again
         _set_or_drop(self.node_ids, row.name, row.id if new else None)
         self.room.set_node(row.id, new)
@@ -245,20 +277,20 @@ class State:
         if row is None:
             return
         bit = 1 << row.index
+        held = bool(self.held_devices.get(row.node, 0) & bit)
         idle = self.idle_devices.get(row.node, 0)
-        idle = idle | bit if new is not None and not new.group and not new.fault else idle & ~bit
+        idle = idle | bit if new is not None and not held and not new.fault else idle & ~bit
         _set_or_drop(self.idle_devices, row.node, idle or None)
-        if not (row.fault or (old is not None and old.fault)):
+        was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
+        if was == now:
             return
-        lost = _is_lost(new) - _is_lost(old)
-        if lost:
-            (self.room.take if lost > 0 else self.room.give)(row.node, _ONE_DEVICE)
+        if not held:  # nobody has it, and nobody can have it
+            (self.room.take if now else self.room.give)(row.node, _ONE_DEVICE)
         faulty = self.faulty_devices.get(row.node, 0)
-        faulty = faulty | bit if new is not None and new.fault else faulty & ~bit
-        _set_or_drop(self.faulty_devices, row.node, faulty or None)
+        _set_or_drop(self.faulty_devices, row.node, (faulty | bit if now else faulty & ~bit) or None)
         self.unsettled = True
-        for key in row.group:
-            self._refresh_candidate(key)
+        for run in self.holders(row.node, row.index):
+            self._refresh_candidate(run.key)
 
     def _operation(self, old: Operation | None, new: Operation | None) -> None:
         for row, there in ((old, False), (new, True)):
@@ -291,6 +323,7 @@ class State:
             "active": {job: set(keys) for job, keys in self.active.items()},
             "node_ids": dict(self.node_ids),
             "idle": dict(self.idle_devices),
+            "held": dict(self.held_devices),
             "faulty": dict(self.faulty_devices),
             "requests": dict(self.requests),
             "earmarks_of": {job: set(ids) for job, ids in self.earmarks_of.items()},
@@ -306,14 +339,9 @@ class State:
 _ONE_DEVICE = Vector(0, 0, 1)
 
 
-def _is_lost(device: NodeDevice | None) -> bool:
-    """Whether nobody has it and nobody can have it: it is not free, though no run holds it."""
-    return device is not None and bool(device.fault) and not device.group
-
-
-def _offer(node: Node) -> tuple[object, ...]:
-    """What of a node decides whether something fits there."""
-    return node.state, node.capacity, node.drained_us is None
+def _offers_the_same(a: Node, b: Node) -> bool:
+    """In all that decides whether something fits there."""
+    return a.state is b.state and a.capacity == b.capacity and (a.drained_us is None) == (b.drained_us is None)
 
 
 def _add_or_discard(index: dict[K, set[R]], key: K, member: R, there: bool) -> None:

@@ -4,6 +4,7 @@ CPU is counted in thousandths of a core, memory in MiB, devices whole, time in m
 integers: the state holds no floats, so that sums return exactly to where they began.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 Micros = int
@@ -26,6 +27,9 @@ class Vector(NamedTuple):
 
 ZERO = Vector()
 
+Mask = int
+"""A set of device indices: bit i is device i."""
+
 
 _new = tuple.__new__  # what Vector(...) comes to, without a call in between
 
@@ -46,3 +50,29 @@ def least(a: Vector, b: Vector) -> Vector:
 def fits(need: Vector, room: Vector) -> bool:
     """Whether `need <= room` in every component."""
     return need[0] <= room[0] and need[1] <= room[1] and need[2] <= room[2]
+
+
+@lru_cache(maxsize=65536)
+def mask_of(indices: tuple[int, ...]) -> Mask:
+    """The set of these device indices; empty where one of them is negative, or is there twice."""
+    mask = 0
+    for index in indices:
+        if index < 0 or mask >> index & 1:
+            return 0
+        mask |= 1 << index
+    return mask
+
+
+@lru_cache(maxsize=65536)
+def first_of(mask: Mask, count: int) -> tuple[int, ...]:
+    """The first `count` device indices of the set, or as many as there are.
+
+    >>> first_of(0b1101, 2)
+    (0, 2)
+    """
+    indices: list[int] = []
+    while mask and len(indices) < count:
+        lowest = mask & -mask
+        indices.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return tuple(indices)

@@ -9,8 +9,8 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.state import State
-from scheduler_service.core.waiting import queue_key
-from scheduler_service.policies.fitting import no_room, place, queued
+from scheduler_service.core.waiting import QueueKey
+from scheduler_service.policies.fitting import no_room, place
 
 
 def fifo(state: State, _rng: Rng) -> Proposals:
@@ -35,5 +35,9 @@ def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
 
 def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:
     """The first job of these queues taken together, behind those that were skipped of each."""
-    heads = [job for job_class, skip in skipped.items() if (job := queued(state, job_class, skip)) is not None]
-    return min(heads, key=lambda job: queue_key(job, state.settings.aging_us) or (), default=None)
+    first: QueueKey | None = None
+    for job_class, skip in skipped.items():
+        queue = state.queues[job_class]
+        if skip < len(queue) and (first is None or queue[skip] < first):
+            first = queue[skip]
+    return None if first is None else state.jobs.rows[first[-1]]

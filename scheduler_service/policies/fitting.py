@@ -1,7 +1,5 @@
 """Where a job fits: plain vector fitting, first node first; of a gang, the largest task first."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +7,7 @@ from scheduler_service.core.job import Job, JobClass, Reason
 from scheduler_service.core.messages import Place, Spot, Wait
 from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
-from scheduler_service.core.values import add, fits
+from scheduler_service.core.values import add, first_of, fits
 
 
 def place(state: State, job: Job) -> Place | None:
@@ -77,15 +75,7 @@ def _first_node(state: State, job: Job) -> int | None:
 
 def pick_devices(state: State, node: int, count: int, taken: int = 0) -> tuple[int, ...]:
     """The first `count` idle devices of the node that are not in the mask `taken`."""
-    idle = state.idle_devices.get(node, 0) & ~taken
-    return tuple(index for index, _ in zip(_set_bits(idle), range(count), strict=False))
-
-
-def _set_bits(mask: int) -> Iterator[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+    return first_of(state.idle_devices.get(node, 0) & ~taken, count) if count else ()
 
 
 def queued(state: State, job_class: JobClass, skip: int) -> Job | None:

@@ -287,9 +287,7 @@ def node_out(view: NodeView) -> cluster_pb2.Node:
         earmarked=vector_out(view.earmarked),
         levels=node.levels,
         devices=map(_device_out, view.devices),
-        share_groups=[
-            cluster_pb2.ShareGroup(device=d.index, job_ids=[key.job_id for key in d.group]) for d in view.devices if d.group
-        ],
+        share_groups=[cluster_pb2.ShareGroup(device=index, job_ids=jobs) for index, jobs in sorted(view.groups.items())],
         address=node.address,
         agent_version=node.agent_version,
         state_time=time_out(node.since_us),

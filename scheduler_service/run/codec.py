@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -40,7 +40,7 @@ def encoder(secret: str = "", hide: Write = str) -> Callable[[Any], str]:
                 kind.__name__,
                 {n: hide(v) if n == secret else v for n, v in zip(names, values(row), strict=True)},
             )
-        if not hasattr(kind, "__slots__"):
+        if not hasattr(kind, "__slots__") and not any(isinstance(value, cached_property) for value in vars(kind).values()):
             return lambda row: (kind.__name__, row.__dict__)
         return lambda row: (kind.__name__, dict(zip(names, values(row), strict=True)))
 

@@ -87,14 +87,17 @@ Line = Section | Row | Stepped | End
 # ---- what came out of a step -------------------------------------------------------------------------------------------
 
 
+def whole(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
+    """All that came out of a step, encoded."""
+    if isinstance(came_out, Exception):
+        return encode(came_out)
+    changes = [(change.table, change.key, change.new) for change in came_out.changes]
+    return encode((changes, came_out.replies, came_out.orders, came_out.log, came_out.refused))
+
+
 def digest(came_out: Step | Exception, encode: Callable[[Any], str]) -> str:
     """SHA-256 of all that came out of a step, canonically encoded."""
-    if isinstance(came_out, Step):
-        changes = [(change.table, change.key, change.new) for change in came_out.changes]
-        text = encode((changes, came_out.replies, came_out.orders, came_out.log, came_out.refused))
-    else:
-        text = encode(came_out)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(whole(came_out, encode).encode()).hexdigest()
 
 
 def words(came_out: Step | Exception) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from scheduler_service.core.messages import Step
 from scheduler_service.core.state import State
 from scheduler_service.drawing import Drawing
 from scheduler_service.run.codec import CodecError, canonical, decode
-from scheduler_service.run.record import FORMAT, End, Line, Row, Section, Stepped, digest, words
+from scheduler_service.run.record import FORMAT, End, Line, Row, Section, Stepped, digest, whole, words
 
 PolicyOf = Callable[[str, Mapping[str, Any]], Policy]
 """Makes a policy from its name and parameters."""
@@ -165,7 +165,7 @@ def _again(state: State, policy: Policy, line: Stepped, number: int, section: in
     except Exception as fault:
         came_out = fault
     if digest(came_out, _text) != line.digest:
-        return Difference(number, section, line, words(came_out), _text(came_out))
+        return Difference(number, section, line, words(came_out), whole(came_out, _text))
     if line.outcome == "adopted":
         state.adopt()
     else:

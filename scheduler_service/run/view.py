@@ -6,7 +6,7 @@ and one that fell behind their beginning starts again from a snapshot.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,6 +31,8 @@ class NodeView(NamedTuple):
     free: Vector
     earmarked: Vector
     devices: tuple[NodeDevice, ...]
+    groups: Mapping[int, tuple[int, ...]]
+    """Device -> the jobs whose runs share it; none where nobody holds it."""
 
 
 class Update(NamedTuple):
@@ -154,11 +156,14 @@ class View:
         for operation_id in self._earmarks_on.get(node_id, ()):
             earmarked = add(earmarked, self.operations[operation_id].kept)
         free = sub(node.capacity, earmarked)
-        for run in self.runs_on.get(node_id, {}).values():
+        groups: dict[int, tuple[int, ...]] = {}
+        for _, run in sorted(self.runs_on.get(node_id, {}).items()):
             free = sub(free, run.demand)
+            for index in run.devices:
+                groups[index] = (*groups.get(index, ()), run.job_id)
         devices = tuple(row for _, row in sorted(self.devices.get(node_id, {}).items()))
-        lost = sum(1 for device in devices if device.fault and not device.group)
-        return NodeView(node, sub(free, Vector(devices=lost)), earmarked, devices)
+        lost = sum(1 for device in devices if device.fault and device.index not in groups)
+        return NodeView(node, sub(free, Vector(devices=lost)), earmarked, devices, groups)
 
     def all_nodes(self) -> tuple[NodeView, ...]:
         return tuple(self.node(node_id) for node_id in sorted(self.nodes))

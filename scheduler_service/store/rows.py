@@ -145,7 +145,6 @@ def device_new(d: NodeDevice) -> Record:
         "model": d.model,
         "memory_mib": d.memory_mib,
         "path": d.path,
-        "share_group": d.group,
         "numa_node": d.numa_node,
         "link_domain": d.link_domain,
         "fault": d.fault,
@@ -275,7 +274,7 @@ def to_node(v: Sequence[Any]) -> Node:
 
 
 def to_device(v: Sequence[Any]) -> NodeDevice:
-    return NodeDevice(v[0], v[1], v[2], v[3], v[4], tuple(v[5]), _keys(v[6]), v[7], v[8], v[9])
+    return NodeDevice(v[0], v[1], v[2], v[3], v[4], tuple(v[5]), v[6], v[7], v[8])
 
 
 def to_operation(v: Sequence[Any]) -> Operation:

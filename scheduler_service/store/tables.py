@@ -13,7 +13,6 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
-    Computed,
     DateTime,
     ForeignKeyConstraint,
     Index,
@@ -232,7 +231,6 @@ run = Table(
     _text("ready_at", "Of a task of a gang that is ready: where it can be reached, host:port"),
     _micros("guarded_us", "Until when no trial may have it preempted; null: at any time", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
-    UniqueConstraint("job_id", "run", "task", "node", name="run_on_node"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
     _known("run", "phase", RunPhase),
@@ -255,25 +253,15 @@ device = Table(
     _text("model"),
     _big("memory_mib"),
     _column("path", ARRAY(Integer()), "Its place in the node's tree: a number for each of the node's levels"),
-    _json("share_group", "The runs that share it: array of [job, run, task]; exclusive for now, so at most one"),
     _int("numa_node", "Of the host's memory that is nearest to it; null where that is not known", null=True),
     _int("link_domain", "Devices of the node with the same number reach each other over NVLink or NVSwitch", null=True),
     _text("fault", "Why nothing new is placed on it; empty for a healthy one"),
-    Column("holder_job", BigInteger(), Computed("(share_group->0->>0)::bigint", persisted=True), comment="From share_group"),
-    Column("holder_run", Integer(), Computed("(share_group->0->>1)::integer", persisted=True), comment="From share_group"),
-    Column("holder_task", Integer(), Computed("(share_group->0->>2)::integer", persisted=True), comment="From share_group"),
     PrimaryKeyConstraint("node", "index", name="device_pkey"),
     # Deferred: devices may swap indices when a node boots.
     UniqueConstraint("node", "uuid", name="device_uuid_once", deferrable=True, initially="DEFERRED"),
     ForeignKeyConstraint(["node"], ["node.id"], name="device_node_exists"),
-    ForeignKeyConstraint(
-        ["holder_job", "holder_run", "holder_task", "node"],
-        ["run.job_id", "run.run", "run.task", "run.node"],
-        name="device_holder_on_node",
-    ),
     _rule("device_amounts_not_negative", "index >= 0 AND memory_mib >= 0"),
-    _rule("device_exclusive", "jsonb_typeof(share_group) = 'array' AND jsonb_array_length(share_group) <= 1"),
-    comment="Devices of nodes and their share groups",
+    comment="Devices of nodes; which runs hold them is told by the runs",
 )
 
 operation = Table(

@@ -134,7 +134,7 @@ def test_the_invariants_see_what_is_wrong(table: str) -> None:
         "jobs": {"state": JobState.QUEUED},
         "runs": {"devices": (1,)},
         "nodes": {"capacity": Vector(1, 1, 1)},
-        "devices": {"group": ()},
+        "devices": {"fault": "it is lost"},
     }
     at = getattr(d.state, table)
     at.rows[rows[table]] = changed(at.rows[rows[table]], **wrong[table])

@@ -153,7 +153,7 @@ def test_a_gang_that_fails_as_the_last_of_it_becomes_ready_is_not_told_to_go() -
     ready(d, job, 0, 1)
     step = d.step(d.ready(job, 2), d.exited(job, 0, launch_error="no such file"))
     assert told_to_go(step) == []
-    assert orders_to_stop(step) == [RunKey(job, 1, 2), RunKey(job, 1, 1)]
+    assert orders_to_stop(step) == [RunKey(job, 1, 1), RunKey(job, 1, 2)]
 
 
 def test_a_prepared_task_that_its_agent_lost_is_lost() -> None:

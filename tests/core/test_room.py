@@ -7,7 +7,9 @@ from scheduler_service.core.job import Node, NodeState
 from scheduler_service.core.room import Room
 from scheduler_service.core.values import ZERO, Vector, fits, sub
 
-AMOUNTS = st.builds(Vector, st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
+SMALL = st.builds(Vector, st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
+LARGE = st.sampled_from([0, 1, 4093, 4094, 4095, 4096, (1 << 24) - 2, (1 << 24) - 1, 1 << 24, 1 << 40])
+AMOUNTS = st.one_of(SMALL, st.builds(Vector, LARGE, LARGE, LARGE))
 
 
 def node(node_id: int, capacity: Vector, state: NodeState = NodeState.UP) -> Node:

@@ -74,8 +74,6 @@ class Builder:
         run = Run(job.id, 1, node, devices, demand, phase, 0)
         if phase is RunPhase.STOPPING:
             run = changed(run, stop_reason=StopReason.CANCELLED, stop_us=0)
-        for i in devices:
-            self.state.put(self.state.devices, (node, i), changed(self.state.devices.rows[(node, i)], group=(run.key,)))
         self.state.put(self.state.jobs, job.id, changed(job, run=1, state=JobState(phase + 1)))
         self.state.put(self.state.runs, run.key, run)
         return run.key
@@ -95,8 +93,6 @@ class Builder:
         for rank, (node, demand) in enumerate(places):
             devices = pick_devices(self.state, node, demand.devices)
             run = Run(job.id, 1, node, devices, demand, RunPhase.RUNNING, 0, task=rank)
-            for i in devices:
-                self.state.put(self.state.devices, (node, i), changed(self.state.devices.rows[(node, i)], group=(run.key,)))
             self.state.put(self.state.runs, run.key, run)
         return job.id
 

@@ -15,7 +15,6 @@ from scheduler_service.cli import main
 from scheduler_service.core.engine import Policy, Proposals, step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.job import Cluster, EventKind, Job, JobEvent, JobSpec, Reason, RunKey, StopReason
-from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import Accepted, Rng, Step, Stop, Submitted, Wait
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO
@@ -159,9 +158,9 @@ def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path) -> No
 
 
 def test_the_digest_is_of_all_that_came_out() -> None:
-    spec = JobSpec(("true",), ZERO)
+    spec, jobs = JobSpec(("true",), ZERO), State(Cluster("c", 1)).jobs
     came_out = Step(
-        (Change("job", 1, None, Job(1, spec, "ada", "", 0)),),
+        ((jobs, 1, None, Job(1, spec, "ada", "", 0)),),
         (Accepted(1), Refused("WHY", "because", job_id="1")),
         (Stop(1, RunKey(1, 1), 0, StopReason.CANCELLED),),
         (JobEvent(1, 0, EventKind.SUBMITTED),),

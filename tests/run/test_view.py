@@ -154,8 +154,8 @@ async def test_a_step_without_a_commit_takes_no_place_among_those_kept(monkeypat
 def test_a_faulty_device_that_nobody_holds_is_not_free() -> None:
     view = View([("node", 1, NODE)], commit_no=1)
     run = Run(1, 1, 1, (0,), SPEC.demand, RunPhase.RUNNING, 0)
-    held = NodeDevice(1, 0, "GPU-0", "gpu", 1, group=(run.key,), fault="it is lost")
+    held = NodeDevice(1, 0, "GPU-0", "gpu", 1, fault="it is lost")
     view.apply(2, [change(job(1)), change(run), change(held), change(NodeDevice(1, 1, "GPU-1", "gpu", 1))], {})
     assert view.node(1).free == Vector(7000, 7900, 7)
-    view.apply(3, [change(replace(held, index=1, group=()))], {})
+    view.apply(3, [change(replace(held, index=1))], {})
     assert view.node(1).free == Vector(7000, 7900, 6)

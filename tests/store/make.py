@@ -246,9 +246,8 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             rows.append(draw(runs(j, number, node, alive)))
             for task in range(1, draw(st.integers(1, 3))):
                 rows.append(draw(runs(j, number, draw(st.integers(1, nodes)), alive and draw(st.booleans()), task)))
-            group = draw(st.sampled_from([(), (RunKey(j, number),)]))
             path = draw(st.lists(natural, max_size=2).map(tuple))
-            named = node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path, group
+            named = node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path
             rows.append(NodeDevice(*named, draw(st.none() | natural), draw(st.none() | natural), draw(words)))
         if draw(st.booleans()):
             want = draw(vectors)

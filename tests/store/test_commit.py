@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_service import store
-from scheduler_service.core.job import JobState, NodeState, OperationPhase, RunKey, RunPhase
+from scheduler_service.core.job import JobState, OperationPhase, RunKey, RunPhase
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import Vector
 from tests.store import make
@@ -74,8 +74,6 @@ REFUSALS: list[tuple[str, Sequence[Change]]] = [
     ("device_pkey", make.new(replace(make.DEVICE, uuid="GPU-9"))),
     ("device_uuid_once", make.new(replace(make.DEVICE, index=9))),
     ("device_node_exists", make.new(replace(make.DEVICE, node=9))),
-    ("device_exclusive", [make.changed(make.DEVICE, group=(RunKey(1, 1), RunKey(2, 1)))]),
-    ("device_holder_on_node", [make.changed(make.DEVICE, group=(RunKey(1, 7),))]),
     ("device_amounts_not_negative", [make.changed(make.DEVICE, memory_mib=-1)]),
     ("node_name_once", make.new(replace(make.NODE, id=2))),
     ("node_capacity_not_negative", [make.changed(make.NODE, capacity=Vector(0, 0, -1))]),
@@ -108,12 +106,6 @@ def test_a_broken_rule_refuses_the_whole_commit(
     assert db.load() == before
     assert db.story(1) == []
     assert db.commit(epoch, make.new(make.job(50)), []) == base + 1, "the connection goes on working"
-
-
-def test_a_device_holder_must_run_on_the_same_node(db: Db, epoch: int, base: int) -> None:
-    other = replace(make.NODE, id=2, name="n2", state=NodeState.SILENT)
-    with pytest.raises(store.Rejected, match="device_holder_on_node"):
-        db.commit(epoch, make.new(other, replace(make.DEVICE, node=2, group=(RunKey(1, 1),))), [])
 
 
 def test_an_event_needs_its_job(db: Db, epoch: int, base: int) -> None:

@@ -37,7 +37,7 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     kept = {name: getattr(old[3], name) for name in ("devices", "demand", "placed_us")}
     run = Run(**{**{name: getattr(run, name) for name in Run.__dataclass_fields__}, **kept})
     new = [replace(make.CLUSTER, clock_us=data.draw(make.times)), replace(make.NODE, sequence=5), job, run]
-    new.append(replace(make.DEVICE, group=(run.key,)))
+    new.append(replace(make.DEVICE, fault="it is lost"))
     changes = [Change(make.TABLES[type(a)], None, a, b) for a, b in zip(old, new, strict=True)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, new)
