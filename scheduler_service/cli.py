@@ -11,6 +11,7 @@ import click
 
 from scheduler_service.check_cli import check
 from scheduler_service.config import DEFAULT_LISTEN, load_or_exit
+from scheduler_service.history_cli import history
 from scheduler_service.record_cli import record
 from scheduler_service.token_cli import token
 
@@ -78,5 +79,6 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
 
 
 main.add_command(check)
+main.add_command(history)
 main.add_command(record)
 main.add_command(token)

@@ -1,47 +1,25 @@
 """`ebb-scheduler token`: makes, shows and takes back the tokens by which callers are known."""
 
-import contextlib
 import json
-import logging
 import re
 import secrets
-import sys
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_service.config import Config, load_or_exit
+from scheduler_service.database_cli import CommandError, connection, database_options
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Engine
 
     from scheduler_service.core.access import Token
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 PREFIX = "ebb_"
 """Of every token, so that people and scanners of source code know one when they see it."""
 SHOWN_CHARS = 6
 _DAY_US = 86_400_000_000
 _SUBJECT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._@-]{0,62}[A-Za-z0-9])?")
-
-
-class TokenError(Exception):
-    """What was asked for cannot be done; the message says why, and what to do."""
-
-
-def _database_options(command: F) -> F:
-    options = (
-        click.option("--database", metavar="URL", help="As for serve."),
-        click.option("--embedded", metavar="DIR", type=click.Path(path_type=Path), help="As for serve, which may be running."),
-        click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="As for serve."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.group()
@@ -61,7 +39,7 @@ def token() -> None:
 
 
 @token.command()
-@_database_options
+@database_options
 @click.option("--user", required=True, metavar="NAME", help="Whose it is: the user of what is done with it.")
 @click.option("--role", type=click.Choice(["user", "operator", "agent"]), default="user", show_default=True)
 @click.option("--expires", type=click.FloatRange(min=0, min_open=True, max=36500), metavar="DAYS", help="[default: never]")
@@ -77,7 +55,7 @@ def create(user: str, role: str, expires: float | None, **database: Any) -> None
     """
     if not _SUBJECT.fullmatch(user):
         raise click.UsageError(f"--user: {user!r} is no name: letters, digits, dots, hyphens, underscores and @, at most 64")
-    with _connection(database) as connection:
+    with connection(database, _ready) as conn:
         from scheduler_service import store
         from scheduler_service.core.access import Role
         from scheduler_service.run.tokens import digest_of, wall_clock
@@ -85,14 +63,14 @@ def create(user: str, role: str, expires: float | None, **database: Any) -> None
         secret = PREFIX + secrets.token_urlsafe(32)
         now = wall_clock()
         expires_us = None if expires is None else now + max(1, round(expires * _DAY_US))
-        made = store.add_token(connection, digest_of(secret), secret[-SHOWN_CHARS:], user, Role[role.upper()], now, expires_us)
+        made = store.add_token(conn, digest_of(secret), secret[-SHOWN_CHARS:], user, Role[role.upper()], now, expires_us)
     click.echo(secret)
     until = "does not expire" if made.expires_us is None else f"expires on {_day(made.expires_us)}"
     click.echo(f"token {made.id} for {user}, as {role}; it {until}, and is not shown again", err=True)
 
 
 @token.command("list")
-@_database_options
+@database_options
 @click.option("-o", "--output", type=click.Choice(["json"]), help="Another form.")
 def list_(output: str | None, **database: Any) -> None:
     """Show all tokens that were ever made: whose, what for, and whether they hold; never the secrets.
@@ -101,10 +79,10 @@ def list_(output: str | None, **database: Any) -> None:
     Example:
       ebb-scheduler token list --embedded /var/lib/ebb/db
     """
-    with _connection(database) as connection:
+    with connection(database, _ready) as conn:
         from scheduler_service import store
 
-        rows = [_row(each) for each in store.list_tokens(connection)]
+        rows = [_row(each) for each in store.list_tokens(conn)]
     if output == "json":
         click.echo(json.dumps(rows, indent=2))
         return
@@ -120,7 +98,7 @@ def list_(output: str | None, **database: Any) -> None:
 
 @token.command()
 @click.argument("token_id", metavar="ID", type=click.IntRange(min=1, max=2**63 - 1))
-@_database_options
+@database_options
 def revoke(token_id: int, **database: Any) -> None:
     """Take a token back, for good. Within seconds it opens nothing any more, and ends what was opened with it.
 
@@ -128,13 +106,13 @@ def revoke(token_id: int, **database: Any) -> None:
     Example:
       ebb-scheduler token revoke 3 --embedded /var/lib/ebb/db
     """
-    with _connection(database) as connection:
+    with connection(database, _ready) as conn:
         from scheduler_service import store
         from scheduler_service.run.tokens import wall_clock
 
-        revoked = store.revoke_token(connection, token_id, wall_clock())
+        revoked = store.revoke_token(conn, token_id, wall_clock())
         if revoked is None:
-            raise TokenError(f"there is no token {token_id}; `ebb-scheduler token list` shows those there are")
+            raise CommandError(f"there is no token {token_id}; `ebb-scheduler token list` shows those there are")
     click.echo(f"token {token_id} of {revoked.subject} is revoked")
 
 
@@ -157,52 +135,12 @@ def _day(time_us: int) -> str:
     return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-@contextlib.contextmanager
-def _connection(options: dict[str, Any]) -> "Iterator[Connection]":
-    """To the scheduler's database. What goes wrong meanwhile ends the command with one line and status 1."""
-    config = load_or_exit(options.pop("file"), options)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+def _ready(engine: "Engine") -> None:
     from scheduler_service import store
 
-    try:
-        with _url(config) as url:
-            engine = store.open_engine(url, connections=1)
-            try:
-                if not store.revision(engine):
-                    store.migrate(engine)  # a new database; an older one is its scheduler's to bring up to date
-                _require_table(store.revision(engine))
-                with engine.connect() as connection:
-                    yield connection
-            finally:
-                engine.dispose()
-    except (store.StoreError, TokenError, OSError) as error:
-        click.echo(f"ebb-scheduler: {error}", err=True)
-        sys.exit(1)
-
-
-def _require_table(revision: str) -> None:
-    if revision < "0002":  # revisions count up, as 0001, 0002, ...
-        raise TokenError(
+    if not store.revision(engine):
+        store.migrate(engine)  # a new database; an older one is its scheduler's to bring up to date
+    if (revision := store.revision(engine)) < "0002":  # revisions count up, as 0001, 0002, ...
+        raise CommandError(
             f"the database is at revision {revision}, which knows no tokens: start `ebb-scheduler serve` of this version once"
         )
-
-
-@contextlib.contextmanager
-def _url(config: Config) -> Iterator[str]:
-    """The database's URL. An embedded one is started for the moment, or, where a scheduler uses it, reached beside that."""
-    from scheduler_service import store
-
-    if config.database is not None:
-        yield config.database
-        return
-    assert config.embedded is not None
-    embedded = store.Embedded(config.embedded)
-    try:
-        url = embedded.start()
-    except store.InUse:
-        yield embedded.find()
-        return
-    try:
-        yield url
-    finally:
-        embedded.stop()

@@ -1,1 +1,138 @@
 """What comes to a simulated cluster: generators, and readers and writers of what came to real ones."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Annotated
+
+from pydantic import Field
+
+from scheduler_service.core.job import Node, NodeState
+from scheduler_service.core.room import Room
+from scheduler_service.core.topology import Inventory
+from scheduler_service.core.values import ZERO, Vector, add
+from scheduler_service.sim.jobs import Arrivals, SimJob
+from scheduler_service.sim.workloads import arriving, fitgpp, generated, jobs_csv, openb, philly, sacct
+from scheduler_service.sim.workloads.arriving import NeedsCapacity
+from scheduler_service.sim.workloads.fitgpp import FitGpp
+from scheduler_service.sim.workloads.generated import Generated
+from scheduler_service.sim.workloads.jobs_csv import Csv, Unwritable, write, write_to
+from scheduler_service.sim.workloads.openb import Openb
+from scheduler_service.sim.workloads.philly import Philly
+from scheduler_service.sim.workloads.reading import BadTrace, Skipped
+from scheduler_service.sim.workloads.sacct import Sacct
+
+__all__ = [
+    "BadTrace",
+    "Csv",
+    "FitGpp",
+    "Generated",
+    "NeedsCapacity",
+    "Openb",
+    "Philly",
+    "Sacct",
+    "Skipped",
+    "Unwritable",
+    "Workload",
+    "arrivals_of",
+    "jobs_of",
+    "times_from",
+    "write",
+    "write_to",
+]
+
+TOO_LARGE = "would not fit on this cluster, even if it were empty"
+
+Workload = Annotated[FitGpp | Philly | Openb | Sacct | Csv | Generated, Field(discriminator="kind")]
+
+
+def jobs_of(
+    workload: Workload, seed: int, folder: Path, nodes: Sequence[Inventory] = (), skipped: Skipped | None = None
+) -> Iterator[SimJob]:
+    """The workload's jobs in the order in which they come; of a closed loop, which does not know when, all with the time 0.
+
+    Relative paths count from `folder`. `nodes` are the cluster's: arrivals at a load depend on them, and a job that would not
+    fit on them, all of them empty, is skipped. What is skipped is counted in `skipped`. Raises BadTrace and NeedsCapacity.
+    """
+    counted = Skipped() if skipped is None else skipped
+
+    def timed(jobs: arriving.Jobs) -> Iterator[SimJob]:
+        capacity = _capacity(nodes) if nodes else None
+        return arriving.timed(jobs, workload.arrivals, seed, capacity)
+
+    if isinstance(workload, FitGpp):
+        return timed(lambda: _fitting(fitgpp.jobs(workload.jobs, seed, workload.trials, workload.grace), nodes, counted))
+    if isinstance(workload, Generated):
+        return timed(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
+    kept = _kept(workload, seed, folder, nodes, counted)
+    return timed(lambda: kept)
+
+
+def _kept(
+    workload: Philly | Openb | Sacct | Csv, seed: int, folder: Path, nodes: Sequence[Inventory], skipped: Skipped
+) -> list[SimJob]:
+    """A trace's jobs, by their times."""
+    file = folder / workload.file
+    if isinstance(workload, Philly):
+        jobs = philly.read(workload, file, seed, skipped)
+    elif isinstance(workload, Openb):
+        jobs = openb.read(workload, file, seed, skipped)
+    elif isinstance(workload, Sacct):
+        jobs = sacct.read(workload, file, seed, skipped)
+    else:
+        jobs = jobs_csv.read(workload, file, seed, skipped)
+    kept = sorted(_fitting(jobs, nodes, skipped), key=lambda job: job.submit_us)
+    if workload.resample:
+        assert workload.jobs is not None  # the model says so
+        return Random(f"{seed}:resample").choices(kept, k=workload.jobs) if kept else []
+    if workload.jobs is not None and len(kept) > workload.jobs:
+        skipped[f"came after the first {workload.jobs:,}"] = len(kept) - workload.jobs
+    return kept[: workload.jobs]
+
+
+def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skipped) -> Iterator[SimJob]:
+    """Those that the engine would not refuse as too large. The count is set, not added to: jobs may be drawn twice."""
+    if not nodes:
+        yield from jobs
+        return
+    room = Room()
+    for number, inventory in enumerate(nodes, 1):
+        room.set_node(number, Node(number, "", "", NodeState.UP, inventory.capacity, (), 0))
+    fits_one, fits_all = cache(room.could_ever_fit), cache(room.could_ever_fit_all)
+    too_large = 0
+    for job in jobs:
+        spec = job.spec
+        if fits_all(spec.tasks()) if spec.gang else fits_one(spec.demand):
+            yield job
+        else:
+            too_large += 1
+            skipped[TOO_LARGE] = too_large
+
+
+def _capacity(nodes: Iterable[Inventory]) -> Vector:
+    whole = ZERO
+    for inventory in nodes:
+        whole = add(whole, inventory.capacity)
+    return whole
+
+
+def times_from(workload: Workload) -> str | None:
+    """The policy under which the times are to be recorded that the others are given; None: there is none."""
+    return workload.arrivals.times_from if isinstance(workload.arrivals, arriving.Closed) else None
+
+
+def arrivals_of(
+    workload: Workload,
+    seed: int,
+    folder: Path,
+    times_us: Sequence[int] | None = None,
+    nodes: Sequence[Inventory] = (),
+    skipped: Skipped | None = None,
+) -> Arrivals:
+    """What a World takes its jobs from. With `times_us` the jobs come at these times, which the same workload had under
+    another policy, in the order in which it gives them; else as the workload says. The rest is as for `jobs_of`."""
+    jobs = jobs_of(workload, seed, folder, nodes, skipped)
+    if times_us is not None:
+        return arriving.Timed(arriving.at_times(jobs, times_us))
+    return arriving.arrivals(jobs, workload.arrivals)

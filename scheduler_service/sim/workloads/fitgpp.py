@@ -1,39 +1,80 @@
-"""The FitGpp paper's workload (section 4.1), with what the paper does not give filled in by a fit."""
+"""The FitGpp paper's workload (section 4.1), with what the paper does not give filled in by a fit.
+
+Given in the paper: the shares, the means and upper cuts of the execution times and of grace periods, the load, the cluster.
+Fitted, so that the paper's FIFO figures come out: every deviation, the lower cuts, all distributions of demands, and that
+the load is the mean over the three resources.
+"""
 
 from collections.abc import Iterator
 from random import Random
+from typing import Literal
+
+from pydantic import Field, PositiveFloat
 
 from scheduler_service.core.job import JobClass, JobSpec
+from scheduler_service.core.rows import changed
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.workloads.arriving import Closed
+from scheduler_service.sim.workloads.distributions import Model
 
 MINUTE = 60 * SECOND
 
 
+class FitGpp(Model):
+    """The paper's synthetic jobs, in a closed loop."""
+
+    kind: Literal["fitgpp"] = "fitgpp"
+    jobs: int = Field(default=2**16, ge=1)
+    trials: float = Field(default=0.3, ge=0, le=1, description="share of the jobs that are trials")
+    grace: PositiveFloat = Field(default=1.0, description="times the paper's grace periods (figure 7)")
+    load: PositiveFloat = Field(default=2.0, description="the next job comes whenever the load is below this")
+    times_from: str | None = Field(
+        default="fifo", description="the policy whose submit times all others are given; none: each its own"
+    )
+
+    @property
+    def arrivals(self) -> Closed:
+        return Closed(load=self.load, times_from=self.times_from)
+
+
 def normal(rng: Random, mean: float, deviation: float, low: float, high: float) -> float:
     """A normal variable, drawn again until it lies within the bounds."""
-    while not low <= (value := rng.gauss(mean, deviation)) <= high:
+    gauss = rng.gauss
+    while not low <= (value := gauss(mean, deviation)) <= high:
+        pass
+    return value
+
+
+def whole(rng: Random, mean: float, deviation: float, low: int, high: int) -> int:
+    """A normal variable that is rounded, and then drawn again until it lies within the bounds. The other way round fewer jobs
+    would ask for nothing (13 % of trials for no GPU, not 23 %), and FIFO's slowdowns come out 5 % larger than the paper's."""
+    gauss = rng.gauss
+    while not low <= (value := round(gauss(mean, deviation))) <= high:
         pass
     return value
 
 
 def jobs(count: int, seed: int, trials: float = 0.3, grace: float = 1.0) -> Iterator[SimJob]:
     rng = Random(f"{seed}:jobs")
+    like = JobSpec(("train",), Vector())
     for _ in range(count):
         trial = rng.random() < trials
         work = normal(rng, 5, 5, 1, 30) if trial else normal(rng, 30, 10, 1, 24 * 60)
         gp = normal(rng, 3 * grace, 1.1 * grace, 1e-9, 20 * grace)
         if trial:
-            cpu, ram, gpu = normal(rng, 2, 4, 1, 32), normal(rng, 30, 40, 1, 256), normal(rng, 0.8, 2.3, 0, 8)
+            cpu, ram, gpu = whole(rng, 2, 4, 1, 32), whole(rng, 30, 40, 1, 256), whole(rng, 0.8, 2.3, 0, 8)
         else:
-            cpu, ram, gpu = normal(rng, 1, 1, 1, 32), normal(rng, 30, 30, 1, 256), normal(rng, 0.5, 2.4, 0, 8)
-        work_us = round(work * MINUTE)
-        demand = Vector(1000 * round(cpu), 1024 * round(ram), round(gpu))
+            cpu, ram, gpu = whole(rng, 1, 1, 1, 32), whole(rng, 30, 30, 1, 256), whole(rng, 0.5, 2.4, 0, 8)
+        work_us, grace_us = round(work * MINUTE), round(gp * MINUTE)
+        demand = Vector(1000 * cpu, 1024 * ram, gpu)
         job_class = JobClass.TRIAL if trial else JobClass.BEST_EFFORT
-        yield SimJob(JobSpec(("train",), demand, job_class, round(gp * MINUTE), estimate_us=work_us), work_us)
+        spec = changed(like, demand=demand, job_class=job_class, grace_us=grace_us, estimate_us=work_us)
+        yield SimJob(spec, work_us)
 
 
 def nodes(count: int = 84) -> tuple[Inventory, ...]:
+    """The paper's cluster."""
     capacity = Vector(32_000, 256 << 10, 8)
     return tuple(Inventory(capacity, (), tuple(Device(d, f"{n}/{d}", "gpu", 16 << 10) for d in range(8))) for n in range(count))

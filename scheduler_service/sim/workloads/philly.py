@@ -1,41 +1,65 @@
-"""Microsoft's Philly trace."""
+"""Microsoft's Philly trace (Jeon et al., USENIX ATC 2019), as a CSV file with a line for each job.
 
-import csv
-from collections.abc import Callable, Iterable, Iterator
+Columns: `submit_s`, `duration_s` (of all attempts together), `num_gpus` and `vc`; others may be there. The trace says nothing
+of CPUs, memory, classes and grace periods: what stands in for them is an assumption, which the configuration names. It names
+no users either: the virtual cluster stands for them.
+"""
 
-from scheduler_service.core.job import JobSpec
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any, Literal
+
+from pydantic import Field
+
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.workloads.assuming import Trace, Trials, by_gpus, spec
+from scheduler_service.sim.workloads.reading import Skipped, rows
+
+COLUMNS = ("submit_s", "duration_s", "num_gpus", "vc")
 
 
-class BadTrace(Exception):
-    """The file is no such trace; the message names the line, the column and the rule."""
+class Philly(Trace):
+    """Jobs of the Philly trace. A duration of 0 counts as a second."""
+
+    kind: Literal["philly"] = "philly"
+    from_s: float = Field(default=0, ge=0, description="only jobs that were submitted at this time of the trace, or later")
+    gpus: tuple[int, ...] = Field(default=(), description="only jobs that ask for one of these numbers of GPUs; none: all jobs")
+    cpus_per_gpu: float = Field(default=4, ge=0, description="an assumption: the cluster had CPUs enough")
+    memory_gib_per_gpu: float = Field(default=32, ge=0, description="an assumption")
+    gang_of: int | None = Field(
+        default=8, ge=1, description="GPUs of a node: a job of more is a gang; none: of one task, however many"
+    )
 
 
-def gpus_only(gpus: int) -> JobSpec:
-    """A job of which only its GPUs count."""
-    return JobSpec(("train",), Vector(0, 0, gpus))
+def counting_gpus(file: Path, **options: Any) -> Philly:
+    """The trace for what counts GPUs alone, as other simulators do: every job is of one task and best-effort."""
+    alone = {"trials": Trials(share=0), "grace_s": 0, "cpus_per_gpu": 0, "memory_gib_per_gpu": 0, "gang_of": None}
+    return Philly.model_validate({"file": file, **alone, **options})
 
 
-def philly(lines: Iterable[str], spec: Callable[[int], JobSpec] = gpus_only) -> Iterator[SimJob]:
-    """Microsoft's Philly: columns job_id, vc, submit_s, duration_s, num_gpus; in order of submit_s.
+def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:
+    """As the file has them, with its times. Raises BadTrace."""
+    rng = Random(f"{seed}:assumed")
+    job_class = model.trials.rule(rng)
+    cpu_milli, memory_mib = model.cpus_per_gpu * 1000, model.memory_gib_per_gpu * 1024
 
-    A duration of 0 counts as one second. `spec` makes a job of a number of GPUs: the trace says nothing of CPUs, memory,
-    classes or grace periods. The virtual cluster stands for its users, too: the trace names none. Raises BadTrace.
-    """
-    for row in csv.DictReader(lines):
-        number = row.get("job_id")
-        try:
-            submit, duration, gpus = float(row["submit_s"]), float(row["duration_s"]), int(row["num_gpus"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise BadTrace(f"job {number}: submit_s, duration_s and num_gpus must be numbers ({error})") from error
-        if submit < 0 or duration < 0 or gpus < 0:
-            raise BadTrace(f"job {number}: submit_s, duration_s and num_gpus must not be negative")
-        yield SimJob(spec(gpus), round(max(duration, 1) * SECOND), round(submit * SECOND), row["vc"], row["vc"])
+    def per_gpu(gpus: int) -> Vector:
+        return Vector(round(cpu_milli * gpus), round(memory_mib * gpus), gpus)
 
+    asked = cache(lambda gpus: by_gpus(gpus, model.gang_of, per_gpu))
 
-def from_its_first(jobs: Iterable[SimJob]) -> list[SimJob]:
-    """With times that count from the first job's submit."""
-    listed = list(jobs)
-    begin = min((job.submit_us for job in listed), default=0)
-    return [job._replace(submit_us=job.submit_us - begin) for job in listed]
+    for row in rows(file, COLUMNS):
+        submit_us, gpus = row.micros("submit_s"), row.amount("num_gpus")
+        work_us = max(row.micros("duration_s"), SECOND)
+        if submit_us < model.from_s * SECOND:
+            skipped[f"submitted before second {model.from_s:.0f}"] += 1
+        elif model.gpus and gpus not in model.gpus:
+            skipped["asks for another number of GPUs than those that are kept"] += 1
+        else:
+            demand, gang = asked(gpus)
+            grace_us = round(model.grace_s.draw(rng) * SECOND)
+            told = spec(demand, job_class(row, work_us), grace_us, gang, work_us if model.estimates == "right" else 0)
+            yield SimJob(told, work_us, submit_us, row.text("vc"), row.text("vc"))

@@ -1,0 +1,75 @@
+"""Commands that work on the scheduler's database beside it: how they find it, and how they end when it fails."""
+
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from scheduler_service.config import Config, load_or_exit
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class CommandError(Exception):
+    """What was asked for cannot be done; the message says why, and what to do."""
+
+
+def database_options(command: F) -> F:
+    options = (
+        click.option("--database", metavar="URL", help="As for serve."),
+        click.option("--embedded", metavar="DIR", type=click.Path(path_type=Path), help="As for serve, which may be running."),
+        click.option("--config", "file", metavar="FILE", type=click.Path(path_type=Path), help="As for serve."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@contextlib.contextmanager
+def connection(options: dict[str, Any], prepare: "Callable[[Engine], None]") -> "Iterator[Connection]":
+    """To the scheduler's database, which is looked at, or made ready, before. What goes wrong meanwhile ends the command with
+    one line and status 1."""
+    config = load_or_exit(options.pop("file"), options)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
+    from scheduler_service import store
+
+    try:
+        with _url(config) as url:
+            engine = store.open_engine(url, connections=1)
+            try:
+                prepare(engine)
+                with engine.connect() as made:
+                    yield made
+            finally:
+                engine.dispose()
+    except (store.StoreError, CommandError, OSError) as error:
+        click.echo(f"ebb-scheduler: {error}", err=True)
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def _url(config: Config) -> Iterator[str]:
+    """The database's URL. An embedded one is started for the moment, or, where a scheduler uses it, reached beside that."""
+    from scheduler_service import store
+
+    if config.database is not None:
+        yield config.database
+        return
+    assert config.embedded is not None
+    embedded = store.Embedded(config.embedded)
+    try:
+        url = embedded.start()
+    except store.InUse:
+        yield embedded.find()
+        return
+    try:
+        yield url
+    finally:
+        embedded.stop()

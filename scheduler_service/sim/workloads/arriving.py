@@ -1,0 +1,204 @@
+"""When jobs come: as a trace has it, as a random process has it, or whenever the load is below a target.
+
+A `load` is what is asked for, times how long, by what there is and how long that lasts: the mean over the resources of
+which there is something, as in `sim.jobs.Load`. To reach one a process has to know the cluster's capacity.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from random import Random
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
+from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
+
+HOUR_S = 3600
+OFFICE_HOURS = (*[0.4] * 7, 0.6, 0.9, 1.3, 1.6, 1.7, 1.5, 1.5, 1.7, 1.8, 1.7, 1.5, 1.2, 1.0, 0.9, 0.8, 0.6, 0.5)
+OFFICE_DAYS = (1.15, 1.2, 1.2, 1.2, 1.1, 0.6, 0.55)
+
+
+class NeedsCapacity(Exception):
+    """Arrivals at a load depend on the cluster, and its capacity was not given."""
+
+
+class Recorded(Model):
+    """When they came to the cluster that the trace is of. `speed` 2 has them come in half the time; `load` chooses the speed
+    so that they bring this load on average, from the first to the last."""
+
+    kind: Literal["recorded"] = "recorded"
+    speed: PositiveFloat = 1
+    load: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Recorded":
+        if self.load is not None and self.speed != 1:
+            raise ValueError("give speed or load, not both")
+        return self
+
+
+class Closed(Model):
+    """The next job comes whenever the load is below a target (FitGpp, section 4.1). `times_from` names a policy: the times at
+    which jobs come under that one are taken for all others, so that these are given the same."""
+
+    kind: Literal["closed_loop"] = "closed_loop"
+    load: PositiveFloat = 2.0
+    times_from: str | None = None
+
+
+class Rate(Model):
+    """How many come: so many an hour on average, or as many as make a load."""
+
+    per_hour: PositiveFloat | None = None
+    load: PositiveFloat | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Rate":
+        if (self.per_hour is None) == (self.load is None):
+            raise ValueError("give per_hour or load, one of them")
+        return self
+
+
+class Poisson(Rate):
+    """Each comes independently of all others."""
+
+    kind: Literal["poisson"] = "poisson"
+
+
+class Diurnal(Rate):
+    """As `poisson`, with a rate that follows the hour of the day and the day of the week. The simulation begins on a Monday
+    at midnight; factors are relative, and by default those of an office week, which is an assumption."""
+
+    kind: Literal["diurnal"] = "diurnal"
+    hours: tuple[float, ...] = Field(default=OFFICE_HOURS, min_length=24, max_length=24)
+    days: tuple[float, ...] = Field(default=OFFICE_DAYS, min_length=7, max_length=7)
+
+    @model_validator(mode="after")
+    def _factors(self) -> "Diurnal":
+        if min(*self.hours, *self.days) < 0 or max(self.hours) == 0 or max(self.days) == 0:
+            raise ValueError("hours and days must not be negative, and one of each must be more than 0")
+        return self
+
+
+class Batches(Model):
+    """Several at once: `size` of them, and the next ones `gap_s` later."""
+
+    kind: Literal["batches"] = "batches"
+    gap_s: Amount
+    size: Distribution
+
+
+Generated = Annotated[Closed | Poisson | Diurnal | Batches, Field(discriminator="kind")]
+Arriving = Annotated[Recorded | Closed | Poisson | Diurnal | Batches, Field(discriminator="kind")]
+
+Jobs = Callable[[], Iterable[SimJob]]
+"""Gives the jobs of a workload, each time from the first on: to reach a load one has to see them all beforehand."""
+
+
+def timed(jobs: Jobs, arriving: Arriving, seed: int, capacity: Vector | None) -> Iterator[SimJob]:
+    """The jobs with the times at which they come, in that order; of a closed loop, which knows none beforehand, with 0."""
+    if isinstance(arriving, Closed):
+        yield from jobs()
+    elif isinstance(arriving, Recorded):
+        yield from _recorded(list(jobs()), arriving, capacity)
+    else:
+        for job, at in zip(jobs(), times_us(jobs, arriving, Random(f"{seed}:arrivals"), capacity), strict=False):
+            yield job._replace(submit_us=at)
+
+
+def _recorded(jobs: list[SimJob], arriving: Recorded, capacity: Vector | None) -> Iterator[SimJob]:
+    first, last = (jobs[0].submit_us, jobs[-1].submit_us) if jobs else (0, 0)
+    speed = arriving.speed
+    if arriving.load is not None and first < last:
+        hours = len(jobs) / per_hour_at(arriving.load, jobs, capacity)
+        speed = (last - first) / (hours * HOUR_S * SECOND)
+    for job in jobs:
+        yield job._replace(submit_us=round((job.submit_us - first) / speed))
+
+
+def times_us(jobs: Jobs, arriving: Poisson | Diurnal | Batches, rng: Random, capacity: Vector | None) -> Iterator[Micros]:
+    """The times of a random process, without end."""
+    if isinstance(arriving, Batches):
+        yield from _batches(arriving, rng)
+        return
+    per_hour = arriving.per_hour
+    if per_hour is None:
+        assert arriving.load is not None  # one of them is there
+        per_hour = per_hour_at(arriving.load, jobs(), capacity)
+    yield from _poisson(per_hour, rng) if isinstance(arriving, Poisson) else _diurnal(arriving, per_hour, rng)
+
+
+def per_hour_at(load: float, jobs: Iterable[SimJob], capacity: Vector | None) -> float:
+    """How many such jobs an hour make this load on average. Raises NeedsCapacity; ValueError if the jobs ask for nothing."""
+    if capacity is None:
+        raise NeedsCapacity("arrivals at a load depend on the cluster, and its capacity was not given")
+    count, asked = 0, [0, 0, 0]
+    for job in jobs:
+        count += 1
+        for i, amount in enumerate(job.spec.demand):
+            asked[i] += amount * job.work_us
+    whole = Load(Vector(*asked), Vector(*(amount * HOUR_S * SECOND for amount in capacity))).mean()
+    if not whole:
+        raise ValueError("jobs that ask for nothing make no load, at whatever rate they come")
+    return load * count / whole
+
+
+def _poisson(per_hour: float, rng: Random) -> Iterator[Micros]:
+    at, per_second = 0.0, per_hour / HOUR_S
+    while True:
+        at += rng.expovariate(per_second)
+        yield round(at * SECOND)
+
+
+def _diurnal(arriving: Diurnal, per_hour: float, rng: Random) -> Iterator[Micros]:
+    """By thinning: they come at the greatest rate of the week, and each stays with the chance that its hour has."""
+    week = [day * hour for day in arriving.days for hour in arriving.hours]
+    greatest, mean = max(week), sum(week) / len(week)
+    for at in _poisson(per_hour * greatest / mean, rng):
+        if rng.random() * greatest < week[at // (HOUR_S * SECOND) % len(week)]:
+            yield at
+
+
+def _batches(arriving: Batches, rng: Random) -> Iterator[Micros]:
+    at = 0.0
+    while True:
+        for _ in range(max(1, round(arriving.size.draw(rng)))):
+            yield round(at * SECOND)
+        at += arriving.gap_s.draw(rng)
+
+
+class Timed:
+    """Jobs in the order in which they come, each asked for when its time has come: a million need not be held at once."""
+
+    def __init__(self, jobs: Iterable[SimJob]) -> None:
+        self._jobs = iter(jobs)
+        self._next = next(self._jobs, None)
+
+    def next_us(self, now: Micros, _load: Load) -> Micros | None:
+        return None if self._next is None else max(now, self._next.submit_us)
+
+    def take(self, now: Micros, _load: Load) -> Sequence[SimJob]:
+        come: list[SimJob] = []
+        while self._next is not None and self._next.submit_us <= now:
+            come.append(self._next)
+            self._next = next(self._jobs, None)
+            if self._next is not None and self._next.submit_us < come[-1].submit_us:
+                raise ValueError("jobs are not in the order in which they come")
+        return come
+
+
+def at_times(jobs: Iterable[SimJob], times_us: Sequence[int]) -> Iterator[SimJob]:
+    """The jobs with these times instead of theirs. Raises ValueError if there are more or fewer."""
+    given = 0
+    for job in jobs:
+        if given == len(times_us):
+            raise ValueError(f"there are {given} recorded times, and more jobs")
+        yield job._replace(submit_us=times_us[given])
+        given += 1
+    if given < len(times_us):
+        raise ValueError(f"there are {len(times_us)} recorded times, and {given} jobs")
+
+
+def arrivals(jobs: Iterable[SimJob], arriving: Arriving) -> Arrivals:
+    return ClosedLoop(jobs, arriving.load) if isinstance(arriving, Closed) else Timed(jobs)

@@ -1,0 +1,229 @@
+"""Distributions, as a configuration names them: `work_s: {kind: normal, mean: 300, deviation: 300, low: 60, high: 1800}`.
+
+A plain number is one that is always the same. `low` and `high` cut a distribution by drawing again, as the FitGpp paper's
+truncated normals; they do not pile values up at the bounds.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import accumulate
+from random import Random
+from statistics import NormalDist
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
+
+LEAST_SHARE = 1e-3
+"""Of the draws must lie within the bounds, else drawing again takes too long; such bounds are rather a mistake."""
+
+
+class Model(BaseModel):
+    """A part of a configuration: it does not change, and a key that is not known is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Constant(Model):
+    """Always the same."""
+
+    kind: Literal["constant"] = "constant"
+    value: float
+
+    def draw(self, _rng: Random) -> float:
+        return self.value
+
+    def least(self) -> float:
+        return self.value
+
+
+class Uniform(Model):
+    """Each value between the bounds is as likely as any other."""
+
+    kind: Literal["uniform"] = "uniform"
+    low: float
+    high: float
+    step: float = Field(default=0, ge=0, description="values are rounded to multiples of this; 0: they are not")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "Uniform":
+        _require_order(self.low, self.high)
+        return self
+
+    def draw(self, rng: Random) -> float:
+        return _stepped(rng.uniform(self.low, self.high), self.step)
+
+    def least(self) -> float:
+        return self.low
+
+
+class Bounded(Model):
+    """What may be cut off below and above: a value outside of the bounds is drawn again, before it is rounded."""
+
+    low: float | None = None
+    high: float | None = None
+    step: float = Field(default=0, ge=0, description="values are rounded to multiples of this; 0: they are not")
+
+    least_once: ClassVar[float] = 0
+
+    def share_below(self, value: float) -> float:
+        raise NotImplementedError
+
+    def once(self, rng: Random) -> float:
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _bounds_leave_enough(self) -> "Bounded":
+        low, high = self._bounds
+        _require_order(low, high)
+        share = self.share_below(high) - self.share_below(low)
+        if not share >= LEAST_SHARE:
+            raise ValueError(f"only {share:.2g} of the draws lie between {low:g} and {high:g}: are the bounds right?")
+        return self
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float]:
+        return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+
+    def draw(self, rng: Random) -> float:
+        low, high = self._bounds
+        while not low <= (value := self.once(rng)) <= high:
+            pass
+        return _stepped(value, self.step)
+
+    def least(self) -> float:
+        return max(self._bounds[0], self.least_once)
+
+
+class Normal(Bounded):
+    least_once: ClassVar[float] = -math.inf
+
+    kind: Literal["normal"] = "normal"
+    mean: float
+    deviation: PositiveFloat
+
+    def share_below(self, value: float) -> float:
+        return NormalDist(self.mean, self.deviation).cdf(value)
+
+    def once(self, rng: Random) -> float:
+        return rng.gauss(self.mean, self.deviation)
+
+
+class Lognormal(Bounded):
+    """Its logarithm is normal. Mean and deviation are its own, before it is cut, and not those of its logarithm."""
+
+    kind: Literal["lognormal"] = "lognormal"
+    mean: PositiveFloat
+    deviation: PositiveFloat
+
+    @cached_property
+    def _sigma(self) -> float:
+        return math.sqrt(math.log1p((self.deviation / self.mean) ** 2))
+
+    @cached_property
+    def _mu(self) -> float:
+        return math.log(self.mean) - self._sigma**2 / 2
+
+    def share_below(self, value: float) -> float:
+        return NormalDist(self._mu, self._sigma).cdf(math.log(value)) if value > 0 else 0.0
+
+    def once(self, rng: Random) -> float:
+        return math.exp(rng.gauss(self._mu, self._sigma))
+
+
+class Exponential(Bounded):
+    kind: Literal["exponential"] = "exponential"
+    mean: PositiveFloat
+
+    def share_below(self, value: float) -> float:
+        return -math.expm1(-value / self.mean) if value > 0 else 0.0
+
+    def once(self, rng: Random) -> float:
+        return rng.expovariate(1 / self.mean)
+
+
+class Choice(Model):
+    """One of some values, each as often as its weight says; without weights all alike."""
+
+    kind: Literal["choice"] = "choice"
+    values: tuple[float, ...] = Field(min_length=1)
+    weights: tuple[float, ...] = ()
+
+    @model_validator(mode="after")
+    def _weighed(self) -> "Choice":
+        if self.weights and len(self.weights) != len(self.values):
+            raise ValueError(
+                f"there are {len(self.values)} values and {len(self.weights)} weights: give as many, or no weights"
+            )
+        if self.weights and (min(self.weights) < 0 or sum(self.weights) <= 0):
+            raise ValueError("weights must not be negative, and one must be more than 0")
+        return self
+
+    @cached_property
+    def _sums(self) -> list[float]:
+        return list(accumulate(self.weights or [1.0] * len(self.values)))
+
+    def draw(self, rng: Random) -> float:
+        return self.values[min(bisect_right(self._sums, rng.random() * self._sums[-1]), len(self.values) - 1)]
+
+    def least(self) -> float:
+        return min(self.values)
+
+
+class Empirical(Model):
+    """What was measured: its quantiles at even steps, from the least value to the greatest, straight lines in between."""
+
+    kind: Literal["empirical"] = "empirical"
+    quantiles: tuple[float, ...] = Field(min_length=2)
+    step: float = Field(default=0, ge=0, description="values are rounded to multiples of this; 0: they are not")
+
+    @model_validator(mode="after")
+    def _rising(self) -> "Empirical":
+        if any(a > b for a, b in zip(self.quantiles, self.quantiles[1:], strict=False)):
+            raise ValueError("quantiles must not fall: give the least value first")
+        return self
+
+    @staticmethod
+    def of(samples: Iterable[float], points: int = 101) -> "Empirical":
+        """The distribution of some samples, of which there must be one at least."""
+        ordered = sorted(samples)
+        return Empirical(quantiles=tuple(_between(ordered, i / (points - 1)) for i in range(points)))
+
+    def draw(self, rng: Random) -> float:
+        return _stepped(_between(self.quantiles, rng.random()), self.step)
+
+    def least(self) -> float:
+        return self.quantiles[0]
+
+
+def _between(ordered: "tuple[float, ...] | list[float]", share: float) -> float:
+    at = share * (len(ordered) - 1)
+    below = min(int(at), len(ordered) - 2) if len(ordered) > 1 else 0
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return low + (high - low) * (at - below)
+
+
+def _stepped(value: float, step: float) -> float:
+    return round(value / step) * step if step else value
+
+
+def _require_order(low: float, high: float) -> None:
+    if not low <= high:
+        raise ValueError(f"low ({low:g}) must not be more than high ({high:g})")
+
+
+def _number_is_constant(value: Any) -> Any:
+    return {"kind": "constant", "value": value} if isinstance(value, int | float) else value
+
+
+def _not_negative(of: "_Any") -> "_Any":
+    if of.least() < 0:
+        raise ValueError("it can be negative: give it `low: 0`, or more")
+    return of
+
+
+_Any = Constant | Uniform | Normal | Lognormal | Exponential | Choice | Empirical
+Distribution = Annotated[Annotated[_Any, Field(discriminator="kind")], BeforeValidator(_number_is_constant)]
+Amount = Annotated[Distribution, AfterValidator(_not_negative)]
+"""A distribution of what cannot be negative."""

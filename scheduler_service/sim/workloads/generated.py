@@ -1,0 +1,116 @@
+"""Jobs that are drawn: classes of jobs, with a distribution for each thing that a job has."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from random import Random
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PositiveFloat, model_validator
+
+from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.rows import changed
+from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.workloads import arriving
+from scheduler_service.sim.workloads.assuming import COMMAND
+from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model
+
+NOTHING = Constant(value=0)
+ONE = Constant(value=1)
+LEAST_ESTIMATE = 0.01
+"""Of the work: an estimate is not less, however wrong."""
+
+
+class User(Model):
+    name: str = Field(min_length=1)
+    weight: float = Field(default=1, ge=0, description="how many of the jobs are this user's, against the other users' weights")
+    vc: str = Field(default="", description="the virtual cluster that the user belongs to")
+
+
+def _count_is_users(value: Any) -> Any:
+    return [{"name": f"user-{n}"} for n in range(1, value + 1)] if isinstance(value, int) else value
+
+
+Users = Annotated[tuple[User, ...], BeforeValidator(_count_is_users), Field(min_length=1)]
+"""Or a number of users, who submit equally many jobs."""
+
+
+class Kind(Model):
+    """Jobs that are alike but for what is drawn. What a job asks for is of each of its tasks."""
+
+    name: str = ""
+    share: PositiveFloat = Field(
+        default=1, description="how many of the jobs are of this kind, against the other kinds' shares"
+    )
+    trial: bool = False
+    work_s: Amount
+    grace_s: Amount = NOTHING
+    cpus: Amount = NOTHING
+    memory_gib: Amount = NOTHING
+    gpus: Amount = NOTHING
+    tasks: Amount = ONE
+    users: Users = (User(name="user"),)
+    estimate_error: float | None = Field(
+        default=None, ge=0, description="relative deviation of the users' estimates; none: they give none"
+    )
+
+    @model_validator(mode="after")
+    def _somebody_submits(self) -> "Kind":
+        if not sum(user.weight for user in self.users):
+            raise ValueError("users: one weight must be more than 0")
+        return self
+
+
+class Generated(Model):
+    """Jobs of some kinds, mixed at random."""
+
+    kind: Literal["generated"] = "generated"
+    jobs: int = Field(ge=1)
+    kinds: tuple[Kind, ...] = Field(min_length=1)
+    arrivals: arriving.Generated = arriving.Closed()
+
+
+def jobs(model: Generated, seed: int) -> Iterator[SimJob]:
+    """Without times. GPUs and tasks are rounded to whole ones."""
+    rng = Random(f"{seed}:jobs")
+    makers = [_maker(kind, rng) for kind in model.kinds]
+    sums = list(accumulate(kind.share for kind in model.kinds))
+    for _ in range(model.jobs):
+        yield makers[_pick(sums, rng)]()
+
+
+def _pick(sums: list[float], rng: Random) -> int:
+    return 0 if len(sums) == 1 else min(bisect_right(sums, rng.random() * sums[-1]), len(sums) - 1)
+
+
+def _maker(kind: Kind, rng: Random) -> Callable[[], SimJob]:
+    like = JobSpec(COMMAND, Vector(), JobClass.TRIAL if kind.trial else JobClass.BEST_EFFORT, name=kind.name)
+    users = kind.users
+    weights = list(accumulate(user.weight for user in users))
+    work, grace, cpus, memory = _drawn(kind.work_s), _drawn(kind.grace_s), _drawn(kind.cpus), _drawn(kind.memory_gib)
+    gpus, tasks, error = _drawn(kind.gpus), _drawn(kind.tasks), kind.estimate_error
+
+    def made() -> SimJob:
+        work_us = max(round(work(rng) * SECOND), 1)
+        grace_us = round(grace(rng) * SECOND)
+        demand = Vector(round(cpus(rng) * 1000), round(memory(rng) * 1024), round(gpus(rng)))
+        count = round(tasks(rng))
+        facts: dict[str, Any] = {"grace_us": grace_us}
+        if error is not None:
+            facts["estimate_us"] = max(round(work_us * (max(rng.gauss(1, error), LEAST_ESTIMATE) if error else 1)), 1)
+        if count > 1:
+            facts["gang"] = (TaskGroup(count, demand),)
+            demand = Vector(*(count * amount for amount in demand))
+        user = users[_pick(weights, rng)]
+        return SimJob(changed(like, demand=demand, **facts), work_us, 0, user.name, user.vc)
+
+    return made
+
+
+def _drawn(distribution: Distribution) -> Callable[[Random], float]:
+    if isinstance(distribution, Constant):
+        value = distribution.value
+        return lambda _: value
+    draw: Callable[[Random], float] = distribution.draw
+    return draw

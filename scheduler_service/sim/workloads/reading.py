@@ -1,0 +1,120 @@
+"""How traces are read: rows of text with a header, packed where the name ends with .gz, and errors that say where."""
+
+import csv
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from scheduler_service.core.values import SECOND, Micros
+
+LARGEST = 2**62
+"""No amount is larger: the engine's numbers have 64 bits."""
+
+
+class BadTrace(Exception):
+    """The file is not what it should be; the message names the file, the line, the column and the rule."""
+
+    def __init__(self, file: Path, line: int, column: str, rule: str) -> None:
+        place = [str(file), *([f"line {line}"] if line else []), *([f"column {column}"] if column else [])]
+        super().__init__(f"{', '.join(place)}: {rule}")
+        self.file, self.line, self.column, self.rule = file, line, column, rule
+
+    def __reduce__(self) -> tuple[type["BadTrace"], tuple[Path, int, str, str]]:
+        return BadTrace, (self.file, self.line, self.column, self.rule)  # so that it comes back from another process
+
+
+class Skipped(Counter[str]):
+    """What of a trace became no job, counted by the reason: nothing is left out without being told."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{count:,} skipped: {why}" for why, count in self.most_common())
+
+
+class Row(NamedTuple):
+    file: Path
+    line: int
+    values: dict[str, str]
+
+    def bad(self, column: str, rule: str) -> BadTrace:
+        return BadTrace(self.file, self.line, column, rule)
+
+    def text(self, column: str) -> str:
+        return self.values.get(column, "")
+
+    def amount(self, column: str, scale: int = 1, default: int | None = None) -> int:
+        """A number that is not negative, times `scale`, to the nearest whole; with a scale of 1 it must be whole. An empty one
+        is the default, if there is one."""
+        text = self.values.get(column, "")
+        if text.isdigit() and text.isascii() and len(text) < 16:  # most are; it is several times as fast
+            return int(text) * scale
+        text = text.strip()
+        return default if not text and default is not None else self.parsed(column, text, scale)
+
+    def parsed(self, column: str, text: str, scale: int = 1) -> int:
+        """As `amount`, of a part of the column's text."""
+        try:
+            value = Decimal(text)
+        except InvalidOperation:
+            raise self.bad(column, f"must be a number, and is {text!r}") from None
+        if not value.is_finite() or not 0 <= value <= LARGEST // scale:
+            raise self.bad(column, f"must be a number from 0 on, and is {text!r}")
+        if scale == 1 and value != int(value):
+            raise self.bad(column, f"must be a whole number, and is {text!r}")
+        return round(value * scale)
+
+    def micros(self, column: str, default: Micros | None = None) -> Micros:
+        """Of a column of seconds."""
+        return self.amount(column, SECOND, default)
+
+
+def rows(file: Path, needed: Collection[str], optional: Collection[str] | None = None, delimiter: str = ",") -> Iterator[Row]:
+    """The rows of a file whose first line names the columns.
+
+    Of the columns the needed ones must be there; where `optional` is given no others than those may be, so that a
+    misspelt one is told. Raises BadTrace.
+    """
+    with _opened(file) as lines:
+        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL)
+        header = [name.strip() for name in next(reader, [])]
+        _check(file, header, needed, optional)
+        for values in reader:
+            if len(values) != len(header):
+                if not values:
+                    continue  # an empty line
+                rule = f"has {len(values)} values, where the header names {len(header)} columns"
+                raise BadTrace(file, reader.line_num, "", rule)
+            yield Row(file, reader.line_num, dict(zip(header, values, strict=True)))
+
+
+def _check(file: Path, header: list[str], needed: Collection[str], optional: Collection[str] | None) -> None:
+    twice = next((name for name in header if header.count(name) > 1), None)
+    if twice is not None:
+        raise BadTrace(file, 1, twice, "is there twice")
+    for name in needed:
+        if name not in header:
+            raise BadTrace(file, 1, name, f"is not there; needed are {', '.join(needed)}")
+    for name in header if optional is not None else ():
+        if name not in needed and name not in (optional or ()):
+            raise BadTrace(file, 1, name, f"is not known; there may be {', '.join([*needed, *(optional or ())])}")
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[TextIO]:
+    """The file's text. What cannot be read, be it at the first line or the last, is a BadTrace."""
+    try:
+        with _text(file) as lines:
+            yield lines
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise BadTrace(file, 0, "", f"cannot be read: {reason}") from error
+
+
+def _text(file: Path) -> TextIO:
+    if file.suffix == ".gz":
+        return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
+    return file.open(encoding="utf-8-sig", newline="")
