@@ -5,12 +5,11 @@ were given without copying. All are plain values: what is true of the cluster, w
 no slots, which makes changing them cheap (see `rows`).
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from scheduler_service.core.rows import message
+from scheduler_service.core.rows import dataclass
 from scheduler_service.core.values import ZERO, Micros, Vector
 
 
@@ -222,7 +221,7 @@ class JobSpec:
     """0: none."""
     estimate_us: Micros = 0
     """How long it is expected to run in all; 0: unknown."""
-    retry: Retry = Retry()  # noqa: RUF009 (immutable)
+    retry: Retry = Retry()
     gang: tuple[TaskGroup, ...] = ()
     """Empty: one task."""
     dependencies: tuple[Dependency, ...] = ()
@@ -436,7 +435,7 @@ class Decision:
     candidates: tuple[CandidateScore, ...]
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class JobEvent:
     """A line of a job's story."""
 

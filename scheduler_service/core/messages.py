@@ -5,7 +5,6 @@ not at all. Replies go to whoever sent the event; orders go to nodes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -23,14 +22,14 @@ from scheduler_service.core.job import (
     StopReason,
 )
 from scheduler_service.core.journal import Change, Entry, net
-from scheduler_service.core.rows import message
+from scheduler_service.core.rows import dataclass
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import Micros, Vector
 
 # ---- events ------------------------------------------------------------------------------------------------------------
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Submitted:
     user: str
     request_id: str
@@ -41,39 +40,39 @@ class Submitted:
     """How those of its dependencies ended that are not live any more."""
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     job_id: int
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class SuspendRequested:
     job_id: int
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class ResumeRequested:
     job_id: int
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class HoldRequested:
     job_id: int
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class ReleaseRequested:
     job_id: int
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class RequeueRequested:
     job_id: int
     run: int = 0
     """The launch that is to leave; 0: the present one."""
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class UpdateRequested:
     """What is None stays."""
 
@@ -86,7 +85,7 @@ class UpdateRequested:
     """As in Submitted."""
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class FaultsSeen:
     """Which of a node's devices are faulty, and why: all of them, so that the last word counts."""
 
@@ -96,7 +95,7 @@ class FaultsSeen:
     """(index, why), in order."""
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class DrainRequested:
     node: str
     reason: str
@@ -104,18 +103,18 @@ class DrainRequested:
     evict: bool = False
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class UndrainRequested:
     node: str
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class FenceRequested:
     node: str
     user: str
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class KnownRun:
     """A run as its agent knows it when it connects."""
 
@@ -123,7 +122,7 @@ class KnownRun:
     phase: RunPhase
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class NodeSeen:
     """An agent connected: what its node is, and which runs it knows."""
 
@@ -135,14 +134,14 @@ class NodeSeen:
     agent_version: str = ""
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class NodeSilent:
     """No sign of life from a node for longer than the site allows."""
 
     name: str
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class RunStarted:
     """Report `sequence` of a node: the run's process began."""
 
@@ -153,7 +152,7 @@ class RunStarted:
     log_path: str = ""
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class RunReady:
     """Report `sequence` of a node: a task of a gang is prepared, and can be reached there."""
 
@@ -165,7 +164,7 @@ class RunReady:
     port: int = 0
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class RunExited:
     """Report `sequence` of a node: the run is over and left nothing behind."""
 
@@ -200,7 +199,7 @@ class Spot(NamedTuple):
     devices: tuple[int, ...] = ()
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Place:
     """Start the job's next run, a spot for each task in the order of ranks; of an array, its next element. Gives up the
     job's earmarks, wherever they are."""
@@ -209,7 +208,7 @@ class Place:
     spots: tuple[Spot, ...]
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Preempt:
     """Tell a best-effort job's run, all of its tasks, to leave for a trial; refused where it was preempted `cap` times
     already."""
@@ -220,7 +219,7 @@ class Preempt:
     decision: Decision
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Earmark:
     """Keep `want` on the node for a waiting trial: what is free now, and what the victims release.
 
@@ -235,13 +234,13 @@ class Earmark:
     tasks: tuple[int, ...] = (0,)
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class DropEarmark:
     operation: int
     why: str
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Note why a queued job does not start now."""
 
@@ -257,21 +256,21 @@ Plan = tuple[Action, ...]
 # ---- what comes out ----------------------------------------------------------------------------------------------------
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """Reply to Submitted and to requests about a job: the job, new or already there."""
 
     job_id: int
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class NodeChanged:
     """Reply to requests about a node."""
 
     node: int
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Joined:
     """Reply to NodeSeen: the node's id, its last report in the state, and everything that is to hold on it."""
 
@@ -280,7 +279,7 @@ class Joined:
     orders: "tuple[Order, ...]"
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """Reply to a report: it and all before it are in the state. `stale` when it came from another boot."""
 
@@ -292,7 +291,7 @@ class Acknowledged:
 Reply = Accepted | NodeChanged | Joined | Acknowledged | None
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class GangPlace:
     """What a task of a gang is told about it. Ranks count through nodes in the order in which they are first used."""
 
@@ -303,7 +302,7 @@ class GangPlace:
     nodes: tuple[int, ...]
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Start:
     """Start a run; for a task of a gang: prepare it, and begin once its job has a rendezvous."""
 
@@ -313,7 +312,7 @@ class Start:
     gang: GangPlace | None = None
 
 
-@message
+@dataclass(frozen=True, slots=True)
 class Stop:
     node: int
     key: RunKey

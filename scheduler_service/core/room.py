@@ -54,7 +54,7 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
 class Room:
     """Free and total resources by node."""
 
-    __slots__ = ("_free", "_offered", "_packed", "_shapes", "_total", "_up", "count")
+    __slots__ = ("_ever", "_free", "_offered", "_packed", "_shapes", "_total", "_up", "count")
 
     def __init__(self) -> None:
         self.count = 0
@@ -63,6 +63,8 @@ class Room:
         self._up: list[bool] = [False]
         self._shapes: dict[Vector, int] = {}
         """How many nodes there are of each capacity: few are different."""
+        self._ever: dict[tuple[Vector, ...], bool] = {}
+        """What `could_ever_fit_all` has said of the nodes as they are."""
         self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
         self._packed: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
         """What `_fields` makes of the same, with guards; what is more than _MOST counts as that."""
@@ -85,6 +87,7 @@ class Room:
         if total != self._total[node]:
             self._count_shape(self._total[node], -1)
             self._count_shape(total, 1)
+            self._ever.clear()
         self._free[node] = add(self._free[node], sub(total, self._total[node]))
         self._total[node] = total
         self._up[node] = row is not None and row.state is NodeState.UP and row.drained_us is None
@@ -138,8 +141,11 @@ class Room:
 
     def could_ever_fit_all(self, needs: Sequence[Vector]) -> bool:
         """Whether all of these would fit at once if every node, up or not, were empty."""
-        total = np.array([t if t != ZERO else (_NEVER,) * 3 for t in self._total[: self.count + 1]], dtype=np.int64).T
-        return pack(needs, total) is not None
+        known = self._ever.get(asked := tuple(needs))
+        if known is None:
+            total = np.array([t if t != ZERO else (_NEVER,) * 3 for t in self._total[: self.count + 1]], dtype=np.int64).T
+            known = self._ever[asked] = pack(needs, total) is not None
+        return known
 
     def could_ever_fit(self, need: Vector) -> bool:
         """Whether some node, up or not, has `need` as its capacity."""

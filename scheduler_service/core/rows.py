@@ -4,18 +4,25 @@ A frozen dataclass sets its fields one by one; here they are copied together, at
 __post_init__ and no slots.
 """
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from dataclasses import fields as fields_of
-from functools import cache
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, dataclass_transform
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 if TYPE_CHECKING:
+    from dataclasses import dataclass
     from dataclasses import replace as changed  # whose calls are checked against the row's fields
 else:
+
+    def dataclass(*, frozen: bool, slots: bool = False) -> Callable[[type[R]], type[R]]:
+        """As `dataclasses.dataclass`. That nobody changes a frozen one, mypy sees to; at run time Python would call a function
+        for each field to set it, which takes three times as long."""
+        return partial(dataclasses.dataclass, slots=slots, unsafe_hash=frozen)
 
     def changed(row: R, /, **facts: Any) -> R:
         """Does what `dataclasses.replace` does."""
@@ -41,11 +48,4 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return {field.name: None if field.default is MISSING else field.default for field in fields_of(kind)}
 
 
-@dataclass_transform(frozen_default=True)
-def message(kind: type[R]) -> type[R]:
-    """A dataclass with slots that nobody changes: mypy sees to that. It is not frozen at run time, as Python calls a function
-    for each field of a frozen one when it is made, which takes three times as long."""
-    return dataclass(slots=True, unsafe_hash=True)(kind)
-
-
-__all__ = ["changed", "made", "message"]
+__all__ = ["changed", "dataclass", "made"]

@@ -19,9 +19,12 @@ def place(state: State, job: Job) -> Place | None:
         node = _first_node(state, job)
         return None if node is None else Place(job.id, (Spot(node, pick_devices(state, node, job.spec.demand.devices)),))
     offered = offered_to(state, job)
-    without = offered.copy()
-    without[:, list(job.avoid)] = -1
-    nodes = pack(job.spec.tasks(), without) or pack(job.spec.tasks(), offered)
+    nodes = None
+    if job.avoid:
+        without = offered.copy()
+        without[:, list(job.avoid)] = -1
+        nodes = pack(job.spec.tasks(), without)
+    nodes = nodes or pack(job.spec.tasks(), offered)
     return None if nodes is None else place_on(state, job, nodes)
 
 
