@@ -1,15 +1,22 @@
-"""Agents that are not there: they obey orders at once, and their processes do nothing but pass the time."""
+"""Agents that are not there: they obey orders at once, and their processes do nothing but pass the time.
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
+What happens on the nodes happens in the order of its times; what the scheduler hears of it are reports, which wait until they
+are asked for. Only a gang's coming together does not wait: it is no decision.
+"""
+
+from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple
 
+from scheduler_service.core.gangs import begins
 from scheduler_service.core.job import RunKey
-from scheduler_service.core.messages import RunExited, RunStarted, Start
-from scheduler_service.core.values import Micros
+from scheduler_service.core.messages import Event, NodeSeen, Start, Stop
+from scheduler_service.core.topology import Inventory
+from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
+from scheduler_service.sim.lives import Launch, Life
+from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report
 
 Delay = Callable[[Random], Micros]
 
@@ -23,101 +30,213 @@ class Delays(NamedTuple):
     everything else takes no time."""
 
     start: Delay = none
-    """From the order to the process."""
+    """From the order to the process; of a gang's task: until it is prepared."""
     resume: Delay = none
     """Until a run that goes on from a checkpoint works again."""
     checkpoint: Delay | None = None
-    """From the signal until the run has left, at most its grace period; None: all of that."""
+    """From the signal until the run has saved its work and left. One that takes longer than its grace period is killed at the
+    end of that, and has saved nothing. None: it takes all of that, and is done."""
+    end: Delay = none
+    """From the end of its work until the scheduler hears that it is over."""
+    checkpoint_every_us: Micros | None = None
+    """How much work lies between the checkpoints that a job makes by itself, which take no time: what it has done since the
+    last one is lost where its node dies, or where it is killed. None: it makes none, and begins again where that run began."""
 
 
 AT_ONCE = Delays()
 
 
-class What(IntEnum):
-    """What happens to a run on its node."""
-
-    STARTED = 1
-    FINISHED = 2
-    LEFT = 3
-
-
-class Happened(NamedTuple):
-    at: Micros
-    number: int
-    key: RunKey
-    what: What
-
-
-@dataclass(slots=True)
-class Task:
-    """A run on its node."""
-
-    node: int
-    due: int = 0
-    """The number of what happens to it next; what has another number happens no more."""
-    works_from: Micros | None = None
-
-
-class Node(NamedTuple):
-    name: str
-    boot: str
-
-
 class Agents:
     """The agents of all nodes, and the heap of what is to happen on them."""
 
-    def __init__(self, delays: Delays, rng: Random) -> None:
+    def __init__(self, delays: Delays, rng: Random, finished: Callable[[Life], None], outages: Outages = NO_OUTAGES) -> None:
+        """`finished` hears of each job that has done all of its work."""
         self._delays = delays
         self._rng = rng
-        self._heap: list[Happened] = []
+        self._finished = finished
+        self._outages = outages
+        self._failures = iter(outages.failures)
+        self._heap: list[tuple[Micros, int, What, Task | Node | Failure]] = []
         self._number = 0
-        self._nodes: dict[int, Node] = {}
-        self._sequences: dict[int, int] = {}
+        self._until: Micros = 0
+        self._nodes: list[Node] = []
         self._tasks: dict[RunKey, Task] = {}
+        self._gangs: dict[int, Party] = {}
+        """By job: those whose launch is not over."""
+        self._gathering: list[Micros] = []
+        """When tasks of gangs come together: a heap."""
+        self._heard: list[tuple[What, Task | Node]] = []
+        """What has happened and was not reported yet."""
+        self._await_failure(after_us=0)
 
-    def join(self, node: int, name: str, boot: str) -> None:
-        self._nodes[node] = Node(name, boot)
-        self._sequences[node] = 0
+    def join(self, name: str, inventory: Inventory) -> NodeSeen:
+        """Nodes count from 1 as they join."""
+        self._nodes.append(Node(name, inventory))
+        return NodeSeen(name, "1", inventory)
+
+    # ---- orders ----------------------------------------------------------------------------------------------------------
+
+    def start(self, order: Start, life: Life, now: Micros) -> None:
+        """A task of a gang is prepared at the first order, and begins at the second."""
+        run, job = order.run, order.job
+        if order.gang is None:
+            party = self._party(life, (order.node,), now)
+        elif begins(job):
+            if (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
+                self._gathers(prepared, now, MET)
+            return
+        else:
+            party = self._gangs.get(job.id) or self._gangs.setdefault(job.id, self._party(life, job.seats, now))
+        task = Task(run.key, self._nodes[order.node - 1], party)
+        party.tasks.append(task)
+        self._tasks[task.key] = task
+        if not task.node.up:
+            self._vanishes(task, now)
+        elif order.gang is None:
+            self._then(task, now + self._delays.start(self._rng), BEGUN)
+        else:
+            self._gathers(task, now + self._delays.start(self._rng), READY)
+
+    def _party(self, life: Life, nodes: tuple[int, ...], now: Micros) -> Party:
+        launch = Launch(nodes, now)
+        life.launches.append(launch)
+        return Party(life, launch, len(nodes), len(nodes))
+
+    def stop(self, order: Stop, now: Micros) -> None:
+        """The run leaves at the end of its grace period, or when it has saved its work; with no grace period it is killed. A
+        task whose gang has lost another hangs until it is killed."""
+        task = self._tasks.get(order.key)
+        if task is None:  # its node has died
+            return
+        party, launch = task.party, task.party.launch
+        if launch.signalled_us is None:
+            launch.signalled_us, launch.why = now, order.reason
+        if launch.began_us is None:  # there is nothing to save
+            self._then(task, now, LEFT)
+            return
+        grace, checkpoint = order.grace_us, self._delays.checkpoint
+        takes = grace if checkpoint is None else checkpoint(self._rng)
+        if grace and takes <= grace and party.saved:
+            self._then(task, now + takes, LEFT)
+        else:
+            self._then(task, now + grace, What.KILLED)
+
+    def _then(self, task: Task, at: Micros, what: What) -> None:
+        self._number += 1
+        task.due, task.next = self._number, what
+        heappush(self._heap, (at, self._number, what, task))
+
+    def _gathers(self, task: Task, at: Micros, what: What) -> None:
+        self._then(task, at, what)
+        heappush(self._gathering, at)
+
+    # ---- what happens ----------------------------------------------------------------------------------------------------
 
     def next_us(self) -> Micros | None:
-        return self._heap[0].at if self._heap else None
+        """When something happens next; now, where something has that was not reported."""
+        if self._heard:
+            return self._until
+        return self._heap[0][0] if self._heap else None
 
-    def start(self, order: Start, now: Micros) -> None:
-        task = self._tasks[order.run.key] = Task(order.node)
-        self._then(task, now + self._delays.start(self._rng), order.run.key, What.STARTED)
+    def gathering_us(self) -> Micros | None:
+        """When the next task of a gang is ready, or begins. That is no decision, and does not wait for one."""
+        return self._gathering[0] if self._gathering else None
 
-    def stop(self, key: RunKey, grace_us: Micros, now: Micros) -> Micros:
-        """Returns for how long the run has worked. It leaves at the end of its grace period, or when its checkpoint is made."""
-        task = self._tasks[key]
-        if task.works_from is None:  # its process is not there yet
-            self._then(task, now, key, What.LEFT)
-            return 0
-        takes = grace_us if self._delays.checkpoint is None else min(self._delays.checkpoint(self._rng), grace_us)
-        self._then(task, now + takes, key, What.LEFT)
-        return max(now - task.works_from, 0)
-
-    def works(self, key: RunKey, at: Micros, left_us: Micros, resumes: bool) -> None:
-        """The run's process began: it works until nothing is left to do."""
-        task = self._tasks[key]
-        task.works_from = at + (self._delays.resume(self._rng) if resumes else 0)
-        self._then(task, task.works_from + left_us, key, What.FINISHED)
-
-    def _then(self, task: Task, at: Micros, key: RunKey, what: What) -> None:
-        self._number += 1
-        task.due = self._number
-        heappush(self._heap, Happened(at, self._number, key, what))
-
-    def happened(self, now: Micros) -> Iterator[tuple[Happened, RunStarted | RunExited]]:
-        """All that has happened up to now, in order, and how it is reported. What is said of it may make more happen."""
-        while self._heap and self._heap[0].at <= now:
-            this = heappop(self._heap)
-            task = self._tasks.get(this.key)
-            if task is None or task.due != this.number:
-                continue
-            node, sequence = self._nodes[task.node], self._sequences[task.node] + 1
-            self._sequences[task.node] = sequence
-            if this.what is What.STARTED:
-                yield this, RunStarted(node.name, node.boot, sequence, this.key, "")
+    def happened(self, now: Micros, gathering: bool = False) -> list[Event]:
+        """Lets everything happen that does up to now, in order, and reports it; or only what is said of `gathering` gangs, and
+        the rest later."""
+        self._until = now
+        heap, heard = self._heap, self._heard
+        while heap and heap[0][0] <= now:
+            at, number, what, subject = heappop(heap)
+            if isinstance(subject, Task):
+                if subject.due == number:
+                    self._goes_on(subject, what, at)
+                    heard.append((what, subject))
+            elif isinstance(subject, Failure):
+                self._dies(subject, at)
             else:
-                del self._tasks[this.key]
-                yield this, RunExited(node.name, node.boot, sequence, this.key, yielded=this.what is What.LEFT)
+                subject.up = subject.up or what is What.BACK
+                heard.append((what, subject))
+        while self._gathering and self._gathering[0] <= now:
+            heappop(self._gathering)
+        self._heard = []
+        if gathering:
+            self._heard = [this for this in heard if this[0] not in GATHERING]
+            heard = [this for this in heard if this[0] in GATHERING]
+        return [report(what, subject) for what, subject in heard]
+
+    def _goes_on(self, task: Task, what: What, at: Micros) -> None:
+        party = task.party
+        if what is BEGUN or what is MET:
+            party.missing -= 1
+            if not party.missing and party.saved:
+                self._works(party, at)
+        elif what is not READY:
+            party.saved = party.saved and what is not What.KILLED
+            self._gone(task, at)
+            if what is FINISHED and not party.there:
+                self._finished(party.life)
+
+    def _works(self, party: Party, at: Micros) -> None:
+        """All are there: they work until nothing is left to do, and are done together."""
+        life, launch = party.life, party.launch
+        launch.began_us = launch.works_us = at
+        if life.done_us:
+            launch.works_us += self._delays.resume(self._rng)
+        done = launch.works_us + life.job.work_us - life.done_us + self._delays.end(self._rng)
+        for task in party.tasks:
+            self._then(task, done, FINISHED)
+
+    def _gone(self, task: Task, at: Micros) -> None:
+        """With the last task the launch is over."""
+        del self._tasks[task.key]
+        party = task.party
+        party.there -= 1
+        if not party.there:
+            party.launch.ended_us = at
+            party.life.left(party.launch, party.saved, self._delays.checkpoint_every_us)
+            self._gangs.pop(party.life.id, None)
+
+    # ---- failures --------------------------------------------------------------------------------------------------------
+
+    def _await_failure(self, after_us: Micros) -> None:
+        failure = next(self._failures, None)
+        if failure is None:
+            return
+        if failure.at_us < after_us:
+            raise BadSchedule(f"node {failure.node} dies at {failure.at_us / SECOND:g} s, which comes after later failures")
+        self._push(failure.at_us, What.DIES, failure)
+
+    def _push(self, at: Micros, what: What, subject: Node | Failure) -> None:
+        self._number += 1
+        heappush(self._heap, (at, self._number, what, subject))
+
+    def _dies(self, failure: Failure, at: Micros) -> None:
+        """Its tasks are gone, and nobody is told. Those of their gangs that are elsewhere wait for them in vain."""
+        number, _, back_us = failure
+        if not (0 < number <= len(self._nodes) and self._nodes[number - 1].up):
+            raise BadSchedule(f"node {number} cannot die at {at / SECOND:g} s: there is no such node, or it is away already")
+        node = self._nodes[number - 1]
+        node.up = False
+        for task in [task for task in self._tasks.values() if task.node is node]:
+            self._vanishes(task, at)
+        silent_us = at + self._outages.silent_after_us
+        fenced_us = None if self._outages.fence_after_us is None else max(at + self._outages.fence_after_us, silent_us)
+        for what, when in ((What.SILENT, silent_us), (What.FENCED, fenced_us)):
+            if when is not None and (back_us is None or when < back_us):
+                self._push(when, what, node)
+        if back_us is not None:
+            self._push(back_us, What.BACK, node)
+        self._await_failure(after_us=at)
+
+    def _vanishes(self, task: Task, at: Micros) -> None:
+        party = task.party
+        party.saved = False
+        if party.launch.lost_us is None:
+            party.launch.lost_us = at
+        task.due = 0
+        for mate in party.tasks:
+            if mate.next is FINISHED:
+                mate.due = 0
+        self._gone(task, at)

@@ -1,14 +1,15 @@
 """What the users of a simulated cluster want, and when: arrivals."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from scheduler_service.core.job import JobSpec
-from scheduler_service.core.values import Micros, Vector
+from scheduler_service.core.values import Micros, Vector, add
 
 
 class SimJob(NamedTuple):
-    """A job and what no scheduler knows of it: how long it runs."""
+    """A job and what no scheduler knows of it: how long it runs. No array: its elements are jobs of their own here."""
 
     spec: JobSpec
     work_us: Micros
@@ -20,16 +21,22 @@ class SimJob(NamedTuple):
     """The virtual cluster that it belongs to; "": the site has none."""
 
 
-class Load(NamedTuple):
+@dataclass(slots=True)
+class Load:
     """What all jobs that are submitted and not over ask for, running or not, and what there is."""
 
     asked: Vector
     capacity: Vector
+    _whole: tuple[tuple[int, int], ...] = field(init=False)
+    """The resources of which there is something, and how much."""
+
+    def __post_init__(self) -> None:
+        self._whole = tuple((i, amount) for i, amount in enumerate(self.capacity) if amount)
 
     def mean(self) -> float:
         """The mean over the resources of asked / capacity; one of which there is nothing does not count."""
-        parts = [asked / whole for asked, whole in zip(self.asked, self.capacity, strict=True) if whole]
-        return sum(parts) / len(parts)
+        asked = self.asked
+        return sum([asked[i] / amount for i, amount in self._whole]) / len(self._whole)
 
 
 class Arrivals(Protocol):
@@ -72,9 +79,10 @@ class ClosedLoop:
 
     def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
         come: list[SimJob] = []
-        asked = load.asked
-        while self._next is not None and Load(asked, load.capacity).mean() < self._target:
-            come.append(self._next._replace(submit_us=now))
-            asked = Vector(*(a + d for a, d in zip(asked, self._next.spec.demand, strict=True)))
+        ahead = Load(load.asked, load.capacity)
+        while self._next is not None and ahead.mean() < self._target:
+            spec, work_us, _, user, vc = self._next
+            come.append(SimJob(spec, work_us, now, user, vc))
+            ahead.asked = add(ahead.asked, spec.demand)
             self._next = next(self._jobs, None)
         return come

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from scheduler_service.core.job import StopReason
 from scheduler_service.core.values import Micros
 from scheduler_service.sim.jobs import SimJob
 
@@ -16,11 +17,28 @@ class Launch:
     placed_us: Micros
     """From here on its devices are taken."""
     began_us: Micros | None = None
-    """When its processes were there; None: it was told to leave, or its node was lost, before."""
+    """When all of its processes were there; None: it was told to leave, or its node was lost, before."""
     signalled_us: Micros | None = None
     """When it was told to leave; it does no work from here on."""
     ended_us: Micros | None = None
-    """When it had left, or was lost."""
+    """When its last task had left, or was lost."""
+    works_us: Micros | None = None
+    """From here on it did its work, unless it had left by then; between `began_us` and this it went back to its checkpoint."""
+    why: StopReason | None = None
+    """For what it was told to leave, where that is known: only PREEMPTED makes room for a trial."""
+    lost_us: Micros | None = None
+    """When the first of its nodes died; it does no work from here on. Where it was placed on a dead one: at once."""
+
+    def worked_us(self) -> Micros:
+        """For how long it did its work; it is over."""
+        if self.works_us is None or self.ended_us is None:
+            return 0
+        until = self.ended_us
+        if self.signalled_us is not None and self.signalled_us < until:
+            until = self.signalled_us
+        if self.lost_us is not None and self.lost_us < until:
+            until = self.lost_us
+        return max(until - self.works_us, 0)
 
 
 @dataclass(slots=True)
@@ -32,15 +50,25 @@ class Life:
     submit_us: Micros
     end_us: Micros | None = None
     done_us: Micros = 0
-    """What it had done of its work, and not lost again, when its last run ended."""
+    """What it had done of its work, and not lost again, when its last run ended. Of a job that is over this is all of it,
+    unless its time limit cut it off."""
     lost_us: Micros = 0
     """Work that was done and had to be done again."""
     launches: list[Launch] = field(default_factory=list)
 
+    def left(self, launch: Launch, saved: bool, checkpoint_every_us: Micros | None) -> None:
+        """The launch is over. What it did counts to its end if it was `saved`, else to the last checkpoint that the job made by
+        itself; where it makes none, to where the run began."""
+        worked = min(launch.worked_us(), self.job.work_us - self.done_us)
+        kept = worked if saved else worked - worked % checkpoint_every_us if checkpoint_every_us else 0
+        self.done_us += kept
+        self.lost_us += worked - kept
+
     def wait_us(self) -> Micros:
-        """Its time in the cluster, less its work: in queues, and also in grace periods, which do no work (FitGpp, 4.1)."""
+        """Its time in the cluster, less its work: in queues, in grace periods, which do no work (FitGpp, 4.1), and for what had
+        to be done again."""
         assert self.end_us is not None  # it is asked of jobs that are over
-        return self.end_us - self.submit_us - self.job.work_us
+        return self.end_us - self.submit_us - self.done_us
 
     def slowdown(self) -> float:
         """1 + wait / execution (FitGpp, section 4.1)."""
@@ -51,11 +79,11 @@ class Life:
         return next((launch.began_us for launch in self.launches if launch.began_us is not None), None)
 
     def intervals_us(self) -> Iterator[Micros]:
-        """From each signal to the beginning of the next run, the grace period included (FitGpp, table 2)."""
+        """From each preemption's signal to the beginning of the next run, the grace period included (FitGpp, table 2)."""
         since: Micros | None = None
         for launch in self.launches:
             if launch.began_us is not None and since is not None:
                 yield launch.began_us - since
                 since = None
-            if launch.signalled_us is not None and since is None:
+            if launch.why in (None, StopReason.PREEMPTED) and since is None:
                 since = launch.signalled_us

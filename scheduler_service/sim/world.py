@@ -4,20 +4,24 @@ Nothing decides here. What is submitted comes from `jobs`, what happens on nodes
 `step` that the service runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from random import Random
 
 from scheduler_service.core.engine import Policy, step
-from scheduler_service.core.job import Cluster, RunKey
-from scheduler_service.core.messages import Accepted, Event, Joined, NodeSeen, Start, Step, Submitted
+from scheduler_service.core.job import Cluster, EventKind
+from scheduler_service.core.messages import Accepted, Event, Start, Step, Submitted
 from scheduler_service.core.state import DEFAULTS, Settings, State
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, add, sub
 from scheduler_service.drawing import Drawing
-from scheduler_service.sim.agents import AT_ONCE, Agents, Delays, What
-from scheduler_service.sim.jobs import Arrivals, Load
-from scheduler_service.sim.lives import Launch, Life
+from scheduler_service.sim.agents import AT_ONCE, Agents, Delays
+from scheduler_service.sim.failures import NO_OUTAGES, Outages
+from scheduler_service.sim.jobs import Arrivals, Load, SimJob
+from scheduler_service.sim.lives import Life
+
+ENDED = EventKind.ENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,83 +33,86 @@ class Site:
     settings: Settings = DEFAULTS
     delays: Delays = AT_ONCE
     decide_every_us: Micros = 0
-    """Events wait for the next multiple of this (the FitGpp paper: a minute); 0: each is taken when it happens."""
+    """Events wait for the next multiple of this (the FitGpp paper: a minute); 0: each is taken when it happens. That a gang
+    comes together is nobody's decision, and does not wait."""
     seed: int = 0
+    outages: Outages = NO_OUTAGES
 
 
 class World:
     """A simulation under way."""
 
-    def __init__(self, site: Site, arrivals: Arrivals) -> None:
+    def __init__(self, site: Site, arrivals: Arrivals, ended: Callable[[Life], None] | None = None) -> None:
+        """`ended` is given each job that is over, which is then forgotten. Without it all stay in `lives`."""
         self.site = site
         self.now: Micros = 0
         self.state = State(Cluster("simulated", site.seed), site.settings)
-        self.agents = Agents(site.delays, Random(f"{site.seed}:agents"))
+        self.agents = Agents(site.delays, Random(f"{site.seed}:agents"), self._finished, site.outages)
         self.lives: dict[int, Life] = {}
         self.steps = 0
         self.events = 0
         self._arrivals = arrivals
-        self._asked = self._capacity = ZERO
-        for number, inventory in enumerate(site.nodes, 1):
-            self._capacity = add(self._capacity, inventory.capacity)
-            name = f"node-{number:04}"
-            (reply,) = self._step([NodeSeen(name, "1", inventory)]).replies
-            assert isinstance(reply, Joined)
-            self.agents.join(reply.node, name, "1")
+        self._ended = ended
+        self._live = 0
+        """How many jobs are not over."""
+        self._decided: Micros = 0
+        """When decisions were taken last."""
+        self._load = Load(ZERO, reduce(add, [inventory.capacity for inventory in site.nodes], ZERO))
+        self._step([self.agents.join(f"node-{number:04}", inventory) for number, inventory in enumerate(site.nodes, 1)])
 
     def run(self) -> None:
         """To the end of all jobs; those that can never start are left over."""
         while (at := self.next_us()) is not None:
             self.advance(at)
 
+    def unfinished(self) -> Iterator[Life]:
+        """The jobs that are not over."""
+        return (life for life in self.lives.values() if life.end_us is None)
+
     def next_us(self) -> Micros | None:
         """When something is to happen, moved to the next time at which decisions are taken."""
-        deadlines = self.state.deadlines
-        times = [self.agents.next_us(), self._arrivals.next_us(self.now, self._load()), deadlines[0][0] if deadlines else None]
+        arrival, deadlines = self._arrivals.next_us(self.now, self._load), self.state.deadlines
+        if arrival is None and not self._live:
+            return None  # what becomes of the nodes is no longer of interest
+        times = [arrival, self.agents.next_us(), deadlines[0][0] if deadlines else None]
         soonest = min((at for at in times if at is not None), default=None)
         every = self.site.decide_every_us
         if soonest is None or not every:
             return soonest
-        at = -(-soonest // every) * every
-        return at if at > self.now or not self.steps else at + every
-
-    def _load(self) -> Load:
-        return Load(self._asked, self._capacity)
+        decision = max(-(-soonest // every) * every, self._decided + every)
+        gathering = self.agents.gathering_us()
+        return decision if gathering is None else min(decision, gathering)
 
     def advance(self, now: Micros) -> None:
         """Takes everything that has happened until `now` in one step, and carries out what it orders."""
+        every, deadlines = self.site.decide_every_us, self.state.deadlines
         self.now = now
-        events: list[Event] = []
-        for happened, event in self.agents.happened(now):
-            events.append(event)
-            life = self.lives[happened.key.job_id]
-            if happened.what is What.STARTED:
-                self._began(life, happened.at, happened.key)
-            else:
-                life.launches[-1].ended_us = happened.at
-                if happened.what is What.FINISHED:
-                    life.end_us, life.done_us = happened.at, life.job.work_us
-                    self._asked = sub(self._asked, life.job.spec.demand)
-        come = self._arrivals.take(now, self._load())
-        first = len(events)
+        decides = not every or (now % every == 0 and now > self._decided)
+        events = self.agents.happened(now, gathering=not decides)
+        come: Sequence[SimJob] = ()
+        if decides:
+            self._decided = now
+            come = self._arrivals.take(now, self._load)
+        if events or come or (decides and deadlines and deadlines[0][0] <= now):
+            self._take(events, come)
+
+    def _take(self, events: list[Event], come: Sequence[SimJob]) -> None:
+        submits = len(events)
         events += [Submitted(job.user, "", job.spec) for job in come]
         taken = self._step(events)
-        for job, reply in zip(come, taken.replies[first:], strict=True):
+        for job, reply in zip(come, taken.replies[submits:], strict=True):
             assert isinstance(reply, Accepted)
             self.lives[reply.job_id] = Life(job, reply.job_id, job.submit_us)
-            self._asked = add(self._asked, job.spec.demand)
+            self._live += 1
+            self._load.asked = add(self._load.asked, job.spec.demand)
         for order in taken.orders:
             if isinstance(order, Start):
-                self.lives[order.job.id].launches.append(Launch((order.node,), now))
-                self.agents.start(order, now)
+                self.agents.start(order, self.lives[order.job.id], self.now)
             else:
-                life = self.lives[order.key.job_id]
-                life.done_us += self.agents.stop(order.key, order.grace_us, now)
-                life.launches[-1].signalled_us = now
-
-    def _began(self, life: Life, at: Micros, key: RunKey) -> None:
-        life.launches[-1].began_us = at
-        self.agents.works(key, at, life.job.work_us - life.done_us, resumes=life.done_us > 0)
+                self.agents.stop(order, self.now)
+        for line in taken.log:
+            if line.kind is ENDED:
+                self._over(line.job_id)
 
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1
@@ -116,3 +123,17 @@ class World:
                 raise reply
         self.state.adopt()
         return taken
+
+    def _finished(self, life: Life) -> None:
+        """It asks for nothing any more, before the engine hears of it."""
+        life.end_us = life.launches[-1].ended_us if life.launches else self.now
+        self._load.asked = sub(self._load.asked, life.job.spec.demand)
+
+    def _over(self, job_id: int) -> None:
+        life = self.lives[job_id]
+        if life.end_us is None:  # it did not do all of its work: its time limit cut it off, or it was never to start
+            self._finished(life)
+        self._live -= 1
+        if self._ended is not None:
+            del self.lives[job_id]
+            self._ended(life)

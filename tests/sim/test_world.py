@@ -1,49 +1,25 @@
 """The simulated world: what it gives is known beforehand, and the same seed gives it again."""
 
-import gzip
+import os
+import sys
 from pathlib import Path
 from random import Random
+from subprocess import run
 
 import pytest
 
 from scheduler_service.core.invariants import check
-from scheduler_service.core.job import JobClass, JobSpec
-from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.values import SECOND
+from scheduler_service.sim import workloads
 from scheduler_service.sim.agents import Delays
-from scheduler_service.sim.jobs import ClosedLoop, Listed, SimJob
+from scheduler_service.sim.failures import Exponential, Outages
+from scheduler_service.sim.jobs import ClosedLoop, Listed
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import fitgpp, philly
-from scheduler_service.sim.workloads.fitgpp import MINUTE
-from scheduler_service.sim.world import Site, World
+from scheduler_service.sim.world import World
+from tests.sim.building import MINUTE, begins, job, lived, node, site, stops
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
-
-
-def node(devices: int, cpu: int = 0) -> Inventory:
-    """A node of which only devices count, unless it has CPUs too."""
-    return Inventory(Vector(cpu, 0, devices), (), tuple(Device(d, f"GPU-{d}", "gpu", 0) for d in range(devices)))
-
-
-def site(policy: str, *nodes: Inventory, **facts: object) -> Site:
-    return Site(nodes, stages(policy, FitGppSettings()).policy, **facts)  # type: ignore[arg-type]
-
-
-def job(gpus: int, minutes: float, at: float = 0, trial: bool = False, grace: float = 1) -> SimJob:
-    job_class = JobClass.TRIAL if trial else JobClass.BEST_EFFORT
-    return SimJob(
-        JobSpec(("x",), Vector(0, 0, gpus), job_class, round(grace * MINUTE)), round(minutes * MINUTE), round(at * MINUTE)
-    )
-
-
-def begins(life: Life) -> list[int]:
-    return [launch.began_us for launch in life.launches if launch.began_us is not None]
-
-
-def stops(life: Life) -> list[int]:
-    return [launch.signalled_us for launch in life.launches if launch.signalled_us is not None]
 
 
 def finished(world: World) -> World:
@@ -55,8 +31,7 @@ def finished(world: World) -> World:
 
 def test_first_come_first_served_on_a_real_trace_gives_what_other_simulators_give() -> None:
     """An exact counting FIFO and Tiresias' simulator agree on these figures: 1,000 jobs of Philly on 128 GPUs."""
-    with gzip.open(PHILLY, "rt") as lines:
-        jobs = philly.from_its_first(philly.philly(lines))
+    jobs = workloads.jobs_of(philly.counting_gpus(PHILLY), seed=1, folder=Path())
     lives = finished(World(site("fifo", node(128)), Listed(jobs))).lives.values()
     assert len(lives) == 1000
     completion = sum(life.end_us - life.submit_us for life in lives if life.end_us is not None)
@@ -114,16 +89,47 @@ def test_a_closed_loop_keeps_the_load() -> None:
     assert {life.submit_us for life in world.lives.values()} <= {m * MINUTE for m in range(60)}
 
 
+def test_jobs_that_are_over_are_told_once_and_forgotten() -> None:
+    over: list[int] = []
+    jobs = [job(1, minutes=5, at=number) for number in range(20)]
+    world = World(site("fifo", node(2)), Listed(jobs), ended=lambda life: over.append(life.id))
+    most = 0
+    while (at := world.next_us()) is not None:
+        world.advance(at)
+        most = max(most, len(world.lives))
+    assert (over, world.lives, list(world.unfinished())) == (list(range(1, 21)), {}, [])
+    assert most == 14  # two run at a time: when the last one comes, at 19 minutes, six are over
+
+
 @pytest.mark.parametrize("policy", ["fifo", "fitgpp", "lrtp", "rand"])
 def test_the_same_seed_gives_the_same_history(policy: str) -> None:
-    def history(seed: int) -> list[object]:
-        jobs = ClosedLoop(fitgpp.jobs(300, seed=1), target=2.0)
-        delays = Delays(start=lambda rng: rng.randrange(10 * SECOND))
-        world = finished(World(site(policy, *fitgpp.nodes(4), seed=seed, delays=delays), jobs))
-        return [(life.submit_us, life.start_us(), life.end_us, life.launches) for life in world.lives.values()]
+    assert history(policy, 1) == history(policy, 1)
+    assert history(policy, 1) != history(policy, 2)
 
-    assert history(1) == history(1)
-    assert history(1) != history(2)
+
+def test_another_process_gives_the_same_history_byte_for_byte() -> None:
+    """Though sets and dictionaries of strings are in another order there."""
+    said = [
+        run(
+            [sys.executable, "-m", __name__], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert said[0].count(b"Life(") == 4 * 200
+
+
+def history(policy: str, seed: int) -> list[Life]:
+    """With everything that is drawn: jobs, gangs, delays, failures, victims."""
+    rng = Random(f"{seed}:gangs")
+    jobs = [
+        job(1, 1 + rng.expovariate(0.1), tasks=rng.randint(2, 6)) if rng.random() < 0.2 else drawn
+        for drawn in fitgpp.jobs(200, seed=seed)
+    ]
+    delays = Delays(start=lambda rng: rng.randrange(10 * SECOND), resume=lambda rng: rng.randrange(10 * SECOND))
+    failures = Exponential(4, mtbf_us=200 * MINUTE, mttr_us=5 * MINUTE, until_us=3000 * MINUTE, seed=seed)
+    here = site(policy, *fitgpp.nodes(4), seed=seed, delays=delays, outages=Outages(failures))
+    return list(finished(World(here, ClosedLoop(jobs, target=2.0))).lives.values())
 
 
 def test_the_engine_holds_its_invariants_in_every_step() -> None:
@@ -132,18 +138,11 @@ def test_the_engine_holds_its_invariants_in_every_step() -> None:
         job(rng.randint(1, 4), rng.uniform(1, 30), at=rng.uniform(0, 120), trial=rng.random() < 0.3, grace=rng.uniform(0, 5))
         for _ in range(120)
     ]
-    world = World(site("fitgpp", node(4), node(4)), Listed(jobs))
-    while (at := world.next_us()) is not None:
-        world.advance(at)
-        check(world.state)
-    lives = world.lives.values()
-    assert all(life.end_us is not None for life in lives)
+    lives = lived(site("fitgpp", node(4), node(4)), jobs)
     assert any(stops(life) for life in lives)
     assert all(len(stops(life)) == len(begins(life)) - 1 <= 1 for life in lives)  # P is 1, and all came back
 
 
-def test_a_trace_that_is_none_is_refused() -> None:
-    with pytest.raises(philly.BadTrace, match="job 7: submit_s, duration_s and num_gpus must be numbers"):
-        list(philly.philly(["job_id,vc,submit_s,duration_s,num_gpus", "7,a,0,long,1"]))
-    with pytest.raises(philly.BadTrace, match="must not be negative"):
-        list(philly.philly(["job_id,vc,submit_s,duration_s,num_gpus", "7,a,0,1,-1"]))
+if __name__ == "__main__":
+    for policy in ("fifo", "fitgpp", "lrtp", "rand"):
+        sys.stdout.write(f"{history(policy, seed=1)}\n")

@@ -1,0 +1,94 @@
+"""Nodes that die, and come back: a schedule, from a file or drawn."""
+
+import csv
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+from scheduler_service.core.values import SECOND, Micros
+
+
+class BadSchedule(Exception):
+    """The failures are none that can happen; the message names the line and the rule."""
+
+
+class Failure(NamedTuple):
+    """A node dies with all that runs on it, and comes back empty. Times count from the beginning of the simulation."""
+
+    node: int
+    """Counts from 1, in the order of the site's nodes."""
+    at_us: Micros
+    back_us: Micros | None = None
+    """None: it does not come back."""
+
+
+class Outages(NamedTuple):
+    """Which nodes die, and who learns of it when."""
+
+    failures: Iterable[Failure] = ()
+    """In the order of their times."""
+    silent_after_us: Micros = 10 * SECOND
+    """When the scheduler knows that a node is away; as its own setting."""
+    fence_after_us: Micros | None = None
+    """When somebody declares a node dead that is still away, so that its jobs run elsewhere. None: nobody does, and they wait
+    until it is back."""
+
+
+NO_OUTAGES = Outages()
+
+
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Each node fails independently of the others, as likely in one minute as in any other.
+
+    What happens to a node follows from the seed and its number alone: more nodes do not change it, nor does a longer time.
+    """
+
+    nodes: int
+    mtbf_us: Micros
+    """How long a node is up on average."""
+    mttr_us: Micros
+    """How long it is away on average."""
+    until_us: Micros
+    """No node dies later: a schedule has an end, as the simulation is to have one."""
+    seed: int = 0
+
+    def __iter__(self) -> Iterator[Failure]:
+        return heapq.merge(*(self._of(node) for node in range(1, self.nodes + 1)), key=_when)
+
+    def _of(self, node: int) -> Iterator[Failure]:
+        rng, at = Random(f"{self.seed}:failures:{node}"), 0
+        while (at := at + _drawn(rng, self.mtbf_us)) <= self.until_us:
+            yield Failure(node, at, at := at + _drawn(rng, self.mttr_us))
+
+
+def _when(failure: Failure) -> tuple[Micros, int]:
+    return failure.at_us, failure.node
+
+
+def _drawn(rng: Random, mean_us: Micros) -> Micros:
+    return max(round(rng.expovariate(1 / mean_us)), 1)
+
+
+def read(lines: Iterable[str]) -> Sequence[Failure]:
+    """A CSV with the columns node, at_s and back_s, in any order of rows: the node's number from 1, and seconds from the
+    beginning. An empty back_s: it does not come back. Raises BadSchedule."""
+    failures = []
+    rows = csv.DictReader(lines)
+    for row in rows:
+        try:
+            node, at, back = int(row["node"]), float(row["at_s"]), float(row["back_s"]) if row["back_s"] else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadSchedule(
+                f"line {rows.line_num}: node must be a whole number, at_s and back_s seconds, back_s perhaps empty ({error})"
+            ) from error
+        if node < 1 or not 0 <= at < float("inf") or (back is not None and not at < back < float("inf")):
+            raise BadSchedule(f"line {rows.line_num}: node must be 1 or more, at_s not negative, and back_s later than at_s")
+        failures.append(Failure(node, round(at * SECOND), None if back is None else round(back * SECOND)))
+    for before, after in pairwise(sorted(failures)):
+        if before.node == after.node and (before.back_us is None or after.at_us < before.back_us):
+            raise BadSchedule(f"node {after.node} dies at {after.at_us / SECOND:g} s, and is not back from the time before")
+    return sorted(failures, key=_when)

@@ -1,0 +1,94 @@
+"""What there is on a simulated node, what happens to it, and how the node's agent tells the scheduler."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from scheduler_service.core.job import RunKey
+from scheduler_service.core.messages import Event, FenceRequested, NodeSeen, NodeSilent, RunExited, RunReady, RunStarted
+from scheduler_service.core.topology import Inventory
+from scheduler_service.sim.lives import Launch, Life
+
+
+class What(IntEnum):
+    """What happens on a node."""
+
+    BEGUN = 1
+    """The process of a job of one task is there."""
+    READY = 2
+    """A task of a gang is prepared."""
+    MET = 3
+    """A task of a gang has begun."""
+    FINISHED = 4
+    LEFT = 5
+    """It was told to, and has saved its work."""
+    KILLED = 6
+    """It was told to leave, and had no time to save its work."""
+    DIES = 7
+    SILENT = 8
+    FENCED = 9
+    BACK = 10
+
+
+BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as a heap does
+GATHERING = (READY, MET)
+
+
+@dataclass(slots=True)
+class Node:
+    name: str
+    inventory: Inventory
+    boot: str = "1"
+    sequence: int = 0
+    """Of its last report."""
+    up: bool = True
+
+
+@dataclass(slots=True)
+class Party:
+    """The tasks of a launch."""
+
+    life: Life
+    launch: Launch
+    missing: int
+    """How many have not begun."""
+    there: int
+    """How many have not left."""
+    saved: bool = True
+    """What it did is not lost when it has left."""
+    tasks: "list[Task]" = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Task:
+    key: RunKey
+    node: Node
+    party: Party
+    due: int = 0
+    """The number of what happens to it next; what has another number happens no more."""
+    next: What = What.BEGUN
+
+
+def report(what: What, subject: Task | Node) -> Event:
+    """The next report of the node, or what somebody else says of it."""
+    if isinstance(subject, Node):
+        return _report_of_node(what, subject)
+    node, key = subject.node, subject.key
+    node.sequence += 1
+    if what is FINISHED:
+        return RunExited(node.name, node.boot, node.sequence, key)
+    if what is BEGUN or what is MET:
+        return RunStarted(node.name, node.boot, node.sequence, key)
+    if what is READY:
+        return RunReady(node.name, node.boot, node.sequence, key, node.name)
+    if what is LEFT:
+        return RunExited(node.name, node.boot, node.sequence, key, yielded=True)
+    return RunExited(node.name, node.boot, node.sequence, key, exit_signal=9)
+
+
+def _report_of_node(what: What, node: Node) -> Event:
+    if what is What.SILENT:
+        return NodeSilent(node.name)
+    if what is What.FENCED:
+        return FenceRequested(node.name, "operator")
+    node.boot, node.sequence = str(int(node.boot) + 1), 0
+    return NodeSeen(node.name, node.boot, node.inventory)

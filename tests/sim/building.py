@@ -1,0 +1,84 @@
+"""Small simulated sites and jobs, and what is asked of the lives that come of them."""
+
+from collections.abc import Sequence
+
+from scheduler_service.core.invariants import check
+from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.topology import Device, Inventory
+from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.sim.jobs import Listed, SimJob
+from scheduler_service.sim.lives import Life
+from scheduler_service.sim.world import Site, World
+
+MINUTE = 60 * SECOND
+
+
+def node(devices: int, cpu: int = 0) -> Inventory:
+    """A node of which only devices count, unless it has CPUs too."""
+    return Inventory(Vector(cpu, 0, devices), (), tuple(Device(d, f"GPU-{d}", "gpu", 0) for d in range(devices)))
+
+
+def site(policy: str, *nodes: Inventory, **facts: object) -> Site:
+    return Site(nodes, stages(policy, FitGppSettings()).policy, **facts)  # type: ignore[arg-type]
+
+
+def job(
+    gpus: int, minutes: float, at: float = 0, trial: bool = False, grace: float = 1, tasks: int = 0, limit: float = 0
+) -> SimJob:
+    """Times are in minutes. With tasks: a gang of so many, each of which needs so many GPUs."""
+    group = (TaskGroup(tasks, Vector(0, 0, gpus)),) if tasks else ()
+    spec = JobSpec(
+        ("x",),
+        Vector(0, 0, gpus * (tasks or 1)),
+        JobClass.TRIAL if trial else JobClass.BEST_EFFORT,
+        round(grace * MINUTE),
+        gang=group,
+        time_limit_us=round(limit * MINUTE),
+    )
+    return SimJob(spec, round(minutes * MINUTE), round(at * MINUTE))
+
+
+def lived(site: Site, jobs: Sequence[SimJob]) -> list[Life]:
+    """The lives of all jobs, in the order in which they were submitted; in every step the invariants hold."""
+    world = World(site, Listed(jobs))
+    while (at := world.next_us()) is not None:
+        world.advance(at)
+        check(world.state)
+    assert not world.state.jobs.rows
+    lives = list(world.lives.values())
+    for life in lives:
+        right(life)
+    return lives
+
+
+def right(life: Life) -> None:
+    """What holds of every life that is over, whatever happened in it."""
+    assert life.end_us is not None
+    before = life.submit_us
+    for launch in life.launches:
+        assert launch.ended_us is not None
+        times = (launch.placed_us, launch.began_us, launch.ended_us)
+        known = [at for at in times if at is not None]
+        assert known == sorted(known)
+        assert launch.placed_us >= before
+        before = launch.ended_us
+    if life.launches:
+        assert life.end_us == before
+    assert life.done_us == life.job.work_us
+    worked = sum(launch.worked_us() for launch in life.launches)
+    assert worked == life.done_us + life.lost_us
+    assert life.wait_us() >= life.lost_us
+
+
+def begins(life: Life) -> list[int]:
+    return [launch.began_us for launch in life.launches if launch.began_us is not None]
+
+
+def stops(life: Life) -> list[int]:
+    return [launch.signalled_us for launch in life.launches if launch.signalled_us is not None]
+
+
+def minutes(*times: int | None) -> list[float]:
+    return [at / MINUTE for at in times if at is not None]
