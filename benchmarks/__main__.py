@@ -17,7 +17,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-BENCHES = ("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "agent_cost")
+BENCHES = (
+    *("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "agent_cost"),
+    *("fidelity", "sim_fitgpp", "sim_philly"),
+)
 OUTPUT = Path("build/bench.json")
 MACHINE = Path("build/machine.json")
 

@@ -1,0 +1,50 @@
+"""The delays of a cluster, from what became of its jobs: what was measured in one place is drawn from in another.
+
+Only what the scheduler saw counts: when it placed a run, heard that it began, told it to leave, and heard that it was over. So
+a delay has in it whatever lies between: the commit, the network, the agent, the process.
+"""
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.sim.lives import Life
+from scheduler_service.sim.site import Times
+from scheduler_service.sim.workloads.distributions import Empirical
+
+
+def times(lives: Iterable[Life]) -> Times:
+    """Of jobs that are over, that lost no work, and of which it is known how long they run where nothing disturbs them.
+
+    What was never seen is left as it is in the simulator by default. No delay is below zero: where the scheduler heard late
+    of a beginning, an end may seem early.
+    """
+    starts: list[Micros] = []
+    checkpoints: list[Micros] = []
+    alone: list[Micros] = []
+    """What jobs took that ran once, beyond their work."""
+    more: list[tuple[Micros, int]] = []
+    """What others took beyond theirs, and how often they went on from a checkpoint."""
+    for life in lives:
+        ran = resumed = 0
+        for launch in life.launches:
+            if launch.began_us is None:
+                continue
+            assert launch.ended_us is not None  # it is over
+            starts.append(launch.began_us - launch.placed_us)
+            until = launch.ended_us if launch.signalled_us is None else launch.signalled_us
+            if until > launch.began_us and launch.signalled_us is not None:
+                checkpoints.append(launch.ended_us - until)
+            resumed += ran > 0
+            ran += max(until - launch.began_us, 0)
+        if resumed:
+            more.append((ran - life.job.work_us, resumed))
+        else:
+            alone.append(ran - life.job.work_us)
+    end = fmean(alone) if alone else 0.0
+    resumes = [(beyond - end) / count for beyond, count in more for _ in range(count)]
+    return Times(start=_drawn(starts), resume=_drawn(resumes), checkpoint=_drawn(checkpoints), end=_drawn(alone))
+
+
+def _drawn(values: Sequence[float]) -> Empirical | None:
+    return Empirical.of(max(value, 0) / SECOND for value in values) if values else None
