@@ -13,7 +13,8 @@ from scheduler_service.core.job import Job
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.policies import fifo
-from scheduler_service.policies.trials import Serve, trials_first
+from scheduler_service.policies.in_order import serve_trials
+from scheduler_service.policies.trials import Serve
 from scheduler_service.policies.victims import Field, FitGppSettings, Scores, draw, field_for, plan_for, random_order
 
 
@@ -23,19 +24,20 @@ def fitgpp(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
     def victims(state: State, trial: Job, rng: Rng) -> Plan | None:
         return fitgpp_victims(state, trial, settings, rng)
 
-    return trials_first(victims, serve, settings.trials_in_flight)
+    return serve_trials(victims, serve, settings)
 
 
 def fitgpp_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
-    """Eqn 4: the run of least score among those that suffice alone; else random runs until they suffice; None if none do.
+    """Eqn 4 with the score of Eqn 3."""
+    field = field_for(state, trial, settings.cap)
+    return None if field is None else least_score(field, score(field, settings.s), settings, rng, "fitgpp")
+
+
+def least_score(field: Field, scores: Scores, settings: FitGppSettings, rng: Rng, rule: str) -> Plan | None:
+    """The run of least score among those that suffice alone; else random runs until they suffice; None if none do.
 
     One pass over the running best-effort jobs for each task of the trial, in C.
     """
-    field = field_for(state, trial, settings.cap)
-    if field is None:
-        return None
-    scores = score(field, settings.s)
-    rule = "fitgpp"
     for rank in field.ranks():
         if field.seat(rank):
             continue
@@ -46,7 +48,7 @@ def fitgpp_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng)
             # Equal scores: the job that was submitted last, so that the order of the queue is disturbed least.
             field.release(int(ties[field.job[ties].argmax()]))
             field.seat(rank)
-        elif draw(field, rank, random_order(field, rank, rng)):
+        elif draw(field, rank, random_order(field, rank, rng, settings.sparing), settings.sparing):
             rule = "random"
         else:
             return None

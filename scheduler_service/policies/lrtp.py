@@ -13,7 +13,8 @@ from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.policies import fifo
-from scheduler_service.policies.trials import Serve, trials_first
+from scheduler_service.policies.in_order import serve_trials
+from scheduler_service.policies.trials import Serve
 from scheduler_service.policies.victims import Field, FitGppSettings, Scores, draw, field_for, plan_for, pool_for
 
 
@@ -23,7 +24,7 @@ def lrtp(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
     def victims(state: State, trial: Job, _rng: Rng) -> Plan | None:
         return lrtp_victims(state, trial, settings)
 
-    return trials_first(victims, serve, settings.trials_in_flight)
+    return serve_trials(victims, serve, settings)
 
 
 def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | None:
@@ -35,8 +36,8 @@ def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | N
     score = _scores(state, field)
     for rank in field.ranks():
         if not field.seat(rank):
-            order = sorted(pool_for(field, rank), key=lambda place: (score[place], -field.job[place]))
-            if not draw(field, rank, order):
+            order = sorted(pool_for(field, rank, settings.sparing), key=lambda place: (score[place], -field.job[place]))
+            if not draw(field, rank, order, settings.sparing):
                 return None
     return plan_for(field, Scores(score, 0.0, 0), settings, "lrtp")
 

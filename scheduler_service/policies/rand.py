@@ -7,7 +7,8 @@ from scheduler_service.core.job import Job
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.policies import fifo
-from scheduler_service.policies.trials import Serve, trials_first
+from scheduler_service.policies.in_order import serve_trials
+from scheduler_service.policies.trials import Serve
 from scheduler_service.policies.victims import FitGppSettings, Scores, draw, field_for, plan_for, random_order
 
 
@@ -17,7 +18,7 @@ def rand(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
     def victims(state: State, trial: Job, rng: Rng) -> Plan | None:
         return rand_victims(state, trial, settings, rng)
 
-    return trials_first(victims, serve, settings.trials_in_flight)
+    return serve_trials(victims, serve, settings)
 
 
 def rand_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
@@ -26,6 +27,6 @@ def rand_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -
     if field is None:
         return None
     for rank in field.ranks():
-        if not field.seat(rank) and not draw(field, rank, random_order(field, rank, rng)):
+        if not field.seat(rank) and not draw(field, rank, random_order(field, rank, rng, settings.sparing), settings.sparing):
             return None
     return plan_for(field, Scores(np.zeros(len(field.job)), 0.0, 0), settings, "rand")

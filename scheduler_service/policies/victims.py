@@ -40,6 +40,15 @@ class FitGppSettings(NamedTuple):
     s: float = 4.0
     cap: int = 1
     trials_in_flight: int | None = None
+    sparing: bool = True
+    """Of runs drawn one after the other (LRTP, RAND, FitGpp's random ones) only those leave that make the room; False: all
+    that were drawn until there was room, as published."""
+    in_order: bool = False
+    """A trial that waits for victims holds up the trials behind it, as published; no other waits for any then."""
+
+
+AS_PUBLISHED = FitGppSettings(trials_in_flight=1, sparing=False, in_order=True)
+"""How the FitGpp paper's simulator decides, as far as its figures tell."""
 
 
 class Field:
@@ -122,8 +131,10 @@ class Field:
     def release(self, place: int) -> None:
         """Chooses the job at this place: all of its tasks go, on whatever nodes."""
         job = int(self.job[place])
-        self.victims.append(job)
         self._last_node = int(self.node[place])
+        if job in self.victims:  # it was chosen at another place, for what it holds there
+            return
+        self.victims.append(job)
         if len(self._tasks) > 1:
             for run in self.state.runs_of(job):
                 if self.state.room.is_open(run.node):
@@ -153,37 +164,39 @@ def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
     return slots[keep]
 
 
-def draw(field: Field, rank: int, order: Iterable[int]) -> bool:
-    """Takes runs in this order (places of the field) until those of one node make room there for the task; the others are
-    spared, and so is any not needed. False, and nobody is chosen, where all of them together do not."""
+def draw(field: Field, rank: int, order: Iterable[int], sparing: bool = True) -> bool:
+    """Takes runs in this order (places of the field) until those of one node make room there for the task. Sparing: those of
+    other nodes stay, and so does any not needed. False, and nobody is chosen, where all of them together do not."""
     need = field.need(rank)
-    drawn: dict[int, list[int]] = {}
+    drawn: list[int] = []
     room: dict[int, Vector] = {}
     for place in order:
         node = int(field.node[place])
         had = room.get(node, Vector(*field.offered[:, node].tolist()))
         room[node] = add(had, Vector(*field.demand[:, place].tolist()))
-        drawn.setdefault(node, []).append(place)
+        drawn.append(place)
         if fits(need, room[node]):
-            for chosen in _needed(field, need, room[node], drawn[node]):
+            for chosen in _needed(field, need, room[node], drawn, node) if sparing else drawn:
                 field.release(chosen)
             return field.seat(rank)
     return False
 
 
-def random_order(field: Field, rank: int, rng: Rng) -> Iterator[int]:
-    """The paper preempts "a random BE job" when no single one suffices. Draws are from runs that may go, on nodes where all
-    of them together would make room: runs on several nodes would not add up."""
-    pool = pool_for(field, rank)
+def random_order(field: Field, rank: int, rng: Rng, sparing: bool = True) -> Iterator[int]:
+    """The paper preempts "a random BE job" when no single one suffices."""
+    pool = pool_for(field, rank, sparing)
     while pool:
         drawn = rng.randrange(len(pool))
         pool[drawn], pool[-1] = pool[-1], pool[drawn]
         yield pool.pop()
 
 
-def pool_for(field: Field, rank: int) -> list[int]:
-    """Places of runs under the cap on nodes where, all together, they make room for the task; in order of their jobs. Of
-    tasks of one gang on one node, one."""
+def pool_for(field: Field, rank: int, sparing: bool = True) -> list[int]:
+    """Places of runs that may be drawn, in order of their jobs: those under the cap; of tasks of one gang on one node, one.
+
+    Sparing: those on nodes where they make room for the task all together. Runs on several nodes would not add up, so that
+    drawing others is of no use, and as those are spared, of no harm.
+    """
     places = np.nonzero(field.free_to_go())[0]
     places = places[np.lexsort((field.node[places], field.job[places]))]
     if len(places):
@@ -191,19 +204,29 @@ def pool_for(field: Field, rank: int) -> list[int]:
         job, node = field.job[places], field.node[places]
         first[1:] = (job[1:] != job[:-1]) | (node[1:] != node[:-1])
         places = places[first]
+    if sparing:
+        places = places[_promising(field, rank, places)]
+    pool: list[int] = places.tolist()
+    return pool
+
+
+def _promising(field: Field, rank: int, places: NDArray[np.intp]) -> Mask:
+    """Which of the places are on a node where all of them that are there make room for the task together."""
     node = field.node[places]
     enough: Mask = np.ones(field.offered.shape[1], dtype=np.bool_)
     for resource, need in enumerate(field.need(rank)):
         together = np.bincount(node, weights=field.demand[resource, places], minlength=field.offered.shape[1])
         enough &= together + field.offered[resource] >= need
-    pool: list[int] = places[enough[node]].tolist()
-    return pool
+    promising: Mask = enough[node]
+    return promising
 
 
-def _needed(field: Field, demand: Vector, room: Vector, drawn: list[int]) -> list[int]:
-    """Leaves out, first drawn first, every run without which there is room all the same."""
+def _needed(field: Field, demand: Vector, room: Vector, drawn: list[int], node: int) -> list[int]:
+    """Those drawn on this node; leaves out, first drawn first, every run without which there is room all the same."""
     kept = []
     for place in drawn:
+        if int(field.node[place]) != node:
+            continue
         without = sub(room, Vector(*field.demand[:, place].tolist()))
         if fits(demand, without):
             room = without

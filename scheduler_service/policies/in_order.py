@@ -1,0 +1,47 @@
+"""Trials in the papers' strict order: the first one that waits holds up every trial behind it, also those that would fit.
+
+This is how the FitGpp paper's figures come about (docs/reproduction.md). A service does better with `trials.trials_first`,
+where a trial that waits for its victims is passed by.
+"""
+
+from scheduler_service.core.engine import Policy, Proposals
+from scheduler_service.core.job import JobClass, Reason
+from scheduler_service.core.messages import Rng, Wait
+from scheduler_service.core.state import State
+from scheduler_service.policies.fitting import no_room, place, queued
+from scheduler_service.policies.trials import Serve, Victims, trials_first
+from scheduler_service.policies.victims import FitGppSettings
+
+
+def serve_trials(victims: Victims, serve: Serve, settings: FitGppSettings) -> Policy:
+    """Trials are served first, in the order that the settings name; best-effort jobs follow."""
+    if settings.in_order:
+        return trials_in_order(victims, serve)
+    return trials_first(victims, serve, settings.trials_in_flight)
+
+
+def trials_in_order(victims: Victims, serve: Serve) -> Policy:
+    """One trial at most waits for victims, with an earmark, and starts wherever it fits first."""
+
+    def policy(state: State, rng: Rng) -> Proposals:
+        skip = 0
+        while (trial := queued(state, JobClass.TRIAL, skip)) is not None:
+            action = place(state, trial)
+            if action is not None:
+                skip += (yield (action,)) is not None  # refused: it stays where it is
+                continue
+            wait = no_room(state, trial)
+            if wait.reason is Reason.TOO_LARGE:
+                yield (wait,)
+                skip += 1
+                continue
+            if trial.id not in state.earmarks_of:
+                plan = victims(state, trial, rng)
+                if plan is None or (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is not None:
+                    detail = "every run that may be preempted, together, would not make room"
+                    yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, detail),)
+                    return  # best-effort jobs would take what becomes free before it does
+            break
+        yield from serve(state, (JobClass.BEST_EFFORT,))
+
+    return policy

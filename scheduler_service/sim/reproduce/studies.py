@@ -1,0 +1,45 @@
+"""What the studies of `ebb-sim reproduce` have in common: many cases are simulated, and looked up again."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from scheduler_service.sim.cases import Case
+from scheduler_service.sim.commands import say, warnings
+from scheduler_service.sim.estimates import Group, grouped
+from scheduler_service.sim.progress import Screen, length
+from scheduler_service.sim.runners import BadAddress
+from scheduler_service.sim.sweep import Stopped, Summary, SweepFailed, sweep
+
+Simulated = Mapping[Case, Summary]
+
+
+def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool) -> Simulated:
+    """Simulates those that are not in the folder yet. Where something is amiss it says so, and leaves with the status that
+    `ebb-sim run` has, too."""
+    notes, different = Console(stderr=True), list(dict.fromkeys(cases))
+    try:
+        with Screen(notes) as screen:
+            summaries = sweep(different, folder, on, keep="summary", fresh=fresh, watch=screen)
+    except (BadAddress, OSError) as error:
+        say(notes, f"ebb-sim: {error}")
+        sys.exit(2)
+    except Stopped as stopped:
+        say(notes, f"ebb-sim: stopped; {stopped} in {folder}. The same command goes on from there.")
+        sys.exit(130)
+    except SweepFailed as error:
+        say(notes, f"ebb-sim: {len(error.failures)} of {len(different)} simulations failed; the same command tries them again")
+        sys.exit(1)
+    for line in warnings(summaries):
+        say(notes, line)
+    took = length(sum(summary.took_s for summary in summaries))
+    say(notes, f"{len(summaries)} simulations in {folder} ({took} of one core)")
+    return dict(zip(different, summaries, strict=True))
+
+
+def group(found: Simulated, cases: Sequence[Case]) -> Group:
+    """Of one policy on one workload, with every set."""
+    (one,) = grouped({found[cases[0]].folder: [found[case] for case in cases]})
+    return one
