@@ -32,7 +32,7 @@ def main() -> None:
 @click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="Its key (PEM).")
 @click.option("--tls-client-ca", metavar="FILE", type=click.Path(path_type=Path), help="Callers show a certificate of this CA.")
 @click.option("--auth", type=click.Choice(["none", "token"]), help="What callers show; none on loopback only.  [default: none]")
-@click.option("--policy", type=click.Choice(["fitgpp", "lrtp", "rand", "fifo"]), help="[default: fitgpp]")
+@click.option("--policy", type=click.Choice(["fitgpp", "thrifty", "lrtp", "rand", "fifo"]), help="[default: fitgpp]")
 @click.option("--fitgpp-s", type=float, metavar="S", help="Weight of the grace period against the size.  [default: 4]")
 @click.option("--fitgpp-cap", type=int, metavar="P", help="How often a job may be preempted for trials.  [default: 1]")
 @click.option("--backfill/--no-backfill", default=None, help="Let jobs start that do not delay the first.  [default: no]")

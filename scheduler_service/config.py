@@ -35,7 +35,7 @@ class Config(BaseSettings):
     tls_key: Path | None = Field(None, description="PEM file: the certificate's key")
     tls_client_ca: Path | None = Field(None, description="PEM file: callers must show a certificate of this CA, too")
     auth: Literal["none", "token"] = Field("none", description="whether callers show a token; none is for loopback alone")
-    policy: Literal["fitgpp", "lrtp", "rand", "fifo"] = "fitgpp"
+    policy: Literal["fitgpp", "thrifty", "lrtp", "rand", "fifo"] = "fitgpp"
     fitgpp_s: float = Field(4.0, ge=0, description="s of FitGpp: the weight of the grace period against the size")
     fitgpp_cap: int = Field(1, ge=0, description="P of FitGpp, for every policy: how often a job may be preempted for trials")
     fitgpp_trials_in_flight: int | None = Field(None, ge=1, description="how many trials may wait for victims at once")

@@ -13,6 +13,8 @@ from scheduler_service.core.job import Node, NodeState
 from scheduler_service.core.values import ZERO, Vector, add, fits, least, sub
 
 _NEVER = -1
+_KNOWN = 1024
+"""Answers of `could_ever_fit_all` that are kept: users may ask for ever more different gangs."""
 
 # What a node offers, in one integer: bit fields for devices (plus one: nothing at all is less than none), CPU and memory,
 # each below a guard bit. Take a need off, field by field at once: where the guards are all still there, it fits.
@@ -144,6 +146,8 @@ class Room:
         known = self._ever.get(asked := tuple(needs))
         if known is None:
             total = np.array([t if t != ZERO else (_NEVER,) * 3 for t in self._total[: self.count + 1]], dtype=np.int64).T
+            if len(self._ever) == _KNOWN:
+                self._ever.clear()
             known = self._ever[asked] = pack(needs, total) is not None
         return known
 
@@ -151,9 +155,9 @@ class Room:
         """Whether some node, up or not, has `need` as its capacity."""
         return any(fits(need, capacity) for capacity in self._shapes)
 
-    def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...]]]:
+    def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int]]:
         return [
-            (self._free[n], self._total[n], self._up[n], tuple(self._offered[:, n].tolist()))
+            (self._free[n], self._total[n], self._up[n], tuple(self._offered[:, n].tolist()), int(self._packed[n]))
             for n in range(1, len(self._free))
             if self._total[n] != ZERO or self._free[n] != ZERO
         ]

@@ -94,7 +94,7 @@ class State:
         """Array -> its live elements."""
         self.news: dict[RunKey | int, bool] = {}
         """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
-        tasks are to meet. It may name what was undone since."""
+        tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
 
         self.cluster_table: Table[int, Cluster] = Table("cluster", lambda _old, _new: None)
         self.jobs: Table[int, Job] = Table("job", self._job, lambda job: job.state in ENDED)
@@ -132,16 +132,16 @@ class State:
         """Sets or removes (None) a row, noted in the journal."""
         self.journal.put(table, key, row)
 
-    def savepoint(self) -> tuple[int, int]:
-        return self.journal.savepoint(), len(self.log)
+    def savepoint(self) -> tuple[int, int, int]:
+        return self.journal.savepoint(), len(self.log), len(self.news)
 
-    def undo(self, to: tuple[int, int] = (0, 0)) -> None:
-        """Returns to the savepoint; (0, 0) is where the last `adopt` left the state."""
+    def undo(self, to: tuple[int, int, int] = (0, 0, 0)) -> None:
+        """Returns to the savepoint; (0, 0, 0) is where the last `adopt` left the state."""
         self.journal.undo(to[0])
         del self.log[to[1] :]
+        while len(self.news) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
+            self.news.popitem()
         self.unsettled = True
-        if to == (0, 0):
-            self.news.clear()
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""

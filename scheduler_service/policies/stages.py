@@ -11,6 +11,7 @@ from scheduler_service.policies import backfill, fifo
 from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
 from scheduler_service.policies.lrtp import lrtp, lrtp_victims
 from scheduler_service.policies.rand import rand, rand_victims
+from scheduler_service.policies.scores import CHOICES, preempting
 from scheduler_service.policies.trials import Serve, Victims
 from scheduler_service.policies.victims import FitGppSettings
 
@@ -22,7 +23,7 @@ class Stages(NamedTuple):
 
 
 def stages(name: str, settings: FitGppSettings, backfilled: bool = False) -> Stages:
-    """`name` is fifo, fitgpp, lrtp or rand. Raises ValueError for another."""
+    """`name` is fifo, fitgpp, lrtp, rand or one of `scores.CHOICES`. Raises ValueError for another."""
     serve: Serve = backfill.serve if backfilled else fifo.serve
     if name == "fifo":
         return Stages(backfill.backfill if backfilled else fifo.fifo, None)
@@ -42,4 +43,5 @@ _PREEMPTING: dict[str, tuple[Callable[[FitGppSettings, Serve], Policy], _Choice]
     "fitgpp": (fitgpp, fitgpp_victims),
     "lrtp": (lrtp, _lrtp_victims),
     "rand": (rand, rand_victims),
+    **{name: (preempting(choice), choice) for name, choice in CHOICES.items()},
 }

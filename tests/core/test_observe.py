@@ -400,6 +400,19 @@ def test_another_inventory_is_refused_while_something_runs(change: str) -> None:
     assert len(d.state.devices.rows) == changed.capacity.devices
 
 
+def test_what_a_refused_agent_undid_is_told_to_nobody_again() -> None:
+    """A run that its agent does not know is lost before the inventory is refused, and then it is as it was: told to leave."""
+    d = Driver()
+    d.join()
+    leaves, stays = running(d), running(d)
+    d.cancel(leaves)
+    gone = NodeSeen("n1", "a", inventory(NODE, "H200"), d.seen("n1", known=(d.run(stays).key,)).runs)
+    step = d.step(gone)
+    assert isinstance(step.replies[0], FailedPrecondition)
+    assert d.job(leaves).state is JobState.STOPPING
+    assert not step.orders
+
+
 def test_another_inventory_after_a_reboot_is_taken() -> None:
     d = Driver()
     d.join()

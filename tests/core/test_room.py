@@ -69,6 +69,24 @@ def test_a_node_grows_and_shrinks_around_what_is_taken() -> None:
     assert not room.could_ever_fit(Vector(2, 2, 2))
 
 
+def test_what_could_ever_fit_follows_the_nodes() -> None:
+    room, pair = room_of(Vector(4, 4, 4)), (Vector(3, 3, 3),) * 2
+    assert not room.could_ever_fit_all(pair)
+    room.set_node(2, node(2, Vector(4, 4, 4), NodeState.SILENT))
+    assert room.could_ever_fit_all(pair)
+    room.take(2, Vector(4, 4, 4))
+    assert room.could_ever_fit_all(pair)
+    room.set_node(2, None)
+    assert not room.could_ever_fit_all(pair)
+
+
+def test_many_different_gangs_are_not_all_remembered() -> None:
+    room = room_of(Vector(3000, 4, 4))
+    for cpu in range(3000):
+        assert room.could_ever_fit_all((Vector(cpu, 1, 1), Vector(1500, 1, 1))) == (cpu <= 1500)
+    assert len(room._ever) <= 1024
+
+
 def test_many_nodes_and_ids_that_jump() -> None:
     room = Room()
     for node_id in (3, 40, 7, 500):
