@@ -77,7 +77,9 @@ def read(lines: Iterable[str]) -> Sequence[Failure]:
     """A CSV with the columns node, at_s and back_s, in any order of rows: the node's number from 1, and seconds from the
     beginning. An empty back_s: it does not come back. Raises BadSchedule."""
     failures = []
-    rows = csv.DictReader(lines)
+    rows = csv.DictReader(lines, strict=True)
+    if not {"node", "at_s", "back_s"} <= set(rows.fieldnames or ()):
+        raise BadSchedule("line 1: it must name the columns node, at_s and back_s")
     for row in rows:
         try:
             node, at, back = int(row["node"]), float(row["at_s"]), float(row["back_s"]) if row["back_s"] else None

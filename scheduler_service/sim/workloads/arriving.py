@@ -8,15 +8,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
 
 HOUR_S = 3600
 OFFICE_HOURS = (*[0.4] * 7, 0.6, 0.9, 1.3, 1.6, 1.7, 1.5, 1.5, 1.7, 1.8, 1.7, 1.5, 1.2, 1.0, 0.9, 0.8, 0.6, 0.5)
 OFFICE_DAYS = (1.15, 1.2, 1.2, 1.2, 1.1, 0.6, 0.55)
+
+
+def _is_policy(name: str) -> str:
+    stages(name, FitGppSettings())
+    return name
+
+
+PolicyName = Annotated[str, AfterValidator(_is_policy)]
 
 
 class NeedsCapacity(Exception):
@@ -44,7 +54,7 @@ class Closed(Model):
 
     kind: Literal["closed_loop"] = "closed_loop"
     load: PositiveFloat = 2.0
-    times_from: str | None = None
+    times_from: PolicyName | None = None
 
 
 class Rate(Model):

@@ -15,6 +15,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
+MOST = 1e12
+"""In microseconds or bytes still a number that the engine can hold."""
 LEAST_SHARE = 1e-3
 """Of the draws must lie within the bounds, else drawing again takes too long; such bounds are rather a mistake."""
 
@@ -214,12 +216,20 @@ def _require_order(low: float, high: float) -> None:
 
 
 def _number_is_constant(value: Any) -> Any:
-    return {"kind": "constant", "value": value} if isinstance(value, int | float) else value
+    """YAML takes 1e6, which has no point, for a word."""
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is neither a number nor a distribution") from None
+    return {"kind": "constant", "value": value} if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _not_negative(of: "_Any") -> "_Any":
     if of.least() < 0:
         raise ValueError("it can be negative: give it `low: 0`, or more")
+    if of.least() > MOST:
+        raise ValueError(f"it is more than {MOST:g}")
     return of
 
 

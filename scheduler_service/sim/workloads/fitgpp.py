@@ -16,7 +16,7 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.workloads.arriving import Closed
+from scheduler_service.sim.workloads.arriving import Closed, PolicyName
 from scheduler_service.sim.workloads.distributions import Model
 
 MINUTE = 60 * SECOND
@@ -30,7 +30,7 @@ class FitGpp(Model):
     trials: float = Field(default=0.3, ge=0, le=1, description="share of the jobs that are trials")
     grace: PositiveFloat = Field(default=1.0, description="times the paper's grace periods (figure 7)")
     load: PositiveFloat = Field(default=2.0, description="the next job comes whenever the load is below this")
-    times_from: str | None = Field(
+    times_from: PolicyName | None = Field(
         default="fifo", description="the policy whose submit times all others are given; none: each its own"
     )
 

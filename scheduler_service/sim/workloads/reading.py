@@ -79,7 +79,8 @@ def rows(file: Path, needed: Collection[str], optional: Collection[str] | None =
     misspelt one is told. Raises BadTrace.
     """
     with _opened(file) as lines:
-        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL)
+        quoting = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
+        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)  # else a quote may swallow the rest
         header = [name.strip() for name in next(reader, [])]
         _check(file, header, needed, optional)
         for values in reader:

@@ -1,0 +1,186 @@
+"""A case: everything that one simulation depends on, as data, and what comes of it.
+
+A case is JSON, so that it can be sent to another machine and stand beside its results; what it is made of has a digest, by
+which a sweep knows the results that are there already.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from scheduler_service.core.topology import Inventory
+from scheduler_service.core.values import ZERO, Micros, Vector, add
+from scheduler_service.policies.stages import stages
+from scheduler_service.sim.failures import NO_OUTAGES
+from scheduler_service.sim.metrics import History, curves, numbers
+from scheduler_service.sim.results import Lives
+from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
+from scheduler_service.sim.workloads import Skipped, Workload, arrivals_of, jobs_of, times_from
+from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.world import Site, World
+
+__all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "engine", "preview", "simulate"]
+
+FORMAT = 1
+"""Of results. One more makes all that are there already out of date."""
+SEEDS = 2**31
+"""So many there are, from 0 on."""
+
+Tell = Callable[[int, int | None], None]
+"""Hears how many jobs are over, and of how many, where that is known."""
+
+
+class Case(Model):
+    """One simulation. The same case gives the same history, byte for byte. Durations are in seconds."""
+
+    cluster: tuple[Nodes, ...] = Field(min_length=1)
+    workload: Workload
+    policy: Policy = Policy(name="fitgpp")
+    seed: int = Field(default=1, ge=0, lt=SEEDS, description="of the workload, and of whatever else is drawn")
+    repeat: int = Field(
+        default=0, ge=0, lt=2**16, description="the same jobs again, with other draws in the policy and on the nodes"
+    )
+    decide_every: float = Field(
+        default=0, ge=0, le=LONGEST_S, description="decisions wait for the next multiple of this; 0: they are taken at once"
+    )
+    delays: Times = Times()
+    failures: Failures | None = Field(default=None, description="of nodes; null: none fails")
+    folder: Path = Field(default=Path(), description="from where relative paths count")
+
+    def digest(self) -> str:
+        """Of all that the results depend on: what files hold, and not where they are; and not what the policy is called."""
+        content = self.model_dump(mode="json", exclude={"folder": True, "policy": {"label"}})
+        files = {str(path): hashlib.sha256((self.folder / path).read_bytes()).hexdigest() for path in self._files()}
+        told = json.dumps([FORMAT, content, files], sort_keys=True)
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def _files(self) -> list[Path]:
+        return sorted(_paths([self.workload, self.failures]))
+
+    def inventories(self) -> tuple[Inventory, ...]:
+        made: list[Inventory] = []
+        for group in self.cluster:
+            made += group.inventories(len(made))
+        return tuple(made)
+
+    def capacity(self) -> Vector:
+        total = ZERO
+        for inventory in self.inventories():
+            total = add(total, inventory.capacity)
+        return total
+
+    def recording(self) -> "Case | None":
+        """The case whose submit times this one takes (FitGpp: "a load of 2.0 if they were scheduled by FIFO")."""
+        name = times_from(self.workload)
+        if name is None:
+            return None
+        recording = self.model_copy(update={"policy": Policy(name=name), "repeat": 0})
+        return None if recording == self.model_copy(update={"policy": self._unlabelled}) else recording
+
+    @property
+    def _unlabelled(self) -> Policy:
+        return self.policy.model_copy(update={"label": ""})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case."""
+
+    case: Case
+    jobs: Any
+    """A pyarrow Table, a row a job, in the order in which they were submitted."""
+    runs: Any
+    """A pyarrow Table, a row a run of all the job's tasks."""
+    summary: dict[str, float]
+    curves: dict[str, list[float]]
+    skipped: Mapping[str, int]
+    """How many jobs of the workload were left out, by the reason."""
+
+    def times_us(self) -> list[Micros]:
+        """When each job was submitted."""
+        times: list[Micros] = self.jobs["submit_us"].to_pylist()
+        return times
+
+
+def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = lambda _over, _of: None) -> Outcome:
+    """Runs a case to its end. `times_us` are the submit times that its recording gave; without them that is simulated, too."""
+    recording = case.recording()
+    if recording is not None and times_us is None:
+        times_us = simulate(recording).times_us()
+    nodes, skipped = case.inventories(), Skipped()
+    arrivals = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
+    total = len(times_us) if times_us is not None else jobs_in(case.workload)
+    tell(0, total)
+    lives = Lives(lambda over: tell(over, total) if over % 64 == 0 else None)
+    world = World(site_of(case, nodes), arrivals, ended=lives.add)
+    world.run()
+    for life in world.unfinished():
+        lives.add(life)
+    tell(lives.count, lives.count)
+    jobs, runs = lives.tables()
+    history = History(jobs, runs, case.capacity())
+    return Outcome(case, jobs, runs, numbers(history), curves(history), skipped)
+
+
+def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
+    """How many jobs come, counted no further than `most`, and what of the workload is skipped. It reads the files that the
+    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come."""
+    nodes, skipped = case.inventories(), Skipped()
+    if case.failures is not None:
+        case.failures.outages(len(nodes), case.seed, case.folder)
+    jobs = jobs_of(case.workload, case.seed, case.folder, nodes, skipped)
+    return sum(1 for _ in islice(jobs, most)), skipped
+
+
+def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
+    policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill).policy
+    failures = case.failures
+    return Site(
+        nodes,
+        policy,
+        case.policy.settings(),
+        case.delays.delays(),
+        micros(case.decide_every),
+        case.seed + (case.repeat << 32),
+        NO_OUTAGES if failures is None else failures.outages(len(nodes), case.seed, case.folder),
+    )
+
+
+@cache
+def engine() -> str:
+    """What the histories depend on beside the case: a digest of the code that makes them."""
+    package = Path(__file__).parent.parent
+    sources = [*package.glob("core/*.py"), *package.glob("policies/*.py"), *package.glob("sim/workloads/*.py")]
+    sources += [package / "sim" / f"{name}.py" for name in ("agents", "failures", "jobs", "lives", "nodes", "world")]
+    sources.append(package / "drawing.py")
+    told = hashlib.sha256()
+    for source in sorted(source for source in sources if source.exists()):
+        told.update(source.read_bytes())
+    return told.hexdigest()[:16]
+
+
+def jobs_in(workload: BaseModel) -> int | None:
+    """How many jobs there will be, where the workload says so."""
+    count = getattr(workload, "jobs", None)
+    return count if isinstance(count, int) else None
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """The files that a model names, wherever it does."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, BaseModel):
+        for _name, part in value:
+            yield from _paths(part)
+    elif isinstance(value, dict):
+        yield from _paths(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _paths(part)

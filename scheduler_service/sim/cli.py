@@ -1,0 +1,231 @@
+"""`ebb-sim`: the command line of the simulator. Whatever takes long to import is imported by the command that needs it."""
+
+import errno
+import sys
+from importlib import import_module, resources
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scheduler_service.sim.config import Config
+    from scheduler_service.sim.estimates import Group
+
+METRICS = ("slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs")
+
+
+STUDIES = {
+    "fitgpp": "The FitGpp paper's tables and figures, and its policies on public traces.",
+    "scores": "Other ways to choose victims, against FitGpp's.",
+}
+
+
+class Studies(click.Group):
+    """Each command is that of a module in sim/reproduce, which is imported when it is called, and not for the help."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(STUDIES)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        if name not in STUDIES:
+            return None
+        found: click.Command = import_module(f"scheduler_service.sim.reproduce.{name}").command
+        return found
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(STUDIES.items()))
+
+
+class Commands(click.Group):
+    """Ctrl-C and a full disk may come at any time, and are told in words."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _end("stopped", 130)
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever reads has seen enough, which click knows
+            _end(": ".join(filter(None, (str(error.filename or ""), error.strerror or str(error)))), 1)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="ebb-cluster", prog_name="ebb-sim")
+def main() -> None:
+    """Ask what a policy would have done: Ebb's own engine on a simulated cluster.
+
+    \b
+    In five minutes:
+      ebb-sim init > site.yaml       a configuration with comments
+      ebb-sim run site.yaml          simulate it, compare the policies, draw figures
+    """
+
+
+@main.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), help="[default: results/ and the file's name]")
+@click.option("--check", is_flag=True, help="Check the configuration, say what would be simulated, and exit.")
+@click.option("--on", metavar="WHERE", default="local", show_default=True, help="local, local[N], or tcp://HOST:PORT of Dask.")
+@click.option("-j", "--jobs", metavar="N", type=click.IntRange(1), help="So many at a time on this machine; as --on local[N].")
+@click.option(
+    "--keep",
+    type=click.Choice(["summary", "jobs", "all"]),
+    default="all",
+    show_default=True,
+    help="What stays of each simulation: its figures; and a row for each job; and one for each run.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Keep jobs and runs as CSV, too, in seconds, CPUs and GiB.")
+@click.option("--fresh", is_flag=True, help="Simulate anew what is there already.")
+@click.option("--figures/--no-figures", default=True, help="Draw figures (PNG and SVG).  [default: figures]")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of tables.")
+def run(
+    config: Path,
+    output: Path | None,
+    check: bool,
+    on: str,
+    jobs: int | None,
+    keep: str,
+    as_csv: bool,
+    fresh: bool,
+    figures: bool,
+    as_json: bool,
+) -> None:
+    """Simulate a configuration, and compare its policies.
+
+    After Ctrl-C the same command goes on where it was. The status is 0, 1 if a simulation failed, 2 for a wrong configuration,
+    and 130 after Ctrl-C. docs/simulating.md says what the figures mean.
+
+    \b
+    Examples:
+      ebb-sim run site.yaml --check
+      ebb-sim run site.yaml -o results/site -j 4
+      ebb-sim run site.yaml --on tcp://dask-head:8786 --keep summary
+    """
+    if jobs is not None and on != "local":
+        raise click.UsageError("-j is for this machine: leave --on away, or -j")
+    settings, folder = _load(config), output or Path("results") / config.stem
+    plan = _plan(settings, config, None if check else 1)
+    if check:
+        click.echo(plan)
+        return
+    from scheduler_service.sim.commands import compute
+
+    sys.exit(
+        compute(
+            settings.cases(config.parent),
+            folder,
+            on if jobs is None else f"local[{jobs}]",
+            settings.metrics,
+            keep=keep,  # type: ignore[arg-type]  # click has checked it
+            as_csv=as_csv,
+            fresh=fresh,
+            figures=figures,
+            as_json=as_json,
+        )
+    )
+
+
+@main.command()
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--against", metavar="LABEL", help="Show how each differs from this one, in per cent.")
+@click.option("--metrics", metavar="NAMES", help=f"Some of {', '.join(METRICS)}, with commas.  [default: all that are there]")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of tables.")
+@click.option("--figures", metavar="DIR", type=click.Path(path_type=Path), help="Draw the figures of all of them together.")
+def compare(results: tuple[Path, ...], against: str | None, metrics: str | None, as_json: bool, figures: Path | None) -> None:
+    """Compare the results of one or several `ebb-sim run`.
+
+    Numbers are means over seeds; after the ± stands how far each may be off (95 %). With --against, seeds that both have are
+    compared one by one: what two policies make of the same jobs differs far less by chance.
+
+    \b
+    Examples:
+      ebb-sim compare results/site
+      ebb-sim compare results/site --against fifo --metrics slowdown,cost
+      ebb-sim compare results/site results/site-with-400-gpus
+    """
+    chosen = METRICS if metrics is None else tuple(name.strip() for name in metrics.split(","))
+    for name in chosen:
+        if name not in METRICS:
+            raise click.BadParameter(f"there is no {name!r}; there are {', '.join(METRICS)}", param_hint="--metrics")
+    from scheduler_service.sim.commands import Unusable, groups_in, present
+
+    try:
+        groups = groups_in(results)
+        base = _find(groups, against) if against is not None else None
+    except Unusable as error:
+        _end(str(error), 2)
+    present(groups, chosen, base, as_json)
+    if figures is not None:
+        from scheduler_service.sim.figures import draw
+
+        click.echo(f"{len(draw(groups, figures))} files in {figures}", err=True)
+
+
+@main.command()
+def init() -> None:
+    """Print a configuration with comments, to begin with.
+
+    \b
+    Example:
+      ebb-sim init > site.yaml
+    """
+    click.echo((resources.files("scheduler_service.sim") / "example.yaml").read_text(encoding="utf-8"), nl=False)
+
+
+@main.group(cls=Studies)
+def reproduce() -> None:
+    """Make the tables and figures of a paper again."""
+
+
+def _load(file: Path) -> "Config":
+    from scheduler_service.sim.config import ConfigError, load
+
+    try:
+        return load(file)
+    except ConfigError as error:
+        _end(str(error), 2)
+
+
+def _plan(settings: "Config", file: Path, most: int | None) -> str:
+    """Also reads the files that the configuration names, and counts the jobs, no further than `most`. Leaves where it finds
+    something wrong: better once, and at once, than in each simulation."""
+    from scheduler_service.sim.cases import preview
+    from scheduler_service.sim.failures import BadSchedule
+    from scheduler_service.sim.workloads import BadTrace
+
+    cases = settings.cases(file.parent)
+    try:
+        different = len({case.digest() for case in cases})
+        jobs, skipped = preview(cases[0], most)
+    except OSError as error:
+        _end(f"{error.filename} cannot be read: {error.strerror}", 2)
+    except (BadTrace, BadSchedule, ValueError, ArithmeticError) as error:
+        _end(str(error), 2)
+    left_out = f"\n{skipped}" if skipped else ""
+    if not jobs:
+        _end(f"the workload has no job for this cluster{left_out}", 2)
+    capacity = cases[0].capacity()
+    nodes = sum(group.nodes for group in settings.cluster)
+    return (
+        f"{file} is right: {len(settings.policies)} policies x {len(settings.seeds)} seeds, {different} simulations of a "
+        f"{settings.workload.kind} workload\non {nodes} nodes with {capacity.devices} GPUs, "
+        f"{capacity.cpu_milli / 1000:,g} CPUs and {capacity.memory_mib / 1024:,g} GiB\n"
+        f"{jobs:,} jobs in the first{left_out}"
+    )
+
+
+def _find(groups: "Sequence[Group]", label: str) -> "Group":
+    found = next((group for group in groups if group.label == label), None)
+    if found is None:
+        _end(f"there is no {label!r} to compare with; there are {', '.join(repr(group.label) for group in groups)}", 2)
+    return found
+
+
+def _end(why: str, status: int) -> NoReturn:
+    click.echo("\n".join(f"ebb-sim: {line}" for line in why.splitlines()), err=True)
+    sys.exit(status)

@@ -1,0 +1,132 @@
+"""What the commands of `ebb-sim` do, once what they were given is known to be right."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from scheduler_service.sim import sweep
+from scheduler_service.sim.cases import Case
+from scheduler_service.sim.estimates import Group, grouped
+from scheduler_service.sim.progress import Screen, length
+from scheduler_service.sim.runners import BadAddress
+from scheduler_service.sim.sweep import Keep, Stopped, Summary, SweepFailed
+from scheduler_service.sim.tables import show
+
+
+class Unusable(Exception):
+    """What was named holds no results; the message says why."""
+
+
+def compute(
+    cases: Sequence[Case],
+    folder: Path,
+    on: str,
+    metrics: Sequence[str],
+    *,
+    keep: Keep,
+    as_csv: bool,
+    fresh: bool,
+    figures: bool,
+    as_json: bool,
+) -> int:
+    """Simulates what is missing and presents all of it; returns the status to leave with."""
+    notes, failed = Console(stderr=True), 0
+    try:
+        with Screen(notes) as screen:
+            summaries = sweep.sweep(cases, folder, on, keep=keep, as_csv=as_csv, fresh=fresh, watch=screen)
+    except BadAddress as error:
+        say(notes, f"ebb-sim: {error}")
+        return 2
+    except OSError as error:
+        say(notes, f"ebb-sim: no results can be written to {folder}: {error.strerror}. What is complete there is kept.")
+        return 1
+    except Stopped as stopped:
+        say(notes, f"ebb-sim: stopped; {stopped} in {folder}. The same command goes on from there.")
+        return 130
+    except SweepFailed as error:
+        summaries, failed = error.summaries, len(error.failures)
+    groups = grouped({folder: summaries})
+    told = as_data(groups)
+    (folder / "summary.json").write_text(json.dumps(told, indent=1))
+    present(groups, metrics, None, as_json)
+    for line in warnings(summaries):
+        say(notes, line)
+    if groups and figures:
+        from scheduler_service.sim.figures import draw
+
+        draw(groups, folder / "figures")
+    took = length(sum(summary.took_s for summary in summaries))
+    drawn = ", figures/" if groups and figures else ""
+    say(
+        notes,
+        f"\n{folder}: summary.json{drawn}, and a folder for each simulation ({took} of one core)",
+    )
+    if failed:
+        say(notes, f"ebb-sim: {failed} of {len(cases)} simulations failed")
+    return 1 if failed else 0
+
+
+def groups_in(folders: Sequence[Path]) -> list[Group]:
+    """Raises Unusable."""
+    found: dict[Path, list[Summary]] = {}
+    for folder in folders:
+        try:
+            found[folder] = sweep.load(folder)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = f"there is no {sweep.MANIFEST} in it" if isinstance(error, FileNotFoundError) else error
+            raise Unusable(f"{folder} holds no results of `ebb-sim run`: {reason}") from None
+    if not any(found.values()):
+        raise Unusable(f"no simulation of {', '.join(map(str, folders))} is complete")
+    return grouped(found)
+
+
+def present(groups: Sequence[Group], metrics: Sequence[str], against: Group | None, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(as_data(groups, against), indent=1) + "\n")
+        return
+    console = Console(highlight=False)
+    if not groups:
+        return
+    show(console, groups, metrics, against)
+    seeds = {len(group.numbers) for group in groups}
+    several = (
+        f"means over {max(seeds)} seeds ± their 95 % interval"
+        if max(seeds) > 1
+        else "one seed: nothing says how far chance goes"
+    )
+    console.print(f"\n{several}", style="dim", soft_wrap=True)
+    if len({group.unlike for group in groups}) > 1:
+        console.print("these are of different jobs or clusters", style="dim", soft_wrap=True)
+
+
+def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, Any]:
+    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval."""
+    policies = []
+    for group in groups:
+        names = next(iter(group.numbers.values()))
+        estimates = {name: group.estimate(name) if against is None else group.change(name, against) for name in names}
+        told = {name: {"mean": e.mean, "interval": e.half} for name, e in estimates.items() if e is not None}
+        policies.append({"label": group.label, "seeds": list(group.numbers), "metrics": told})
+    return {"policies": policies} if against is None else {"against": against.label, "policies": policies}
+
+
+def warnings(summaries: Sequence[Summary]) -> list[str]:
+    """What a reader must know of jobs that are in the workload and not in the figures."""
+    lines = []
+    for summary in summaries:
+        if left := round(summary.numbers.get("unfinished", 0)):
+            lines.append(
+                f"{sweep.name_of(summary.case)}: {left} of {summary.numbers['jobs']:.0f} jobs never ended: nothing fits them"
+            )
+    skipped = {(summary.case.seed, told): count for summary in summaries for told, count in summary.skipped.items()}
+    for (seed, told), count in skipped.items():
+        lines.append(f"seed {seed}: {count:,} of the workload's jobs skipped: {told}")
+    return lines
+
+
+def say(console: Console, line: str) -> None:
+    console.print(line, soft_wrap=True, highlight=False, markup=False)

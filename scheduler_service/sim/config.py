@@ -1,0 +1,193 @@
+"""The configuration of `ebb-sim run`: one cluster, one workload, and the policies to compare on it."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from scheduler_service.sim.cases import SEEDS, Case, Failures, Nodes, Policy, Times
+from scheduler_service.sim.site import LONGEST_S
+from scheduler_service.sim.workloads import Workload
+from scheduler_service.sim.workloads.distributions import Model
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Metrics = Literal["slowdown", "wait", "completion", "preemptions", "queue", "utilisation", "cost", "fairness", "vcs"]
+DEFAULT_METRICS: tuple[Metrics, ...] = ("slowdown", "preemptions", "queue", "utilisation", "cost", "fairness")
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; the message names each setting that is wrong, and what it may be."""
+
+
+class Candidate(Policy):
+    """A policy that takes part; one that draws lots is better tried several times on the same jobs."""
+
+    repeats: int = Field(default=1, ge=1, le=1000, description="simulations of each workload; their mean counts as one")
+
+    def policy(self) -> Policy:
+        return Policy.model_validate(self.model_dump(exclude={"repeats"}))
+
+
+class Config(Model):
+    """What `ebb-sim run` reads. Durations are in seconds."""
+
+    cluster: tuple[Nodes, ...] = Field(min_length=1)
+    workload: Workload
+    policies: tuple[Candidate, ...] = Field(min_length=1)
+    seeds: tuple[Annotated[int, Field(ge=0, lt=SEEDS)], ...] = Field(
+        default=(1,), min_length=1, description="a number, several, or a range such as 1-8"
+    )
+    decide_every: float = Field(
+        default=0, ge=0, le=LONGEST_S, description="decisions wait for the next multiple of this; 0: they are taken at once"
+    )
+    delays: Times = Times()
+    failures: Failures | None = Field(default=None, description="of nodes; without it none fails")
+    metrics: tuple[Metrics, ...] = Field(default=DEFAULT_METRICS, min_length=1)
+
+    @field_validator("cluster", mode="before")
+    @classmethod
+    def _one_kind_of_node(cls, value: Any) -> Any:
+        return [value] if isinstance(value, dict) else value
+
+    @field_validator("policies", mode="before")
+    @classmethod
+    def _bare_names(cls, value: Any) -> Any:
+        return [{"name": entry} if isinstance(entry, str) else entry for entry in value] if isinstance(value, list) else value
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _ranges(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return [value]
+        if isinstance(value, str):
+            found = re.fullmatch(r"(\d{1,9})\s*-\s*(\d{1,9})", value)
+            if not found or int(found[1]) > int(found[2]):
+                raise ValueError(f"{value!r} is no range of seeds such as 1-8")
+            return list(range(int(found[1]), int(found[2]) + 1))
+        return value
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> "Config":
+        titles = [policy.title for policy in self.policies]
+        twice = next((title for title in titles if titles.count(title) > 1), None)
+        if twice is not None:
+            raise ValueError(f"two policies are called {twice!r}: give them labels")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("a seed is there twice, which gives the same again")
+        return self
+
+    def cases(self, folder: Path) -> list[Case]:
+        """`folder` is where relative paths count from."""
+        common = {name: getattr(self, name) for name in ("cluster", "workload", "decide_every", "delays", "failures")}
+        return [
+            Case(policy=candidate.policy(), seed=seed, repeat=repeat, folder=folder, **common)
+            for candidate in self.policies
+            for seed in self.seeds
+            for repeat in range(candidate.repeats)
+        ]
+
+
+def load(file: Path) -> Config:
+    """Raises ConfigError."""
+    try:
+        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not YAML: {error}") from None
+    if not isinstance(told, dict):
+        raise ConfigError(f"{file} must have lines such as `workload: ...`; `ebb-sim init` prints one to begin with")
+    return parse(told)
+
+
+def parse(told: dict[str, Any]) -> Config:
+    """Raises ConfigError."""
+    try:
+        return Config.model_validate(told)
+    except ValidationError as error:
+        raise ConfigError("\n".join(map(_explain, _roots(error.errors())))) from None
+
+
+def _roots(errors: "list[ErrorDetails]") -> "Iterator[ErrorDetails]":
+    """Without the lists that are too short only because what is in them is wrong."""
+    for error in errors:
+        place = error["loc"]
+        inside = any(other["loc"][: len(place)] == place and other is not error for other in errors)
+        if not (error["type"] == "too_short" and inside):
+            yield error
+
+
+def _explain(error: "ErrorDetails") -> str:
+    """One line: where, what, and what it may be."""
+    models, path = _walk(error["loc"])
+    where = ".".join(path) or "the configuration"
+    context = error.get("ctx", {})
+    if error["type"] == "extra_forbidden":
+        return f"{where}: there is no such setting; {_instead(path[-1], models)}"
+    if error["type"] == "union_tag_not_found":
+        return f"{where}: say of which `kind` it is: {_kinds(models)}"
+    if error["type"] == "union_tag_invalid":
+        return f"{where}.kind: there is no {context['tag']!r}; there are {_kinds(models)}"
+    if error["type"] == "missing":
+        return f"{where}: it must be given{_described(path[-1], models)}"
+    told = error["msg"].removeprefix("Value error, ")
+    if error["type"] == "tuple_type":
+        told = "it must be a list, such as [a, b]"
+    elif error["type"] == "too_short":
+        told = f"it must have {context['min_length']} or more"
+    elif error["type"] in ("model_type", "model_attributes_type"):
+        told = "it must be settings, such as {name: value}"
+    return f"{where}: {told}{_described(path[-1] if path else '', models)}"
+
+
+def _walk(loc: tuple[int | str, ...]) -> tuple[list[type[BaseModel]], list[str]]:
+    """The models one of which has the last part of an error's place as a field, and the place as a user writes it: pydantic
+    puts the kind of a model between, too."""
+    models: list[type[BaseModel]] = [Config]
+    inner: list[type[BaseModel]] = [Config]
+    path: list[str] = []
+    for part in loc:
+        fields = [model for model in inner if part in model.model_fields]
+        tagged = [model for model in inner if part in _kind(model)]
+        if isinstance(part, int):
+            path.append(str(part))
+        elif fields or not tagged:
+            models = fields or inner
+            inner = [found for model in fields for found in _models(model.model_fields[part].annotation)]
+            path.append(part)
+        else:
+            models = inner = tagged
+    return (inner if inner and len(inner) > 1 else models), path
+
+
+def _kind(model: type[BaseModel]) -> tuple[Any, ...]:
+    field = model.model_fields.get("kind")
+    return get_args(field.annotation) if field is not None else ()
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+def _kinds(models: list[type[BaseModel]]) -> str:
+    return ", ".join(kind for model in models for kind in _kind(model))
+
+
+def _instead(name: str, models: list[type[BaseModel]]) -> str:
+    names = list(dict.fromkeys(field for model in models for field in model.model_fields))
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
+
+
+def _described(name: str, models: list[type[BaseModel]]) -> str:
+    described = next((model.model_fields[name].description for model in models if name in model.model_fields), None)
+    return f" ({described})" if described else ""

@@ -1,0 +1,115 @@
+"""Means over seeds, and how far they may be off: Student's 95 % interval.
+
+Each seed is one sample; where a policy was tried several times on the same jobs, their mean is. Two policies are compared seed
+by seed: they had the same jobs, and most of what differs between two seeds differs for both alike.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from scheduler_service.sim.sweep import Summary
+
+
+class Estimate(NamedTuple):
+    """A mean, and half the width of its interval; None: there is one sample only."""
+
+    mean: float
+    half: float | None
+
+
+class Group(NamedTuple):
+    """All that was simulated of one policy, on one workload and cluster."""
+
+    label: str
+    numbers: Mapping[int, Mapping[str, float]]
+    """By seed."""
+    curves: Mapping[int, Mapping[str, Sequence[float]]]
+    """By seed, of the first repeat."""
+    unlike: str
+    """The same for groups of the same jobs on the same cluster."""
+
+    def estimate(self, name: str) -> Estimate | None:
+        """None: it has no meaning for this policy, or not for each seed."""
+        values = [numbers[name] for numbers in self.numbers.values() if name in numbers]
+        return estimate(values) if len(values) == len(self.numbers) else None
+
+    def change(self, name: str, base: "Group") -> Estimate | None:
+        """How much more than the base it has of something, as a share of what the base has on average."""
+        seeds = [seed for seed in self.numbers if seed in base.numbers]
+        pairs = [(self.numbers[seed].get(name), base.numbers[seed].get(name)) for seed in seeds]
+        known = [(mine, theirs) for mine, theirs in pairs if mine is not None and theirs is not None]
+        whole = fmean(theirs for _, theirs in known) if known else 0
+        if not known or len(known) < len(pairs) or not whole:
+            return None
+        return estimate([(mine - theirs) / whole for mine, theirs in known])
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Of one sample or more."""
+    if len(values) < 2:
+        return Estimate(fmean(values), None)
+    return Estimate(fmean(values), student(len(values) - 1) * stdev(values) / math.sqrt(len(values)))
+
+
+@cache
+def student(freedom: int) -> float:
+    """t within which 95 % of Student's distribution lie; the distribution by its finite series for whole degrees of freedom."""
+    low, high = 0.0, 20.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+    return high
+
+
+def _within(t: float, freedom: int) -> float:
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine2, odd = math.cos(angle) ** 2, freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= cosine2 * k / (k + 1)
+    within = total * math.sin(angle)
+    return 2 / math.pi * (angle + within) if odd else within
+
+
+def grouped(folders: Mapping[Path, Sequence["Summary"]]) -> list[Group]:
+    """The summaries of some sweeps by what was simulated, in their order; a folder's name tells those apart that are called
+    the same."""
+    found: dict[tuple[Path, str], list[Summary]] = {}
+    for folder, summaries in folders.items():
+        for summary in summaries:
+            like = summary.case.model_copy(update={"seed": 0, "repeat": 0})
+            found.setdefault((folder, like.model_dump_json()), []).append(summary)
+    titles = [same[0].case.policy.title for same in found.values()]
+    groups: list[Group] = []
+    for (folder, _), same in found.items():
+        title = same[0].case.policy.title
+        label = title if titles.count(title) == 1 else f"{folder.name}: {title}"
+        taken = sum(group.label.split(" #")[0] == label for group in groups)
+        groups.append(_group(f"{label} #{taken + 1}" if taken else label, same))
+    return groups
+
+
+def _group(label: str, summaries: Sequence["Summary"]) -> Group:
+    by_seed: dict[int, list[Summary]] = {}
+    for summary in summaries:
+        by_seed.setdefault(summary.case.seed, []).append(summary)
+    case = summaries[0].case
+    unlike = case.model_dump_json(exclude={"policy", "seed", "repeat", "folder"})
+    return Group(
+        label,
+        {seed: _mean([summary.numbers for summary in same]) for seed, same in by_seed.items()},
+        {seed: same[0].curves for seed, same in by_seed.items()},
+        unlike,
+    )
+
+
+def _mean(repeats: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = [name for name in repeats[0] if all(name in numbers for numbers in repeats)]
+    return {name: fmean(numbers[name] for numbers in repeats) for name in names}

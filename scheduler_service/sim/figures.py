@@ -1,0 +1,189 @@
+"""Results as figures, PNG and SVG, each drawn by one function from what is kept of every simulation.
+
+They are made as objects, without pyplot and its global state, so that any program can draw them.
+Where there are several seeds, bars are means with their 95 % interval, curves over time are of the first seed, and quantiles
+are means over seeds. Colours are told apart by people who see few of them, and lines also by their dashes.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from scheduler_service.sim.estimates import Group
+from scheduler_service.sim.metrics import QUANTILES
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#7a5195")
+DASHES = ("-", "--", "-.", ":")
+WIDTH, HEIGHT = 7.2, 3.6
+"""In inches: as wide as a page of documentation."""
+CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
+COSTS = ("useful", "starting", "grace", "lost", "idle")
+
+
+def sheet(rows: int = 1, columns: int = 1, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, list(np.atleast_1d(figure.subplots(rows, columns)).ravel())
+
+
+def lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence[float]]]) -> None:
+    """Named lines, with a legend."""
+    for (label, x, y), colour, dashes in zip(curves, cycle(COLOURS), cycle(DASHES)):
+        shown = f" {label}" if label.startswith("_") else label  # a legend leaves out what begins with _
+        axes.plot(x, y, dashes, color=colour, label=shown, linewidth=1.5)
+    axes.grid(alpha=0.3)
+
+
+def slowdown(groups: Sequence[Group]) -> Figure | None:
+    """The slowdown at each percentile, by class."""
+    names = [name for name in CLASSES if any(_curve(group, f"{name}.slowdown") for group in groups)]
+    if not names:
+        return None
+    figure, all_axes = sheet(1, len(names))
+    for name, axes in zip(names, all_axes, strict=True):
+        drawn = [(group, _mean_curve(group, f"{name}.slowdown")) for group in groups]
+        lines(axes, [(group.label, QUANTILES, values) for group, values in drawn if values])
+        axes.set(
+            title=f"Slowdown of {CLASSES[name]}", xlabel="percentile of the jobs", ylabel="slowdown (1: no wait)", yscale="log"
+        )
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_locator(NullLocator())
+    all_axes[0].legend(fontsize="small")
+    return figure
+
+
+def queue(groups: Sequence[Group]) -> Figure | None:
+    """How many jobs wait, over time, by class."""
+    names = [name for name in CLASSES if any(_curve(group, f"{name}.queue") for group in groups)]
+    return _over_time(
+        groups, [f"{name}.queue" for name in names], [f"Waiting {CLASSES[n]}" for n in names], "jobs in the queue"
+    )
+
+
+def utilisation(groups: Sequence[Group]) -> Figure | None:
+    """What is in use, over time."""
+    titles = {"gpu": "GPUs in use", "cpu": "CPUs in use"}
+    names = [name for name in titles if any(_curve(group, f"utilisation.{name}") for group in groups)]
+    figure = _over_time(
+        groups, [f"utilisation.{name}" for name in names], [titles[name] for name in names], "% of the cluster", 100
+    )
+    for axes in figure.axes if figure else ():
+        axes.set_ylim(0, 105)
+    return figure
+
+
+def _over_time(
+    groups: Sequence[Group], metrics: Sequence[str], titles: Sequence[str], unit: str, scale: float = 1
+) -> Figure | None:
+    if not metrics:
+        return None
+    figure, all_axes = sheet(len(metrics), 1, height=0.8 + 2.2 * len(metrics))
+    for metric, title, axes in zip(metrics, titles, all_axes, strict=True):
+        told = [(group.label, _curve(group, "hours"), _curve(group, metric)) for group in groups]
+        lines(axes, [(label, hours, [scale * value for value in values]) for label, hours, values in told if values])
+        axes.set(title=title, ylabel=unit)
+    all_axes[-1].set_xlabel("hours since the first submit")
+    all_axes[0].legend(fontsize="small")
+    return figure
+
+
+def preemptions(groups: Sequence[Group]) -> Figure | None:
+    """The share of jobs that were preempted, and how long they then waited for their next run."""
+    if not any((estimate := group.estimate("preemptions")) and estimate.mean for group in groups):
+        return None
+    figure, (share, interval) = sheet(1, 2)
+    _bars(share, groups, "preempted.share", 100)
+    share.set(title="Jobs preempted", ylabel="% of all jobs")
+    _bars(interval, groups, "interval_s.p50", 1 / 60)
+    interval.set(title="From preemption to next start", ylabel="minutes (median)")
+    return figure
+
+
+def cost(groups: Sequence[Group]) -> Figure | None:
+    """Where the GPU-hours went."""
+    having = [group for group in groups if group.estimate("gpu_h.capacity") is not None]
+    if not having:
+        return None
+    figure, (axes,) = sheet(height=1.2 + 0.45 * len(having))
+    left = np.zeros(len(having))
+    for part, colour in zip(COSTS, ("#009e73", "#56b4e9", "#e69f00", "#d55e00", "#dddddd"), strict=True):
+        hours = np.array([estimate.mean if (estimate := group.estimate(f"gpu_h.{part}")) else 0.0 for group in having])
+        axes.barh([group.label for group in having], hours, left=left, color=colour, label=part)
+        left += hours
+    axes.invert_yaxis()
+    axes.set(title="Where the GPU-hours went", xlabel="GPU-hours")
+    figure.legend(loc="outside lower center", ncols=len(COSTS), fontsize="small")
+    return figure
+
+
+def fairness(groups: Sequence[Group]) -> Figure | None:
+    """Jain's index of the mean slowdown, over users and over virtual clusters."""
+    kinds = {"user": "users", "vc": "virtual clusters"}
+    shown = [kind for kind in kinds if any(group.estimate(f"fairness.{kind}.slowdown") for group in groups)]
+    if not shown:
+        return None
+    figure, all_axes = sheet(1, len(shown))
+    for kind, axes in zip(shown, all_axes, strict=True):
+        _bars(axes, groups, f"fairness.{kind}.slowdown", 1)
+        axes.set(title=f"Fairness between {kinds[kind]}", ylabel="Jain's index of the slowdown", ylim=(0, 1.05))
+    return figure
+
+
+def _bars(axes: Axes, groups: Sequence[Group], metric: str, scale: float) -> None:
+    for place, (group, colour) in enumerate(zip(groups, cycle(COLOURS))):
+        if (estimate := group.estimate(metric)) is not None:
+            half = None if estimate.half is None else scale * estimate.half
+            axes.bar(place, scale * estimate.mean, yerr=half, color=colour, capsize=4)
+    labels = [group.label for group in groups]
+    axes.set_xticks(
+        range(len(labels)),
+        labels,
+        rotation=30 if sum(map(len, labels)) > 24 else 0,
+        ha="right" if sum(map(len, labels)) > 24 else "center",
+    )
+    axes.set_xlim(-0.6, len(labels) - 0.4)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.3)
+
+
+def _curve(group: Group, name: str) -> Sequence[float]:
+    """Of the first seed; empty: there is none."""
+    return next(iter(group.curves.values())).get(name, ())
+
+
+def _mean_curve(group: Group, name: str) -> list[float]:
+    found = [curves[name] for curves in group.curves.values() if name in curves]
+    return [float(value) for value in np.mean(found, axis=0)] if found else []
+
+
+FIGURES: dict[str, Callable[[Sequence[Group]], Figure | None]] = {
+    function.__name__: function for function in (slowdown, queue, utilisation, preemptions, cost, fairness)
+}
+
+
+def save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """As NAME.png and NAME.svg; the same figure is the same file, byte for byte."""
+    folder.mkdir(parents=True, exist_ok=True)
+    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+    FigureCanvasAgg(figure)
+    figure.savefig(png, dpi=144, metadata={"Software": None})
+    FigureCanvasSVG(figure)
+    with rc_context({"svg.hashsalt": name}):  # else ids in it are drawn by lot
+        figure.savefig(svg, metadata={"Date": None, "Creator": None})
+    return [png, svg]
+
+
+def draw(groups: Sequence[Group], folder: Path) -> list[Path]:
+    """All figures that have something to show."""
+    with rc_context({"text.parse_math": False}):  # a $ in a label is one
+        drawn = [(name, function(groups)) for name, function in FIGURES.items()]
+        return [path for name, figure in drawn if figure is not None for path in save(figure, folder, name)]

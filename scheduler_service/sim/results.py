@@ -1,0 +1,225 @@
+"""What comes of a simulation: a row for each job and each run, kept as columns, and written so that a file is whole or absent.
+
+Half a million lives as objects would be a gigabyte. Each is packed into a row of bytes as it ends, which numpy and Arrow read.
+"""
+
+import contextlib
+import errno
+import io
+import shutil
+import tempfile
+from array import array
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.job import JobClass, StopReason
+from scheduler_service.sim.lives import Life
+
+NEVER = np.iinfo(np.int64).min
+"""A time that has not come; null in the tables."""
+
+_JOB = np.dtype(
+    [
+        ("job", "<i4"),
+        ("user", "<i4"),
+        ("vc", "<i4"),
+        ("class", "i1"),
+        ("tasks", "<i4"),
+        ("cpu_milli", "<i8"),
+        ("memory_mib", "<i8"),
+        ("gpus", "<i4"),
+        ("grace_us", "<i8"),
+        ("work_us", "<i8"),
+        ("submit_us", "<i8"),
+        ("start_us", "<i8"),
+        ("end_us", "<i8"),
+        ("preemptions", "<i4"),
+        ("done_us", "<i8"),
+        ("lost_us", "<i8"),
+    ]
+)
+_RUN = np.dtype(
+    [
+        ("job", "<i4"),
+        ("run", "<i4"),
+        ("nodes", "<i4"),
+        ("placed_us", "<i8"),
+        ("began_us", "<i8"),
+        ("works_us", "<i8"),
+        ("signalled_us", "<i8"),
+        ("lost_us", "<i8"),
+        ("ended_us", "<i8"),
+        ("why", "i1"),
+    ]
+)
+_CODES = {"<i8": "q", "<i4": "i", "|i1": "b"}
+_pack_job, _pack_run = (
+    Struct("<" + "".join(_CODES[rows[name].str] for name in rows.names or ())).pack for rows in (_JOB, _RUN)
+)
+CLASSES = {JobClass.TRIAL: "trial", JobClass.BEST_EFFORT: "best_effort"}
+
+
+class Lives:
+    """Takes lives that are over, and keeps of each what the tables hold. `tell` hears of each how many there are."""
+
+    def __init__(self, tell: Callable[[int], None] = lambda _: None) -> None:
+        self.count = 0
+        self._tell = tell
+        self._jobs, self._runs, self._nodes = bytearray(), bytearray(), array("i")
+        self._users: dict[str, int] = {}
+        self._vcs: dict[str, int] = {}
+
+    def add(self, life: Life) -> None:
+        """A life that is over, or that was left over when nothing happened any more."""
+        job, spec = life.job, life.job.spec
+        start, preemptions = NEVER, 0
+        for number, launch in enumerate(life.launches, 1):
+            began, works, signalled = launch.began_us, launch.works_us, launch.signalled_us
+            lost, ended, why = launch.lost_us, launch.ended_us, launch.why
+            if began is not None and start == NEVER:
+                start = began
+            if why is StopReason.PREEMPTED:
+                preemptions += 1
+            self._runs += _pack_run(
+                life.id,
+                number,
+                len(launch.nodes),
+                launch.placed_us,
+                NEVER if began is None else began,
+                NEVER if works is None else works,
+                NEVER if signalled is None else signalled,
+                NEVER if lost is None else lost,
+                NEVER if ended is None else ended,
+                0 if why is None else why,
+            )
+            self._nodes.extend(launch.nodes)
+        users, vcs = self._users, self._vcs
+        self._jobs += _pack_job(
+            life.id,
+            users.setdefault(job.user, len(users)),
+            vcs.setdefault(job.vc, len(vcs)),
+            spec.job_class,
+            sum(group.size for group in spec.gang) if spec.gang else 1,
+            *spec.demand,
+            spec.grace_us,
+            job.work_us,
+            life.submit_us,
+            start,
+            NEVER if life.end_us is None else life.end_us,
+            preemptions,
+            life.done_us,
+            life.lost_us,
+        )
+        self.count += 1
+        self._tell(self.count)
+
+    def tables(self) -> tuple[Any, Any]:
+        """Two pyarrow Tables: a row for each job, in the order of their ids, which is that in which they were submitted; and a
+        row for each run (of all its tasks), in the order of jobs and runs. What they are made of is given up."""
+        jobs, self._jobs = self._jobs, bytearray()
+        runs, self._runs = self._runs, bytearray()
+        nodes, self._nodes = self._nodes, array("i")
+        return self._job_table(np.frombuffer(jobs, _JOB)), _run_table(np.frombuffer(runs, _RUN), np.frombuffer(nodes, np.int32))
+
+    def _job_table(self, rows: NDArray[Any]) -> Any:
+        import pyarrow as pa
+
+        order = np.argsort(rows["job"], kind="stable")
+        columns = {name: _column(rows[name][order]) for name in _JOB.names or () if name not in ("user", "vc", "class")}
+        columns["user"] = _named(rows["user"][order], list(self._users))
+        columns["vc"] = _named(rows["vc"][order], list(self._vcs))
+        columns["class"] = _named(rows["class"][order] - 1, [CLASSES[JobClass(number)] for number in (1, 2)])
+        over = (rows["end_us"] != NEVER)[order]
+        wait = np.where(over, (rows["end_us"] - rows["submit_us"] - rows["done_us"])[order], 0)
+        columns["wait_us"] = pa.array(wait, mask=~over)
+        columns["slowdown"] = pa.array(1 + wait / np.maximum(rows["work_us"][order], 1), mask=~over)
+        return pa.table({name: columns[name] for name in JOB_COLUMNS})
+
+
+def _run_table(rows: NDArray[Any], nodes: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    order = np.lexsort((rows["run"], rows["job"]))
+    columns = {name: _column(rows[name][order]) for name in _RUN.names or ()}
+    ends = np.concatenate(([0], np.cumsum(rows["nodes"], dtype=np.int64))).astype(np.int32)
+    columns["nodes"] = pa.ListArray.from_arrays(pa.array(ends), pa.array(nodes)).take(pa.array(order))
+    columns["why"] = _named(rows["why"][order], ["", *(reason.name.lower() for reason in StopReason)])
+    return pa.table(columns)
+
+
+JOB_COLUMNS = (
+    *("job", "user", "vc", "class", "tasks", "cpu_milli", "memory_mib", "gpus", "grace_us", "work_us", "submit_us"),
+    *("start_us", "end_us", "wait_us", "slowdown", "preemptions", "done_us", "lost_us"),
+)
+
+
+def _column(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    values = np.ascontiguousarray(values)
+    never = values == NEVER if values.dtype == np.int64 else np.zeros(0, bool)
+    return pa.array(values, mask=never if never.any() else None)
+
+
+def _named(codes: NDArray[Any], names: list[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names, pa.string()))
+
+
+def parquet(table: Any) -> bytes:
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def csv(table: Any) -> bytes:
+    """As a spreadsheet wants it: times in seconds, CPUs, GiB, and the nodes of a gang with spaces between."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv
+
+    columns: dict[str, Any] = {}
+    for name in table.column_names:
+        column = table[name]
+        if name.endswith("_us"):
+            columns[f"{name.removesuffix('_us')}_s"] = pc.divide(pc.cast(column, pa.float64()), 1e6)
+        elif name == "cpu_milli":
+            columns["cpus"] = pc.divide(pc.cast(column, pa.float64()), 1000.0)
+        elif name == "memory_mib":
+            columns["memory_gib"] = pc.divide(pc.cast(column, pa.float64()), 1024.0)
+        elif name == "nodes":
+            columns[name] = pc.binary_join(pc.cast(column, pa.list_(pa.string())), " ")
+        else:
+            columns[name] = pc.cast(column, pa.string()) if pa.types.is_dictionary(column.type) else column
+    buffer = io.BytesIO()
+    pyarrow.csv.write_csv(pa.table(columns), buffer, pyarrow.csv.WriteOptions(quoting_style="needed"))
+    return buffer.getvalue()
+
+
+def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Makes the folder with these files, or leaves all as it was: a reader never meets half a result."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    being_made = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    old = being_made.with_name(f"{being_made.name}-old")
+    try:
+        being_made.chmod(0o755)
+        for name, content in files.items():
+            (being_made / name).write_bytes(content)
+        with contextlib.suppress(FileNotFoundError):  # else it lacks something that is now asked for
+            folder.rename(old)
+        try:
+            being_made.rename(folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise  # else another sweep has just made it, of the same case
+    finally:
+        shutil.rmtree(being_made, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)

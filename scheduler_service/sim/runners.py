@@ -1,0 +1,195 @@
+"""Where simulations run: on the cores of this machine, or on a Dask cluster. Both do the same, behind one port.
+
+A runner is given a function that another process can import, and pieces of work. It reports in any order; a piece that fails,
+or whose process dies, is one report among others. Leaving its context stops whatever is still under way.
+
+Workers of this machine are plain processes with a pipe each, rather than a pool: which work a worker died of is known then, and
+a worker whose parent is gone meets the end of its pipe and leaves.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import re
+import signal
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+TELL_EVERY = 0.2
+"""Seconds between two words of a worker on how far it is."""
+
+
+class Told(NamedTuple):
+    """How far a piece of work is."""
+
+    number: int
+    over: int
+    total: int | None
+
+
+class Done(NamedTuple):
+    number: int
+    value: Any
+
+
+class Failed(NamedTuple):
+    number: int
+    error: str
+    trace: str = ""
+
+
+Report = Told | Done | Failed
+Tell = Callable[[int, int | None], None]
+Perform = Callable[[Any, Tell], Any]
+
+
+class Runner(Protocol):
+    """Does pieces of work, several at a time."""
+
+    workers: int
+    """How much is done at a time."""
+
+    def submit(self, number: int, work: Any) -> None: ...
+
+    def reports(self) -> Iterator[Report]:
+        """Until all that was submitted, also in the meantime, is done or has failed."""
+
+
+class BadAddress(Exception):
+    """`--on` names no place where simulations can run; the message says what it may be."""
+
+
+def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
+    """`on` is local (as many as there are cores), local[N], or the address of a Dask scheduler. Raises BadAddress."""
+    if found := re.fullmatch(r"local(?:\[(\d+)\])?", on):
+        workers = int(found[1] or len(os.sched_getaffinity(0)))
+        if workers < 1:
+            raise BadAddress("local[0] would do nothing: take local[1], or more")
+        return Local(workers, perform)
+    if re.match(r"[a-z]+://.", on):
+        from scheduler_service.sim.dask_runner import Dask  # it takes seconds to import
+
+        return Dask(on, perform)
+    raise BadAddress(f"{on!r} is no place to run: take local, local[N], or a Dask scheduler's address such as tcp://host:8786")
+
+
+def paced(tell: Tell) -> Tell:
+    """Passes on what it is told now and then: simulations are fast, and pipes are not free."""
+    last = 0.0
+
+    def told(over: int, total: int | None) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= TELL_EVERY:
+            last = now
+            tell(over, total)
+
+    return told
+
+
+def failed(number: int, error: BaseException) -> Failed:
+    told = str(error) if type(error).__module__.startswith("scheduler_service.") else f"{type(error).__name__}: {error}"
+    return Failed(number, told, "".join(traceback.format_exception(error)))
+
+
+def _serve(pipe: Connection, perform: Perform) -> None:
+    """A worker's life: it ends when its parent does. Ctrl-C is its parent's business."""
+    try:
+        while True:
+            number, work = pipe.recv()
+            try:
+                report: Report = Done(number, perform(work, paced(lambda over, of, n=number: pipe.send(Told(n, over, of)))))  # type: ignore[misc]
+            except BrokenPipeError:
+                return
+            except Exception as error:
+                report = failed(number, error)
+            pipe.send(report)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+class _Worker(NamedTuple):
+    process: SpawnProcess
+    pipe: Connection
+
+
+class Local:
+    """Processes of this machine. They are started as work comes, and each does one piece at a time."""
+
+    def __init__(self, workers: int, perform: Perform) -> None:
+        self.workers = workers
+        self._perform = perform
+        self._context: SpawnContext = multiprocessing.get_context("spawn")
+        self._queue: deque[tuple[int, Any]] = deque()
+        self._idle: list[_Worker] = []
+        self._busy: dict[Connection, tuple[_Worker, int]] = {}
+
+    def __enter__(self) -> "Local":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        workers = [*self._idle, *(worker for worker, _ in self._busy.values())]
+        for worker in workers:
+            worker.process.terminate()
+        for worker in workers:
+            worker.process.join()
+            worker.pipe.close()
+
+    def submit(self, number: int, work: Any) -> None:
+        self._queue.append((number, work))
+
+    def reports(self) -> Iterator[Report]:
+        while self._queue or self._busy:
+            while self._queue and len(self._busy) < self.workers:
+                self._hand_out(*self._queue.popleft())
+            for pipe in wait(list(self._busy)):
+                assert isinstance(pipe, Connection)
+                yield self._heard(pipe)
+
+    def _hand_out(self, number: int, work: Any) -> None:
+        worker = self._idle.pop() if self._idle else self._start()
+        self._busy[worker.pipe] = worker, number
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it died: reading from it will tell so
+            worker.pipe.send((number, work))
+
+    def _start(self) -> _Worker:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_serve, args=(theirs, self._perform), daemon=True)
+        # A child has its parent's mask: Ctrl-C, which the terminal sends to all, finds it deaf from its first moment on. The
+        # tracker is started with the first child unless it is there already, and would clear the mask again.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        return _Worker(process, ours)
+
+    def _heard(self, pipe: Connection) -> Report:
+        worker, number = self._busy[pipe]
+        try:
+            report: Report = pipe.recv()
+        except (EOFError, ConnectionResetError):
+            del self._busy[pipe]
+            pipe.close()
+            worker.process.join()
+            return Failed(number, f"its process ended with {_status(worker.process.exitcode)}")
+        if not isinstance(report, Told):
+            del self._busy[pipe]
+            self._idle.append(worker)
+        return report
+
+
+def _status(code: int | None) -> str:
+    if code is not None and code < 0:
+        hint = ", perhaps for want of memory" if code == -signal.SIGKILL else ""
+        return f"{signal.Signals(-code).name}{hint}"
+    return f"status {code}"

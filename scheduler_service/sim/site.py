@@ -1,0 +1,160 @@
+"""What a case says of a site, as data: its nodes, its policy, how long things take there, and what breaks."""
+
+import csv
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pydantic import Field, field_validator, model_validator
+
+from scheduler_service.core.state import Settings
+from scheduler_service.core.topology import Device, Inventory
+from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.sim.agents import Delay, Delays
+from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
+from scheduler_service.sim.workloads.distributions import Amount, Model
+
+NO_CAP = 2**31 - 1
+LONGEST_S = 1e10
+"""Three centuries: what is longer is a mistake, and would not fit into the engine's numbers."""
+
+
+class Nodes(Model):
+    """Nodes that are alike."""
+
+    nodes: int = Field(default=1, ge=1, le=1_000_000, description="how many")
+    cpus: float = Field(default=0, ge=0, le=1e6, description="of each; none and no memory: only GPUs count")
+    memory_gib: float = Field(default=0, ge=0, le=1e9, description="of each")
+    gpus: int = Field(default=0, ge=0, le=1024, description="of each")
+    gpu_memory_gib: float = Field(default=16, gt=0, le=1e6, description="of each GPU")
+
+    def inventories(self, first: int) -> Iterator[Inventory]:
+        capacity = Vector(round(self.cpus * 1000), round(self.memory_gib * 1024), self.gpus)
+        memory = round(self.gpu_memory_gib * 1024)
+        for node in range(first, first + self.nodes):
+            yield Inventory(capacity, (), tuple(Device(d, f"{node}/{d}", "gpu", memory) for d in range(self.gpus)))
+
+
+class Policy(Model):
+    """Who decides, with the settings that the scheduler has by the same names. Durations are in seconds."""
+
+    name: str = Field(description="fifo, fitgpp, lrtp, rand ...: as the scheduler's `policy`")
+    label: str = Field(default="", description="what tables call it")
+    s: float = Field(default=4, ge=0, description="of FitGpp: the weight of the grace period against the size")
+    cap: int | None = Field(
+        default=1, ge=0, description="P: how often a job may be preempted for trials; null: as often as you like"
+    )
+    trials_in_flight: int | None = Field(
+        default=None, ge=1, description="how many trials may wait for victims at once; null: all"
+    )
+    sparing: bool = Field(
+        default=True, description="of runs drawn for a trial only those leave that make its room; false: all that were drawn"
+    )
+    in_order: bool = Field(
+        default=False, description="a trial that waits for victims holds up those behind it, as the papers have it"
+    )
+    backfill: bool = Field(default=False, description="let jobs behind the first start where that does not delay it")
+    default_grace: float = Field(default=30, ge=0, description="of jobs that name no grace period")
+    aging: float = Field(default=0, ge=0, description="how much waiting is worth a step of priority; 0: none")
+    min_run: float = Field(default=0, ge=0, description="how long a run may not be preempted for a trial after its start")
+    earmark_ttl: float = Field(default=60, gt=0, description="how long freed resources are kept for a trial that does not come")
+    gang_start: float = Field(default=60, gt=0, description="in which all tasks of a gang must have started")
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        stages(name, FitGppSettings())
+        return name
+
+    @property
+    def title(self) -> str:
+        """Its label, or its name with what is not as by default."""
+        fields = {name: field for name, field in Policy.model_fields.items() if name not in ("name", "label")}
+        changed = {name: value for name, field in fields.items() if (value := getattr(self, name)) != field.default}
+        return self.label or " ".join([self.name, *(_told(name, value) for name, value in changed.items())])
+
+    def settings(self) -> Settings:
+        return Settings(
+            default_grace_us=micros(self.default_grace),
+            aging_us=micros(self.aging),
+            min_run_us=micros(self.min_run),
+            earmark_ttl_us=micros(self.earmark_ttl),
+            gang_start_us=micros(self.gang_start),
+        )
+
+    def victims(self) -> FitGppSettings:
+        cap = NO_CAP if self.cap is None else self.cap
+        return FitGppSettings(self.s, cap, self.trials_in_flight, self.sparing, self.in_order)
+
+
+class Times(Model):
+    """How long what a node does takes, in seconds. Without them: no time, and a run takes all of its grace period to leave."""
+
+    start: Amount | None = Field(default=None, description="from the order to the process")
+    resume: Amount | None = Field(default=None, description="until a run that goes on from a checkpoint works again")
+    checkpoint: Amount | None = Field(
+        default=None, description="from the signal until the run has left; not longer than its grace"
+    )
+    end: Amount | None = Field(default=None, description="from the end of the work until the scheduler hears of it")
+    checkpoint_every: float | None = Field(
+        default=None, gt=0, description="work between the checkpoints that jobs make by themselves"
+    )
+
+    def delays(self) -> Delays:
+        given = {name: getattr(self, name) for name in ("start", "resume", "checkpoint", "end")}
+        every = None if self.checkpoint_every is None else micros(self.checkpoint_every)
+        return Delays(
+            **{name: _delay(amount) for name, amount in given.items() if amount is not None}, checkpoint_every_us=every
+        )
+
+
+class Failures(Model):
+    """Nodes that die and come back: as a file says, or drawn. Every policy meets the same ones."""
+
+    file: Path | None = Field(default=None, description="a CSV with the columns node, at_s and back_s")
+    mtbf_h: float | None = Field(default=None, ge=0.001, description="how long a node is up on average, in hours")
+    mttr_h: float | None = Field(default=None, ge=0.001, description="how long it is away on average, in hours")
+    until_h: float | None = Field(default=None, gt=0, description="no node dies after so many hours")
+    silent_after: float = Field(default=10, ge=0, description="when the scheduler knows that a node is away")
+    fence_after: float | None = Field(
+        default=None, gt=0, description="when somebody says that a node is dead; null: nobody does"
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> "Failures":
+        drawn = [self.mtbf_h, self.mttr_h, self.until_h]
+        if (self.file is None) == all(part is None for part in drawn) or (self.file is None and None in drawn):
+            raise ValueError("give file; or mtbf_h, mttr_h and until_h, all three")
+        return self
+
+    def outages(self, nodes: int, seed: int, folder: Path) -> Outages:
+        fence_after = None if self.fence_after is None else micros(self.fence_after)
+        return Outages(self._schedule(nodes, seed, folder), micros(self.silent_after), fence_after)
+
+    def _schedule(self, nodes: int, seed: int, folder: Path) -> Iterable[Failure]:
+        if self.file is not None:
+            try:
+                with (folder / self.file).open(encoding="utf-8-sig", newline="") as lines:
+                    failures = read(lines)
+            except (BadSchedule, UnicodeDecodeError, csv.Error) as error:
+                raise BadSchedule(f"{folder / self.file}: {error}") from error
+            if (last := max((failure.node for failure in failures), default=1)) > nodes:
+                raise BadSchedule(f"{folder / self.file}: there is no node {last}: the cluster has {nodes}")
+            return failures
+        mtbf, mttr, until = (micros(3600 * hours) for hours in (self.mtbf_h, self.mttr_h, self.until_h) if hours is not None)
+        return Exponential(nodes, mtbf, mttr, until, seed)
+
+
+def _told(name: str, value: float | None) -> str:
+    if isinstance(value, bool):
+        return name if value else f"not {name}"
+    return f"{name}={'none' if value is None else f'{value:g}'}"
+
+
+def micros(seconds: float) -> Micros:
+    return round(seconds * SECOND)
+
+
+def _delay(seconds: Amount) -> Delay:
+    return lambda rng: micros(seconds.draw(rng))

@@ -1,0 +1,37 @@
+"""What several tests of the simulator share."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+WORKERS = 2
+
+
+def environment() -> dict[str, str]:
+    """For a process that is to find the same modules."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Dask cluster of worker processes on this machine."""
+    from scheduler_service.sim import dask_runner  # it keeps the logs of what follows quiet
+
+    assert dask_runner.CONNECT_LIMIT
+    import dask
+    from distributed import LocalCluster
+
+    with (
+        # A worker that dies is started again; that may take longer than the 15 s in which it would be given up.
+        dask.config.set({"distributed.scheduler.allowed-failures": 0, "distributed.deploy.lost-worker-timeout": "10 minutes"}),
+        LocalCluster(
+            n_workers=WORKERS,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            local_directory=str(tmp_path_factory.mktemp("dask")),
+        ) as made,
+    ):
+        yield made.scheduler_address

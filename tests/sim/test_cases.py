@@ -1,0 +1,276 @@
+"""A case is all that a simulation depends on: it survives JSON, its digest tells cases apart, and it gives the same again."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.sim import config
+from scheduler_service.sim.cases import Case, Failures, Policy, simulate
+from scheduler_service.sim.config import ConfigError
+from scheduler_service.sim.failures import BadSchedule
+from scheduler_service.sim.lives import Life
+from scheduler_service.sim.workloads import arrivals_of
+from scheduler_service.sim.world import Site, World
+
+PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
+SMALL: dict[str, Any] = {
+    "cluster": [{"nodes": 3, "cpus": 32, "memory_gib": 256, "gpus": 8}],
+    "workload": {"kind": "fitgpp", "jobs": 200},
+    "decide_every": 60,
+}
+
+
+def case(name: str = "fitgpp", **other: Any) -> Case:
+    return Case.model_validate({**SMALL, "policy": {"name": name}, **other})
+
+
+def test_a_case_survives_json() -> None:
+    full = case(
+        delays={"start": 2, "checkpoint": {"kind": "uniform", "low": 1, "high": 9}, "checkpoint_every": 600},
+        failures={"mtbf_h": 100, "mttr_h": 1, "until_h": 24},
+        seed=7,
+        repeat=2,
+    )
+    assert Case.model_validate_json(full.model_dump_json()) == full
+    assert Case.model_validate_json(full.model_dump_json()).digest() == full.digest()
+
+
+def test_the_digest_tells_apart_what_gives_other_results(tmp_path: Path) -> None:
+    shutil.copy(PHILLY, tmp_path / "trace.csv.gz")
+    (tmp_path / "sub").mkdir()
+    shutil.copy(PHILLY, tmp_path / "sub" / "trace.csv.gz")
+    philly = {"kind": "philly", "file": "trace.csv.gz"}
+    base = case(workload=philly, folder=tmp_path)
+    same = [
+        case(workload=philly, folder=tmp_path / "sub"),
+        case(workload=philly, folder=tmp_path, policy={"name": "fitgpp", "label": "ours"}),
+    ]
+    assert {made.digest() for made in same} == {base.digest()}
+    others = [
+        case(workload=philly, folder=tmp_path, seed=2),
+        case(workload=philly, folder=tmp_path, repeat=1),
+        case(workload=philly, folder=tmp_path, decide_every=0),
+        case("fifo", workload=philly, folder=tmp_path),
+        case(workload={**philly, "jobs": 10}, folder=tmp_path),
+    ]
+    assert len({made.digest() for made in [base, *others]}) == len(others) + 1
+    with (tmp_path / "trace.csv.gz").open("ab") as trace:
+        trace.write(b"\0")
+    assert base.digest() != same[0].digest()
+
+
+def test_what_comes_is_what_the_world_gives() -> None:
+    """Nothing lies between a case and the World but columns."""
+    made = case(workload={"kind": "fitgpp", "jobs": 300, "times_from": None}, seed=3)
+    policy = stages("fitgpp", FitGppSettings()).policy
+    site = Site(made.inventories(), policy, made.policy.settings(), decide_every_us=60 * SECOND, seed=3)
+    world = World(site, arrivals_of(made.workload, 3, Path()))
+    world.run()
+    lives = sorted(world.lives.values(), key=lambda life: life.id)
+    rows = simulate(made).jobs.to_pylist()
+    assert [(row["submit_us"], row["start_us"], row["end_us"], row["slowdown"]) for row in rows] == [
+        (life.submit_us, life.start_us(), life.end_us, life.slowdown()) for life in lives
+    ]
+    assert len(rows) == 300
+    assert any(row["preemptions"] for row in rows)
+
+
+def test_the_same_case_gives_the_same_and_a_repeat_other_draws() -> None:
+    delays = {"start": {"kind": "uniform", "low": 0, "high": 20}}
+    first, again = simulate(case("rand", delays=delays)), simulate(case("rand", delays=delays))
+    assert first.jobs.equals(again.jobs)
+    assert first.runs.equals(again.runs)
+    assert first.summary == again.summary
+    repeat = simulate(case("rand", delays=delays, repeat=1))
+    assert not repeat.runs.equals(first.runs)
+    assert repeat.jobs.select(["work_us", "gpus", "submit_us"]).equals(first.jobs.select(["work_us", "gpus", "submit_us"]))
+
+
+def test_others_are_given_the_times_that_were_recorded_under_fifo() -> None:
+    """FitGpp, section 4.1: the load is 2.0 if they were scheduled by FIFO."""
+    fifo = case("fifo")
+    ours = case("fitgpp")
+    assert fifo.recording() is None
+    assert ours.recording() == fifo
+    assert case("fifo", policy={"name": "fifo", "label": "first come"}).recording() is None
+    assert case("fifo", policy={"name": "fifo", "backfill": True}).recording() == fifo
+    recorded = simulate(fifo)
+    assert simulate(ours).times_us() == recorded.times_us() == simulate(ours, recorded.times_us()).times_us()
+    alone = simulate(case("fitgpp", workload={"kind": "fitgpp", "jobs": 200, "times_from": None}))
+    assert alone.times_us() != recorded.times_us()
+
+
+def test_progress_is_told_to_its_end() -> None:
+    heard: list[tuple[int, int | None]] = []
+    simulate(case("fifo"), tell=lambda over, total: heard.append((over, total)))
+    assert heard == [(0, 200), (64, 200), (128, 200), (192, 200), (200, 200)]
+
+
+def test_nodes_of_several_kinds() -> None:
+    made = case(cluster=[{"nodes": 2, "gpus": 4}, {"nodes": 1, "cpus": 1.5, "memory_gib": 0.5}])
+    assert [node.capacity for node in made.inventories()] == [Vector(0, 0, 4), Vector(0, 0, 4), Vector(1500, 512, 0)]
+    assert made.capacity() == Vector(1500, 512, 8)
+    uuids = [device.uuid for node in made.inventories() for device in node.devices]
+    assert len(set(uuids)) == 8
+
+
+def test_settings_reach_the_policy_and_the_engine() -> None:
+    """Each is one that changes what happens here, so one that got lost would be seen."""
+    jobs = {"workload": {"kind": "fitgpp", "jobs": 300}}
+    base = simulate(case(**jobs)).runs
+    for setting in (
+        {"s": 0},
+        {"cap": 0},
+        {"cap": None},
+        {"trials_in_flight": 1},
+        {"backfill": True},
+        {"min_run": 1800},
+        {"aging": 1},
+    ):
+        changed = simulate(case(**jobs, policy={"name": "fitgpp", **setting})).runs
+        if setting != {"aging": 1}:  # all jobs are alike in priority: waiting changes nothing
+            assert not changed.equals(base), setting
+    assert Policy(name="fitgpp", cap=None).victims().cap > 10**9
+
+
+def test_a_preempted_job_with_no_cap_may_be_so_again() -> None:
+    jobs = {"workload": {"kind": "fitgpp", "jobs": 1000, "trials": 0.5}}
+    capped, free = (simulate(case(**jobs, policy={"name": "fitgpp", "cap": cap})).summary for cap in (1, None))
+    assert capped["preempted.twice"] == capped["preempted.more"] == 0 < capped["preempted.once"]
+    assert free["preempted.twice"] > 0
+
+
+def test_delays_and_failures_cost_what_they_cost() -> None:
+    quiet = simulate(case()).summary
+    assert quiet["gpu_h.starting"] == quiet["gpu_h.lost"] == 0
+    slow = simulate(case(delays={"start": 30})).summary
+    assert slow["gpu_h.starting"] > 0
+    broken = simulate(case(failures={"mtbf_h": 10, "mttr_h": 1, "until_h": 20})).summary
+    assert broken["gpu_h.lost"] > 0
+    saved = simulate(case(failures={"mtbf_h": 10, "mttr_h": 1, "until_h": 20}, delays={"checkpoint_every": 60})).summary
+    assert saved["gpu_h.lost"] < broken["gpu_h.lost"]
+    assert broken["unfinished"] == saved["unfinished"] == 0
+
+
+def test_failures_from_a_file(tmp_path: Path) -> None:
+    schedule = tmp_path / "failures.csv"
+    schedule.write_text("node,at_s,back_s\n1,600,1200\n")
+    made = case("fifo", failures={"file": "failures.csv"}, folder=tmp_path)
+    before = made.digest()
+    assert simulate(made).summary["gpu_h.lost"] > 0
+    schedule.write_text("node,at_s,back_s\n1,600,1300\n")
+    assert made.digest() != before
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "line 1: it must name the columns node, at_s and back_s"),
+        ("node,at_s\n1,2\n", "line 1: it must name the columns node, at_s and back_s"),
+        ("node,at_s,back_s\n1,soon,3\n", "line 2: node must be a whole number"),
+        ("node,at_s,back_s\n5,600,1200\n", "there is no node 5: the cluster has 2"),
+    ],
+)
+def test_failures_that_cannot_happen_are_told_with_their_file(tmp_path: Path, content: str, told: str) -> None:
+    (tmp_path / "failures.csv").write_text(content)
+    with pytest.raises(BadSchedule, match=f"failures.csv: {told}"):
+        Failures(file=Path("failures.csv")).outages(2, 1, tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"mtbf_h": 1}, {"file": "x.csv", "mtbf_h": 1, "mttr_h": 1, "until_h": 1}])
+def test_failures_are_said_in_one_way(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="give file; or mtbf_h, mttr_h and until_h, all three"):
+        Failures.model_validate(wrong)
+
+
+def test_jobs_that_can_never_run_are_told() -> None:
+    """In a trace they are skipped, and counted; they would stand in the queue for ever."""
+    philly = {"kind": "philly", "file": str(PHILLY), "gang_of": None, "cpus_per_gpu": 0, "memory_gib_per_gpu": 0}
+    outcome = simulate(Case.model_validate({"cluster": [{"gpus": 4, "nodes": 64}], "workload": philly}))
+    assert sum(outcome.skipped.values()) > 0
+    assert len(outcome.jobs) + sum(outcome.skipped.values()) == 1000
+
+
+def test_titles_say_what_is_unusual() -> None:
+    assert Policy(name="fifo").title == "fifo"
+    assert Policy(name="fitgpp", s=8, cap=None, backfill=True).title == "fitgpp s=8 cap=none backfill"
+    assert Policy(name="rand", sparing=False).title == "rand not sparing"
+    assert Policy(name="fitgpp", s=8, label="ours").title == "ours"
+
+
+def refused(**other: Any) -> str:
+    told: dict[str, Any] = {**SMALL, "policies": ["fifo"], **other}
+    with pytest.raises(ConfigError) as refusal:
+        config.parse({name: value for name, value in told.items() if value is not None})
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"polices": []}, "polices: there is no such setting; did you mean policies?"),
+        ({"cluster": None}, "cluster: it must be given"),
+        ({"cluster": [{"gpu": 8}]}, "cluster.0.gpu: there is no such setting; did you mean gpus?"),
+        ({"cluster": [{"gpus": -1}]}, "cluster.0.gpus: Input should be greater than or equal to 0 (of each)"),
+        ({"policies": ["fifo", "fifi"]}, "policies.1.name: there is no policy 'fifi'; there are fifo, fitgpp, lrtp, rand"),
+        ({"policies": [{"name": "fitgpp", "s": "much"}]}, "policies.0.s: Input should be a valid number, unable to parse"),
+        ({"policies": ["fifo", {"name": "fifo"}]}, "the configuration: two policies are called 'fifo': give them labels"),
+        ({"workload": {"jobs": 3}}, "workload: say of which `kind` it is: fitgpp, philly,"),
+        ({"workload": {"kind": "phily"}}, "workload.kind: there is no 'phily'; there are fitgpp, philly,"),
+        ({"workload": {"kind": "fitgpp", "jbs": 3}}, "workload.jbs: there is no such setting; did you mean jobs?"),
+        ({"workload": {"kind": "fitgpp", "trials": 3}}, "workload.trials: Input should be less than or equal to 1 (share of"),
+        ({"delays": {"start": {"kind": "norm"}}}, "delays.start.kind: there is no 'norm'; there are constant, uniform, normal"),
+        ({"delays": {"start": -1}}, "delays.start: it can be negative: give it `low: 0`, or more"),
+        ({"delays": {"start": "soon"}}, "delays.start: 'soon' is neither a number nor a distribution"),
+        ({"delays": {"start": 1e300}}, "delays.start: it is more than 1e+12"),
+        ({"policies": "fifo"}, "policies: it must be a list, such as [a, b]"),
+        ({"policies": []}, "policies: it must have 1 or more"),
+        ({"policies": [3]}, "policies.0: it must be settings, such as {name: value}"),
+        ({"seeds": True}, "seeds: it must be a list"),
+        ({"seeds": 2**31}, "seeds.0: Input should be less than 2147483648"),
+        ({"decide_every": 1e300}, "decide_every: Input should be less than or equal to 10000000000"),
+        ({"seeds": "8-1"}, "seeds: '8-1' is no range of seeds such as 1-8"),
+        ({"seeds": [1, 1]}, "the configuration: a seed is there twice, which gives the same again"),
+        ({"metrics": ["speed"]}, "metrics.0: Input should be 'slowdown', 'wait'"),
+        ({"decide_every": "inf"}, "decide_every: Input should be a finite number"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_it_may_be(other: dict[str, Any], told: str) -> None:
+    assert refused(**other).startswith(told)
+
+
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    assert refused(seeds="x", metrics=["speed"]).count("\n") == 1
+
+
+@pytest.mark.parametrize(("told", "seeds"), [(5, (5,)), ("2-4", (2, 3, 4)), ([9, 1], (9, 1))])
+def test_seeds(told: Any, seeds: tuple[int, ...]) -> None:
+    assert config.parse({**SMALL, "policies": ["fifo"], "seeds": told}).seeds == seeds
+
+
+def test_a_configuration_is_so_many_cases() -> None:
+    parsed = config.parse({**SMALL, "policies": ["fifo", {"name": "rand", "repeats": 2}], "seeds": "1-2"})
+    made = parsed.cases(Path("/somewhere"))
+    assert [(case.policy.name, case.seed, case.repeat) for case in made] == [
+        *(("fifo", 1, 0), ("fifo", 2, 0)),
+        *(("rand", 1, 0), ("rand", 1, 1), ("rand", 2, 0), ("rand", 2, 1)),
+    ]
+    assert {case.folder for case in made} == {Path("/somewhere")}
+
+
+def test_lives_are_not_kept() -> None:
+    """A World with a sink forgets what is over; else 2^19 jobs would not fit."""
+    seen: list[Life] = []
+    made = case("fifo")
+    world = World(
+        Site(made.inventories(), stages("fifo", FitGppSettings()).policy), arrivals_of(made.workload, 1, Path()), seen.append
+    )
+    world.run()
+    assert len(seen) == 200
+    assert not world.lives

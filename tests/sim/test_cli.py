@@ -1,0 +1,301 @@
+"""`ebb-sim` as its users meet it: real processes, their output and their status."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import get_args
+
+import click
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from scheduler_service.sim.cli import METRICS, STUDIES, Studies, main
+from scheduler_service.sim.config import Metrics, load
+from scheduler_service.sim.tables import SHAPES
+from tests.sim.conftest import environment
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "sim"
+LIMIT = 60
+SMALL = """
+cluster: {nodes: 2, cpus: 32, memory_gib: 256, gpus: 8}
+workload: {kind: fitgpp, jobs: 120}
+policies: [fifo, {name: fitgpp, label: ours}]
+seeds: 1-2
+decide_every: 60
+"""
+
+
+def ebb_sim(*args: str, cwd: Path, columns: int = 100, status: int = 0) -> subprocess.CompletedProcess[str]:
+    told = {**environment(), "COLUMNS": str(columns)}
+    command = [sys.executable, "-m", "scheduler_service.sim", *args]
+    done = subprocess.run(command, cwd=cwd, env=told, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a small sweep was run, and what that printed."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "site.yaml").write_text(SMALL)
+    done = ebb_sim("run", "site.yaml", "-j", "2", "--csv", cwd=folder)
+    (folder / "stdout").write_text(done.stdout)
+    (folder / "stderr").write_text(done.stderr)
+    return folder
+
+
+def test_a_run_shows_tables_and_leaves_results(site: Path) -> None:
+    shown, noted = (site / "stdout").read_text(), (site / "stderr").read_text()
+    assert "Slowdown: trials" in shown
+    assert re.search(r"^fifo +\d+\.\d\d ± \d+\.\d\d", shown, re.MULTILINE)
+    assert re.search(r"^ours +\d+\.\d\d ± \d+\.\d\d", shown, re.MULTILINE)
+    assert "means over 2 seeds ± their 95 % interval" in shown
+    assert "4 simulations to do, 2 at a time" in noted
+    assert not re.search(r"traceback|warning", noted, re.IGNORECASE)
+    results = site / "results" / "site"
+    cases = [path for path in results.iterdir() if (path / "case.json").exists()]
+    assert len(cases) == 4
+    assert all((case / name).exists() for case in cases for name in ("jobs.parquet", "runs.parquet", "jobs.csv", "runs.csv"))
+    figures = {path.name for path in (results / "figures").iterdir()}
+    assert figures == {
+        f"{name}.{kind}" for name in ("slowdown", "queue", "utilisation", "preemptions", "cost") for kind in ("png", "svg")
+    }
+    summary = json.loads((results / "summary.json").read_text())
+    assert [policy["label"] for policy in summary["policies"]] == ["fifo", "ours"]
+    assert summary["policies"][0]["metrics"]["trial.slowdown.p95"]["mean"] > 1
+
+
+def test_the_same_again_simulates_nothing(site: Path) -> None:
+    done = ebb_sim("run", "site.yaml", "--no-figures", cwd=site)
+    assert "4 of 4 simulations are there already" in done.stderr
+    assert "to do" not in done.stderr
+    assert done.stdout == (site / "stdout").read_text()
+
+
+def test_json_is_all_that_is_printed(site: Path) -> None:
+    told = json.loads(ebb_sim("run", "site.yaml", "--no-figures", "--json", cwd=site).stdout)
+    assert told == json.loads((site / "results" / "site" / "summary.json").read_text())
+    compared = json.loads(ebb_sim("compare", "results/site", "--against", "fifo", "--json", cwd=site).stdout)
+    change = compared["policies"][1]["metrics"]["trial.slowdown.mean"]
+    means = [policy["metrics"]["trial.slowdown.mean"]["mean"] for policy in told["policies"]]
+    assert compared["against"] == "fifo"
+    assert change["mean"] == pytest.approx(means[1] / means[0] - 1)
+    assert change["interval"] > 0
+
+
+def test_comparisons_are_in_per_cent_of_another(site: Path) -> None:
+    shown = ebb_sim("compare", "results/site", "--against", "fifo", "--metrics", "slowdown,cost", cwd=site).stdout
+    assert "Slowdown: trials: against fifo" in shown
+    assert re.search(r"^ours +-\d+\.\d ± \d+\.\d %", shown, re.MULTILINE)
+    assert not re.search(r"^fifo ", shown, re.MULTILINE)
+    assert "Jobs in the queue" not in shown
+
+
+def test_results_of_several_runs_side_by_side(site: Path) -> None:
+    (site / "larger.yaml").write_text(SMALL.replace("nodes: 2", "nodes: 3"))
+    ebb_sim("run", "larger.yaml", "--keep", "summary", "--no-figures", cwd=site)
+    done = ebb_sim("compare", "results/site", "results/larger", "--figures", "both", cwd=site)
+    assert {"site: fifo", "site: ours", "larger: fifo", "larger: ours"} <= set(
+        re.findall(r"^\w+: \w+", done.stdout, re.MULTILINE)
+    )
+    assert "these are of different jobs or clusters" in done.stdout
+    assert (site / "both" / "slowdown.svg").stat().st_size > 1000
+
+
+def numbers(shown: str) -> list[str]:
+    return sorted(re.findall(r"[-\d][\d.,]*(?: ± [\d.]+)?", re.sub(r"p\d+|\d times|95 % interval|\d seeds|1 where", "", shown)))
+
+
+@pytest.mark.parametrize("columns", [20, 44, 300])
+def test_a_narrow_terminal_cuts_no_number_off(site: Path, columns: int) -> None:
+    shown = ebb_sim("compare", "results/site", cwd=site, columns=columns).stdout
+    assert "…" not in shown
+    assert numbers(shown) == numbers(ebb_sim("compare", "results/site", cwd=site).stdout)
+
+
+def test_a_wrong_configuration_is_told_in_words(site: Path) -> None:
+    (site / "wrong.yaml").write_text(SMALL.replace("seeds", "seed").replace("fitgpp, jobs: 120", "fitgpp, jobs: none"))
+    for flags in ([], ["--check"]):
+        done = ebb_sim("run", "wrong.yaml", *flags, cwd=site, status=2)
+        assert done.stderr.splitlines() == [
+            "ebb-sim: workload.jobs: Input should be a valid integer, unable to parse string as an integer",
+            "ebb-sim: seed: there is no such setting; did you mean seeds?",
+        ]
+        assert done.stdout == ""
+    assert not (site / "results" / "wrong").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[1, 2", "is not YAML"),
+        ("just words", "must have lines such as `workload: ...`"),
+        (SMALL.replace("{kind: fitgpp, jobs: 120}", "{kind: csv, file: none.csv}"), "none.csv cannot be read: No such file"),
+        (
+            SMALL.replace("{kind: fitgpp, jobs: 120}", "{kind: csv, file: site.yaml}"),
+            "site.yaml, line 1, column submit_s: is not",
+        ),
+        (SMALL.replace("256", "0.5"), "the workload has no job for this cluster\nebb-sim: 120 skipped: would not fit"),
+        (SMALL + "failures: {file: site.yaml}", "site.yaml: line 1: it must name the columns node, at_s and back_s"),
+        (SMALL.replace("1-2", "-1"), "seeds.0: Input should be greater than or equal to 0"),
+        (SMALL.replace("jobs: 120", "jobs: 120, times_from: fife"), "workload.times_from: there is no policy 'fife'"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_told(tmp_path: Path, content: str, told: str) -> None:
+    (tmp_path / "site.yaml").write_text(content)
+    for flags in ([], ["--check"]):
+        assert told in ebb_sim("run", "site.yaml", *flags, cwd=tmp_path, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["run", "absent.yaml"], "absent.yaml cannot be read: No such file or directory"),
+        (["run", "site.yaml", "--on", "nowhere"], "'nowhere' is no place to run: take local, local[N], or a Dask scheduler's"),
+        (["run", "site.yaml", "--on", "local[2]", "-j", "2"], "-j is for this machine"),
+        (["compare", "."], ". holds no results of `ebb-sim run`: there is no sweep.json in it"),
+        (["compare", "results/site", "--against", "best"], "there is no 'best' to compare with; there are 'fifo', 'ours'"),
+        (["compare", "results/site", "--metrics", "speed"], "there is no 'speed'; there are slowdown, wait"),
+        (["reproduce", "nothing"], "No such command 'nothing'"),
+    ],
+)
+def test_a_wrong_call_is_told(site: Path, args: list[str], told: str) -> None:
+    done = ebb_sim(*args, cwd=site, status=2)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_simulation_that_fails_is_told_and_the_others_are_shown(site: Path) -> None:
+    too_long = "{kind: generated, jobs: 3, kinds: [{work_s: {kind: uniform, low: 0, high: 1e14}}]}"
+    (site / "broken.yaml").write_text(SMALL.replace("{kind: fitgpp, jobs: 120}", too_long).replace("1-2", "1"))
+    done = ebb_sim("run", "broken.yaml", "-j", "1", cwd=site, status=1)
+    assert "FAILED fifo, seed 1: " in done.stderr
+    assert "2 of 2 simulations failed" in done.stderr
+
+
+def test_what_cannot_be_written_is_told(site: Path) -> None:
+    """A folder, and then what is shown."""
+    (site / "taken").write_text("")
+    done = ebb_sim("run", "site.yaml", "-o", "taken/here", cwd=site, status=1)
+    assert done.stderr.splitlines()[-1].startswith("ebb-sim: no results can be written to taken/here: Not a directory.")
+    done = ebb_sim("compare", "results/site", "--figures", "taken/here", cwd=site, status=1)
+    assert done.stderr == "ebb-sim: taken/here: Not a directory\n"
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    """As a terminal sends it: to the whole group of processes, workers included."""
+    (tmp_path / "many.yaml").write_text(SMALL.replace("1-2", "1-200"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "scheduler_service.sim", "run", "many.yaml", "-j", "2", "--keep", "summary"],
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + LIMIT
+    while len(list((tmp_path / "results" / "many").glob("[!.]*/"))) < 3:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    shown, noted = process.communicate(timeout=LIMIT)
+    assert process.returncode == 130
+    complete = len(list((tmp_path / "results" / "many").glob("[!.]*/summary.json")))
+    assert f"ebb-sim: stopped; {complete} of 400 simulations are complete in results/many." in noted
+    assert "The same command goes on from there." in noted
+    assert "Traceback" not in noted, noted
+    assert shown == ""
+    while left := working(process.pid):
+        assert time.monotonic() < until, left
+        time.sleep(0.01)
+
+
+def working(group: int) -> list[psutil.Process]:
+    """The processes of a group, but for those that are dead and were not yet buried."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def test_the_example_of_init_is_right_and_so_are_all_others(tmp_path: Path) -> None:
+    printed = CliRunner().invoke(main, ["init"]).stdout
+    (tmp_path / "site.yaml").write_text(printed)
+    parsed = load(tmp_path / "site.yaml")
+    assert len(parsed.policies) == 3
+    (tmp_path / "full.yaml").write_text(re.sub(r"^( *)# ( *(?:- )?[\w{]+.*[:}].*)$", uncommented, printed, flags=re.MULTILINE))
+    full = load(tmp_path / "full.yaml")
+    assert full.failures is not None
+    assert full.delays.checkpoint_every == 1800
+    assert [policy.repeats for policy in full.policies] == [1, 1, 1, 4]
+    found = list(EXAMPLES.glob("*.yaml"))
+    assert len(found) > 1
+    for example in found:
+        load(example)
+
+
+def uncommented(line: re.Match[str]) -> str:
+    """Only settings: what is prose begins with a capital, or names this file."""
+    said = line[2].lstrip()
+    return line[0] if said[0].isupper() or "workload:" in said or "%" in said else line[1] + line[2]
+
+
+def test_check_says_what_would_be_done(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(SMALL)
+    told = ebb_sim("run", "site.yaml", "--check", cwd=tmp_path).stdout
+    assert told.startswith(
+        "site.yaml is right: 2 policies x 2 seeds, 4 simulations of a fitgpp workload\non 2 nodes with 16 GPUs"
+    )
+    assert told.endswith("\n120 jobs in the first\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["site.yaml"]
+
+
+def test_ctrl_c_before_anything_began_is_told_too() -> None:
+    @main.command("wait-for-it")
+    def wait_for_it() -> None:
+        raise KeyboardInterrupt
+
+    try:
+        done = CliRunner().invoke(main, ["wait-for-it"])
+    finally:
+        del main.commands["wait-for-it"]
+    assert (done.exit_code, done.stderr) == (130, "ebb-sim: stopped\n")
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["compare"], ["init"], ["reproduce"]])
+def test_help_has_examples_and_loads_little(command: list[str], tmp_path: Path) -> None:
+    code = f"""
+import sys
+from scheduler_service.sim.cli import main
+main({[*command, "--help"]!r}, standalone_mode=False)
+heavy = sorted({{"matplotlib", "pyarrow", "distributed", "numpy", "pydantic", "rich"}} & set(sys.modules))
+sys.exit(f"imported {{heavy}}" if heavy else 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ebb-sim" in done.stdout or "Usage" in done.stdout
+    if command in (["run"], ["compare"], ["init"]):
+        assert "Example" in done.stdout
+
+
+def test_names_that_stand_in_two_places_agree() -> None:
+    """The command line knows them without importing what they name."""
+    assert set(METRICS) == set(get_args(Metrics)) == {*SHAPES, "vcs"}
+    for name in STUDIES:
+        command = Studies().get_command(click.Context(main), name)
+        assert command is not None
+        assert command.name == name

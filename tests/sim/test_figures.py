@@ -1,0 +1,205 @@
+"""Means and their intervals, tables and figures: what is shown is what was measured, and nothing is cut off."""
+
+import io
+import random
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from scheduler_service.sim import figures, tables
+from scheduler_service.sim.cases import Case
+from scheduler_service.sim.estimates import Estimate, Group, estimate, grouped, student
+from scheduler_service.sim.metrics import POINTS, QUANTILES
+from scheduler_service.sim.sweep import Summary
+
+METRICS = tuple(tables.SHAPES)
+
+
+def group(label: str, *values: float, **others: float) -> Group:
+    """A group with these mean slowdowns of trials, by seed, and whatever else."""
+    numbers = {seed: {"trial.slowdown.mean": value, "preemptions": 1.0, **others} for seed, value in enumerate(values, 1)}
+    curves = {
+        seed: {
+            "hours": [float(i) for i in range(POINTS)],
+            "trial.queue": [value] * POINTS,
+            "utilisation.gpu": [0.5] * POINTS,
+            "trial.slowdown": [1 + value * i / len(QUANTILES) for i in range(len(QUANTILES))],
+        }
+        for seed, value in enumerate(values, 1)
+    }
+    return Group(label, numbers, curves, "alike")
+
+
+def summary(
+    folder: Path, seed: int = 1, repeat: int = 0, policy: str = "fifo", nodes: int = 1, slowdown: float = 1.0
+) -> Summary:
+    case = Case.model_validate(
+        {
+            "cluster": [{"nodes": nodes, "gpus": 8}],
+            "workload": {"kind": "fitgpp", "jobs": 4},
+            "policy": {"name": policy},
+            "seed": seed,
+            "repeat": repeat,
+        }
+    )
+    return Summary(
+        case, {"trial.slowdown.mean": slowdown}, {"hours": [float(repeat)]}, 1.0, "engine", {}, folder / case.digest()
+    )
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t"), [(1, 12.7062), (2, 4.3027), (3, 3.1824), (7, 2.3646), (8, 2.3060), (30, 2.0423), (1000, 1.9623)]
+)
+def test_student_is_as_printed_in_tables(freedom: int, t: float) -> None:
+    assert student(freedom) == pytest.approx(t, abs=5e-5)
+
+
+def test_an_interval_has_the_mean_in_it_19_times_in_20() -> None:
+    rng = random.Random(1)
+    hits = 0
+    for _ in range(2000):
+        found = estimate([rng.gauss(10, 3) for _ in range(4)])
+        assert found.half is not None
+        hits += abs(found.mean - 10) <= found.half
+    assert 0.94 < hits / 2000 < 0.96
+    assert estimate([4.0]) == Estimate(4.0, None)
+
+
+def test_repeats_of_a_seed_count_once(tmp_path: Path) -> None:
+    told = [(1, 0, 1.0), (1, 1, 3.0), (2, 0, 5.0), (2, 1, 5.0)]
+    summaries = [summary(tmp_path, seed, repeat, slowdown=value) for seed, repeat, value in told]
+    (made,) = grouped({tmp_path: summaries})
+    assert made.numbers == {1: {"trial.slowdown.mean": 2.0}, 2: {"trial.slowdown.mean": 5.0}}
+    assert made.estimate("trial.slowdown.mean") == estimate([2.0, 5.0])
+    assert made.curves == {1: {"hours": [0.0]}, 2: {"hours": [0.0]}}
+
+
+def test_groups_are_told_apart_by_their_folder_and_their_case(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    folders = {
+        before: [summary(before), summary(before, policy="rand")],
+        after: [summary(after, nodes=2), summary(after, nodes=3)],
+    }
+    made = grouped(folders)
+    assert [one.label for one in made] == ["before: fifo", "rand", "after: fifo", "after: fifo #2"]
+    assert made[0].unlike == made[1].unlike != made[2].unlike
+
+
+def test_a_change_is_measured_seed_by_seed() -> None:
+    """Between seeds the two vary by far more than from each other: the interval of the pairs is narrow all the same."""
+    base, other = group("fifo", 10, 20, 30), group("ours", 9, 18, 28)
+    found = other.change("trial.slowdown.mean", base)
+    assert found is not None
+    assert found.mean == pytest.approx(-5 / 3 / 20)
+    assert found.half == pytest.approx(student(2) * stdev([1, 2, 2]) / 3**0.5 / 20)
+    alone = other.estimate("trial.slowdown.mean")
+    assert alone is not None
+    assert alone.mean == fmean([9, 18, 28])
+    assert alone.half is not None
+    assert found.half * 20 < alone.half / 10
+    assert other.change("no.such", base) is None
+    assert group("x", 1, none=0).change("none", group("y", 1, none=0)) is None  # a share of nothing
+
+
+def printed(groups: list[Group], width: int, against: Group | None = None) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    tables.show(console, groups, METRICS, against)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [10, 40, 80, 200])
+def test_every_number_is_there_at_every_width(width: int) -> None:
+    names = {column.metric for shapes in tables.SHAPES.values() for shape in shapes for column in shape.columns}
+    values = {name: float(1000 + 7 * place) for place, name in enumerate(sorted(names)) if name != "trial.slowdown.mean"}
+    shown = printed([group("a [b] policy with a long name", 1, 2, **values), group("other", 3, 4, **values)], width)
+    assert "…" not in shown
+    assert shown.count("a [b] policy with a long name") == shown.count("other") > 10
+    scales = {column.metric: column for shapes in tables.SHAPES.values() for shape in shapes for column in shape.columns}
+    for name, value in values.items():
+        column = scales[name]
+        assert shown.count(f"{value * column.scale:,.{column.digits}f} ± 0.") >= 2 or not column.digits, name
+    assert "1.50 ± 6.35" in shown
+
+
+def test_what_no_policy_has_is_no_table_and_what_one_lacks_is_a_dash() -> None:
+    shown = printed([group("a", 1, 2), group("b", 1, 2, **{"gpu_h.useful": 5.0})], 100)
+    assert "fairness" not in shown.lower()
+    assert re.search(r"^a +-$", shown, re.MULTILINE)
+    assert re.search(r"^b +5 ± 0$", shown, re.MULTILINE)
+
+
+def test_changes_have_a_sign_and_leave_out_what_they_are_measured_against() -> None:
+    base = group("fifo", 10, 20, 30)
+    shown = printed([base, group("ours", 9, 18, 28)], 100, base)
+    assert re.search(r"^ours +-8\.3 ± 7\.2 %$", shown, re.MULTILINE)
+    assert not re.search(r"^fifo", shown, re.MULTILINE)
+
+
+def test_virtual_clusters_are_the_columns_of_their_tables() -> None:
+    shares = {f"vc.{name}.share": 0.5 for name in ("dev.1", "lab")} | {"vc.lab.slowdown.mean": 3.0}
+    console = Console(file=io.StringIO(), width=100)
+    tables.show(console, [group("a", 1, **shares)], ["vcs"])
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"dev\.1 +lab\n", shown)
+    assert re.search(r"^a +50\.0 +50\.0$", shown, re.MULTILINE)
+    assert re.search(r"lab\n+a +3\.00$", shown, re.MULTILINE)
+
+
+COSTS = {f"gpu_h.{name}": 10.0 for name in ("capacity", *figures.COSTS)}
+FULL = [
+    group(f"policy {n}", 2.0 + n, 3.0 + n, **{"fairness.user.slowdown": 0.9, "preempted.share": 0.1, **COSTS}) for n in range(5)
+]
+
+
+@pytest.mark.parametrize("name", list(figures.FIGURES))
+def test_a_figure_has_units_and_all_policies_and_is_drawn_the_same_again(name: str, tmp_path: Path) -> None:
+    made = figures.FIGURES[name](FULL)
+    assert isinstance(made, Figure)
+    labels = [axis.get_label_text() for axes in made.axes for axis in (axes.xaxis, axes.yaxis)]
+    assert any(labels), "no axis says what it shows"
+    png, svg = figures.save(made, tmp_path / "one", name)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert ET.parse(svg).getroot().tag.endswith("svg")
+    again = figures.FIGURES[name](FULL)
+    assert again is not None
+    for path in figures.save(again, tmp_path / "two", name):
+        assert path.read_bytes() == (tmp_path / "one" / path.name).read_bytes(), path
+
+
+def test_lines_are_what_was_measured() -> None:
+    made = figures.slowdown(FULL)
+    assert made is not None
+    drawn = {str(line.get_label()): line for line in made.axes[0].get_lines()}
+    assert list(drawn) == [group.label for group in FULL]
+    mean = [1 + 2.5 * i / len(QUANTILES) for i in range(len(QUANTILES))]  # of two seeds with 2.0 and 3.0
+    assert list(drawn["policy 0"].get_ydata()) == pytest.approx(mean)  # type: ignore[call-overload]
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn.values()}) == len(FULL)
+
+
+def test_labels_are_drawn_as_they_are(tmp_path: Path) -> None:
+    """To matplotlib a $ begins a formula, and what begins with _ is no matter for a legend."""
+    figures.draw([group("$a^ costs $5", 1, 2), group("_b", 1, 2)], tmp_path)
+    drawn = (tmp_path / "slowdown.svg").read_text()
+    assert "<!-- $a^ costs $5 -->" in drawn
+    assert "<!--  _b -->" in drawn
+
+
+def test_what_there_is_nothing_of_is_not_drawn(tmp_path: Path) -> None:
+    empty = Group("a", {1: {"jobs": 0.0}}, {1: {}}, "alike")
+    assert figures.draw([empty], tmp_path) == []
+    names = {path.stem for path in figures.draw([group("a", 1, 2)], tmp_path)}
+    assert names == {"slowdown", "queue", "utilisation", "preemptions"}
+
+
+def test_pyplot_is_left_alone() -> None:
+    """Its global state would be shared by whoever draws in the same process."""
+    import sys
+
+    assert "matplotlib.pyplot" not in sys.modules
