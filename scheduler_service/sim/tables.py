@@ -122,11 +122,12 @@ def _vcs(known: Iterable[str]) -> list[Shape]:
     names = sorted(
         name.removeprefix("vc.").removesuffix(".share") for name in known if name.endswith(".share") and name[:3] == "vc."
     )
+    titles = [(name, name or "(none)") for name in names]
     return [
-        Shape("Mean slowdown by virtual cluster", tuple(Column(name, f"vc.{name}.slowdown.mean") for name in names)),
+        Shape("Mean slowdown by virtual cluster", tuple(Column(title, f"vc.{name}.slowdown.mean") for name, title in titles)),
         Shape(
             "Share of the GPU time that a virtual cluster would have with no wait, in %",
-            tuple(Column(name, f"vc.{name}.share", 100, 1) for name in names),
+            tuple(Column(title, f"vc.{name}.share", 100, 1) for name, title in titles),
         ),
     ]
 

@@ -23,15 +23,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     import dask
     from distributed import LocalCluster
 
-    with (
+    settings = {
+        "distributed.scheduler.allowed-failures": 0,
         # A worker that dies is started again; that may take longer than the 15 s in which it would be given up.
-        dask.config.set({"distributed.scheduler.allowed-failures": 0, "distributed.deploy.lost-worker-timeout": "10 minutes"}),
-        LocalCluster(
-            n_workers=WORKERS,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=":0",
-            local_directory=str(tmp_path_factory.mktemp("dask")),
-        ) as made,
+        "distributed.deploy.lost-worker-timeout": "10 minutes",
+        "temporary-directory": str(tmp_path_factory.mktemp("dask")),
+    }
+    with (
+        dask.config.set(settings),
+        LocalCluster(n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=":0") as made,
     ):
         yield made.scheduler_address

@@ -232,6 +232,10 @@ def refused(**other: Any) -> str:
         ({"policies": "fifo"}, "policies: it must be a list, such as [a, b]"),
         ({"policies": []}, "policies: it must have 1 or more"),
         ({"policies": [3]}, "policies.0: it must be settings, such as {name: value}"),
+        (
+            {"workload": {"kind": "generated", "jobs": 1, "kinds": [{"work_s": 1, "tasks": 1e9}]}},
+            "workload.kinds.0: tasks: a job has 100000 at most",
+        ),
         ({"seeds": True}, "seeds: it must be a list"),
         ({"seeds": 2**31}, "seeds.0: Input should be less than 2147483648"),
         ({"decide_every": 1e300}, "decide_every: Input should be less than or equal to 10000000000"),

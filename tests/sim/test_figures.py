@@ -143,12 +143,12 @@ def test_changes_have_a_sign_and_leave_out_what_they_are_measured_against() -> N
 
 
 def test_virtual_clusters_are_the_columns_of_their_tables() -> None:
-    shares = {f"vc.{name}.share": 0.5 for name in ("dev.1", "lab")} | {"vc.lab.slowdown.mean": 3.0}
+    shares = {f"vc.{name}.share": 0.5 for name in ("dev.1", "lab", "")} | {"vc.lab.slowdown.mean": 3.0}
     console = Console(file=io.StringIO(), width=100)
     tables.show(console, [group("a", 1, **shares)], ["vcs"])
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"dev\.1 +lab\n", shown)
-    assert re.search(r"^a +50\.0 +50\.0$", shown, re.MULTILINE)
+    assert re.search(r"\(none\) +dev\.1 +lab\n", shown)
+    assert re.search(r"^a +50\.0 +50\.0 +50\.0$", shown, re.MULTILINE)
     assert re.search(r"lab\n+a +3\.00$", shown, re.MULTILINE)
 
 

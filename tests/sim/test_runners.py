@@ -124,12 +124,12 @@ def test_a_cluster_may_get_its_workers_later_and_may_go_away(tmp_path: Path) -> 
     from scheduler_service.sim import dask_runner
 
     assert dask_runner.LOOK_EVERY
+    import dask
     from distributed import LocalCluster
 
     with (
-        LocalCluster(
-            n_workers=0, processes=False, threads_per_worker=1, dashboard_address=":0", local_directory=str(tmp_path)
-        ) as made,
+        dask.config.set({"temporary-directory": str(tmp_path)}),
+        LocalCluster(n_workers=0, processes=False, threads_per_worker=1, dashboard_address=":0") as made,
         runner(made.scheduler_address, perform) as workers,
     ):
         assert workers.workers == 0

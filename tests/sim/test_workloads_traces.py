@@ -327,6 +327,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         "spoilt.csv.gz": whole[:30] + b"\0\0\0\0" + whole[34:],
         "plain.csv.gz": b"submit_s,work_s\n",
         "latin.csv": b"submit_s,work_s,name\n1,1,\xe9\n",
+        "unclosed.csv": b'submit_s,work_s,name\n1,1,"a\n2,2,b\n',
     }
     for name, content in files.items():
         if content is not None:

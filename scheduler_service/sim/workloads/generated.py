@@ -15,6 +15,7 @@ from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import arriving
 from scheduler_service.sim.workloads.assuming import COMMAND
 from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model
+from scheduler_service.sim.workloads.jobs_csv import MOST_TASKS
 
 NOTHING = Constant(value=0)
 ONE = Constant(value=1)
@@ -59,6 +60,8 @@ class Kind(Model):
     def _somebody_submits(self) -> "Kind":
         if not sum(user.weight for user in self.users):
             raise ValueError("users: one weight must be more than 0")
+        if self.tasks.least() > MOST_TASKS:
+            raise ValueError(f"tasks: a job has {MOST_TASKS} at most")
         return self
 
 

@@ -79,8 +79,10 @@ def rows(file: Path, needed: Collection[str], optional: Collection[str] | None =
     misspelt one is told. Raises BadTrace.
     """
     with _opened(file) as lines:
-        quoting = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
-        reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)  # else a quote may swallow the rest
+        quoted = delimiter != "|"
+        reader = csv.reader(  # not strict, a quote that is never closed would swallow the rest
+            lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True
+        )
         header = [name.strip() for name in next(reader, [])]
         _check(file, header, needed, optional)
         for values in reader:
