@@ -322,8 +322,8 @@ class Database:
                     "SELECT node, d FROM run, unnest(devices) d WHERE phase <> 4 GROUP BY node, d HAVING count(*) > 1"
                 ),
                 "devices held that are not there": (
-                    "SELECT r.job_id FROM run r CROSS JOIN unnest(devices) d LEFT JOIN device v ON (v.node, v.index) = (r.node, d)"
-                    " WHERE r.phase <> 4 AND v.node IS NULL"
+                    "SELECT r.job_id FROM run r CROSS JOIN unnest(devices) d"
+                    " LEFT JOIN device v ON (v.node, v.index) = (r.node, d) WHERE r.phase <> 4 AND v.node IS NULL"
                 ),
                 "nodes with more than they have": (
                     "SELECT n.id FROM node n JOIN run r ON r.node = n.id AND r.phase <> 4 GROUP BY n.id"
