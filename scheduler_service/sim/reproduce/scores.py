@@ -76,7 +76,7 @@ COLUMNS = {
 """Metrics by their titles."""
 SCALES = {"preempted.share": 100.0, "interval_s.p50": 1 / 60, "interval_s.p95": 1 / 60}
 
-PHILLY_DAYS = {101: 30, 102: 34, 103: 38, 201: 46, 202: 48, 203: 52, 204: 58, 205: 66, 206: 70, 207: 74, 208: 83}
+PHILLY_DAYS = {101: 30, 102: 34, 103: 38, 201: 46, 202: 49, 203: 52.1, 204: 60, 205: 67.1, 206: 70.5, 207: 75.3, 208: 85}
 """From which day of the trace on a seed's jobs are; no two seeds have the same ones."""
 
 
