@@ -388,14 +388,15 @@ class Database:
     def _wait_until_in_force(self, admin: "psycopg.Connection[Any]", probe: "psycopg.Connection[Any]") -> None:
         """The server takes the setting up in its own time: commit something until that is withheld."""
         pid = probe.info.backend_pid
-        look = "SELECT state, wait_event FROM pg_stat_activity WHERE pid = %s"
+        look = "SELECT wait_event FROM pg_stat_activity WHERE pid = %s"
         emit = b"SELECT pg_logical_emit_message(true, 'test', '')"
         probe.pgconn.send_query(emit)
 
         def withheld() -> bool:
             row = admin.execute(look, (pid,)).fetchone()
             assert row is not None
-            if row["wait_event"] != "SyncRep" and row["state"] == "idle":
+            probe.pgconn.consume_input()
+            if not probe.pgconn.is_busy():  # else it may have been idle only because it had not begun
                 while probe.pgconn.get_result() is not None:
                     pass
                 probe.pgconn.send_query(emit)

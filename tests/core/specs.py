@@ -68,7 +68,7 @@ PARAMETERS = (
 
 def _policies() -> list[tuple[Policy, int, bool]]:
     """Every policy, the cap that it must keep, and whether it backfills."""
-    preempting = product(("fitgpp", "fitgpp", "lrtp", "rand"), PARAMETERS, (False, True))
+    preempting = product(("fitgpp", "fitgpp", "thrifty", "lrtp", "rand"), PARAMETERS, (False, True))
     plain = (("fifo", FitGppSettings(cap=0), backfilled) for backfilled in (False, True))
     return [(stages(name, given, filled).policy, given.cap, filled) for name, given, filled in chain(preempting, plain)]
 
