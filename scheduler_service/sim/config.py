@@ -93,10 +93,23 @@ class Config(Model):
         ]
 
 
+class _Once(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which the last would win silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def load(file: Path) -> Config:
     """Raises ConfigError."""
     try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+        told = yaml.load(file.read_text(encoding="utf-8"), _Once)  # safe: see there
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

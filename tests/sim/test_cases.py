@@ -278,3 +278,11 @@ def test_lives_are_not_kept() -> None:
     world.run()
     assert len(seen) == 200
     assert not world.lives
+
+
+def test_a_key_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    """Of two clusters the last would be simulated, and nobody would know."""
+    twice = tmp_path / "twice.yaml"
+    twice.write_text("workload: {kind: fitgpp, jobs: 5}\ncluster: {gpus: 8}\ncluster: {gpus: 4}\npolicies: [fifo]\n")
+    with pytest.raises(ConfigError, match="'cluster' is given twice"):
+        config.load(twice)
