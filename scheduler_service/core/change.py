@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from scheduler_service.core.binding import give_back, left, mask_of_earmark
 from scheduler_service.core.job import (
     Dependency,
     DependencyKind,
@@ -153,10 +154,21 @@ def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Mic
     return stopping
 
 
-def stop_job(state: State, now: Micros, job: Job, why: StopReason, reason: Reason, cause_job: int = 0, **facts: Any) -> Job:
-    """Tells all of a job's tasks to leave, with its grace period, and shows it in the job, with other facts of its row."""
+def stop_job(
+    state: State,
+    now: Micros,
+    job: Job,
+    why: StopReason,
+    reason: Reason,
+    cause_job: int = 0,
+    most_us: Micros | None = None,
+    **facts: Any,
+) -> Job:
+    """Tells all of a job's tasks to leave, with its grace period (`most_us` at most), and shows it in the job, with other facts
+    of its row."""
+    grace_us = job.spec.grace_us if most_us is None else min(job.spec.grace_us, most_us)
     for run in state.runs_of(job.id):
-        stop_run(state, now, run, why, job.spec.grace_us, cause_job)
+        stop_run(state, now, run, why, grace_us, cause_job)
     shown = shown_state(state, job)
     if shown is JobState.STOPPING:
         facts |= {"reason": reason, "cause_job": cause_job}
@@ -169,6 +181,7 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
     ended: Run = changed(run, phase=RunPhase.ENDED, ended_us=now, guarded_us=None, **outcome)
     state.put(state.runs, run.key, ended)
+    left(state, run)
     released = run.demand
     for operation_id in state.promised_by.get(run.key, ()):
         released = sub(released, _fill_earmark(state, now, operation_id, run.key, released))
@@ -196,6 +209,7 @@ _TOLD = {
     StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
     StopReason.GANG: Reason.TASK_FAILED,
     StopReason.DRAINED: Reason.NODE_DRAINED,
+    StopReason.RECLAIMED: Reason.RECLAIMED,
 }
 
 
@@ -247,5 +261,7 @@ def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: I
     for operation_id in sorted(state.earmarks_of.get(job_id, ())):
         operation = state.operations.rows[operation_id]
         state.put(state.operations, operation_id, None)
+        if operation.devices and not starts_on:
+            give_back(state, operation.node, mask_of_earmark(operation))
         if operation.node not in starts_on:
             tell(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from scheduler_service.core.binding import bind, give_back, mask_of_earmark, owned
 from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell
-from scheduler_service.core.errors import PlanRefused
+from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import (
     EventKind,
     Job,
@@ -18,8 +19,22 @@ from scheduler_service.core.job import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.messages import Action, DropEarmark, Earmark, Place, Plan, Preempt, Spot, Wait
+from scheduler_service.core.messages import (
+    Action,
+    Bind,
+    Demote,
+    DropEarmark,
+    Earmark,
+    Place,
+    Plan,
+    Preempt,
+    Promote,
+    Reclaim,
+    Spot,
+    Wait,
+)
 from scheduler_service.core.rows import changed, made
+from scheduler_service.core.standing import demote, promote, reclaim
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.waiting import queue_key, startable
@@ -33,6 +48,9 @@ WAITING = frozenset(
         Reason.WAITING_FOR_VICTIMS,
         Reason.NOTHING_TO_PREEMPT,
         Reason.ARRAY_LIMIT,
+        Reason.BEYOND_QUOTA,
+        Reason.CELLS_FAULTY,
+        Reason.NEVER_IN_QUOTA,
     }
 )
 """Reasons that a Wait may replace; why a job came back to its queue stays until it starts."""
@@ -62,11 +80,14 @@ def _act(state: State, action: Action, now: Micros) -> None:
             _drop(state, action, now)
         case Wait():
             _wait(state, action)
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise PlanRefused(otherwise)
+        case Bind():
+            bind(state, action)
+        case Reclaim():
+            reclaim(state, action, now)
+        case Promote():
+            promote(state, action.job_id, now)
+        case Demote():
+            demote(state, action.job_id, now, action.cause_job)
 
 
 def _place(state: State, action: Place, now: Micros) -> None:
@@ -74,14 +95,15 @@ def _place(state: State, action: Place, now: Micros) -> None:
     if job is None or queue_key(job, state.settings.aging_us) is None:
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
     for spot in action.spots:
-        _require(state.room.is_open(spot.node), f"node {spot.node} is not open")
-    if job.id in state.earmarks_of:
-        text = f"the trial starts on {_names(state, action)}"
+        require(state.room.is_open(spot.node), f"node {spot.node} is not open")
+    earmarks = [state.operations.rows[i] for i in state.earmarks_of.get(job.id, ())]
+    if earmarks:
+        text = f"it starts on {_names(state, action)}"
         drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
     if job.elements is not None:
         job = _next_element(state, now, job)
     tasks = job.spec.tasks()
-    _require(len(tasks) == len(action.spots), f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
+    require(len(tasks) == len(action.spots), f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
     is_gang = bool(job.spec.gang)
     placed = changed(
         job,
@@ -96,7 +118,10 @@ def _place(state: State, action: Place, now: Micros) -> None:
     )
     state.put(state.jobs, job.id, placed)
     for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
-        _start_task(state, now, placed, rank, spot, demand)
+        _start_task(state, now, placed, rank, spot, demand, action.guaranteed)
+    for earmark in earmarks:
+        if earmark.devices:
+            give_back(state, earmark.node, mask_of_earmark(earmark))
     text = f"on {_names(state, action)}" if is_gang else ""
     tell(state, now, job.id, EventKind.PLACED, run=placed.run, node=action.spots[0].node, text=text)
 
@@ -105,12 +130,13 @@ def _names(state: State, action: Place) -> str:
     return ", ".join(dict.fromkeys(state.nodes.rows[spot.node].name for spot in action.spots))
 
 
-def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector) -> None:
+def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool) -> None:
     name, devices = state.nodes.rows[spot.node].name, spot.devices
-    _require(fits(demand, state.room.free(spot.node)), f"job {job.id} does not fit on {name}")
+    require(fits(demand, state.room.free(spot.node)), f"job {job.id} does not fit on {name}")
     mask = mask_of(devices)
-    _require(mask.bit_count() == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
-    _require(not mask & ~state.idle_devices.get(spot.node, 0), f"{name}: a device is not idle")
+    require(mask.bit_count() == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
+    require(not mask & ~state.idle_devices.get(spot.node, 0), f"{name}: a device is not idle")
+    require(not guaranteed or owned(state, job, spot.node, mask), f"{name}: job {job.id} has no right to a device")
     run = made(
         Run,
         job_id=job.id,
@@ -121,6 +147,8 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
         phase=RunPhase.STARTING,
         placed_us=now,
         task=rank,
+        vc=job.spec.vc,
+        guaranteed=guaranteed,
     )
     state.put(state.runs, run.key, run)
 
@@ -163,15 +191,16 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     runs = state.runs_of(action.job_id)
     if job is None or not runs or any(run.phase is RunPhase.STOPPING for run in runs):
         raise PlanRefused(f"job {action.job_id} does not run")
-    _require(job.spec.job_class is JobClass.BEST_EFFORT, f"job {job.id} is not best-effort")
-    _require(job.preempted_for_trial < action.cap, f"job {job.id} was preempted {job.preempted_for_trial} times already")
-    _require(all(run.guarded_us is None for run in runs), f"job {job.id} has not run for its guaranteed time yet")
+    require(job.spec.job_class is JobClass.BEST_EFFORT, f"job {job.id} is not best-effort")
+    require(job.spec.vc == trial.spec.vc if trial is not None else True, f"job {job.id} is another virtual cluster's")
+    require(job.preempted_for_trial < action.cap, f"job {job.id} was preempted {job.preempted_for_trial} times already")
+    require(all(run.guarded_us is None for run in runs), f"job {job.id} has not run for its guaranteed time yet")
     for run in runs:
         node = state.nodes.rows[run.node]
-        _require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
+        require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
     if trial is None or trial.state is not JobState.QUEUED or trial.spec.job_class is not JobClass.TRIAL:
         raise PlanRefused(f"job {action.trial} is not a waiting trial")
-    _require(job.priority <= trial.priority, f"job {job.id} has a higher priority than trial {trial.id}")
+    require(job.priority <= trial.priority, f"job {job.id} has a higher priority than trial {trial.id}")
     counted = job.preempted_for_trial + 1
     stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, trial.id, preempted_for_trial=counted)
     facts: dict[str, Any] = {"cause_job": trial.id, "decision": action.decision}
@@ -184,20 +213,22 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
     if job is None or job.state is not JobState.QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
     others = [state.operations.rows[i] for i in state.earmarks_of.get(job.id, ())]
-    _require(all(other.node != action.node for other in others), f"job {job.id} has an earmark there already")
-    _require(all(other.created_us == now for other in others), f"job {job.id} has earmarks already")
-    _require(state.room.is_open(action.node), f"node {action.node} is not open")
+    require(all(other.node != action.node for other in others), f"job {job.id} has an earmark there already")
+    require(all(other.created_us == now for other in others), f"job {job.id} has earmarks already")
+    require(state.room.is_open(action.node), f"node {action.node} is not open")
     promised = ZERO
     for i, key in enumerate(action.victims):
-        _require(key not in action.victims[:i], f"run {key} is named twice")
-        _require(key not in state.promised_by, f"run {key} is promised to another job already")
+        require(key not in action.victims[:i], f"run {key} is named twice")
+        require(bool(action.devices) or key not in state.promised_by, f"run {key} is promised to another job already")
         run = state.runs.rows.get(key)
         if run is None or run.phase is not RunPhase.STOPPING or run.node != action.node:
             raise PlanRefused(f"run {key} is not leaving node {action.node}")
-        _require(not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
+        require(not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
         promised = add(promised, run.demand)
     kept = least(action.want, state.room.free(action.node))
-    _require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
+    if action.devices:
+        kept = kept._replace(devices=_idle_of(state, job, action))
+    require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
     state.put(state.cluster_table, 0, changed(cluster, next_operation=cluster.next_operation + 1))
     operation = Operation(
@@ -211,11 +242,30 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         victims=action.victims,
         created_us=now,
         tasks=action.tasks,
+        devices=action.devices,
     )
     state.put(state.operations, operation.id, operation)
     start_earmark_clock(state, now, job.id)
     if not others:
         tell(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
+
+
+def _idle_of(state: State, job: Job, action: Earmark) -> int:
+    """How many of the devices that it names are idle. The others are its victims'."""
+    mask, node = 0, action.node
+    for rank, devices in zip(action.tasks, action.devices, strict=True):
+        more = mask_of(devices)
+        require(more.bit_count() == job.spec.tasks()[rank].devices, f"job {job.id}: wrong number of devices for task {rank}")
+        require(not more & mask, f"job {job.id}: a device is named twice")
+        mask |= more
+    require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
+    require(owned(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
+    idle = mask & state.idle_devices.get(node, 0)
+    leaving = 0
+    for key in action.victims:
+        leaving |= mask_of(state.runs.rows[key].devices)
+    require(not mask & ~(idle | leaving), f"node {node}: a device is neither idle nor a victim's")
+    return idle.bit_count()
 
 
 def _drop(state: State, action: DropEarmark, now: Micros) -> None:

@@ -22,6 +22,7 @@ _LEFT = {
     StopReason.PREEMPTED: Reason.PREEMPTED,
     StopReason.REQUEUED: Reason.REQUEUED,
     StopReason.DRAINED: Reason.NODE_DRAINED,
+    StopReason.RECLAIMED: Reason.RECLAIMED,
 }
 """Why a job queues again whose run left because it was told to."""
 

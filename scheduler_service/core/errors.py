@@ -26,6 +26,12 @@ class PlanRefused(Exception):
     """A policy proposed an action that does not hold any more; the whole plan is undone."""
 
 
+def require(holds: bool, otherwise: str) -> None:
+    """Raises PlanRefused, saying why, unless it holds."""
+    if not holds:
+        raise PlanRefused(otherwise)
+
+
 class Broken(AssertionError):
     """An invariant does not hold: a fault in Ebb itself."""
 

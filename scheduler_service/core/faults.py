@@ -42,7 +42,7 @@ def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]
             tell(state, now, run.job_id, EventKind.DEVICE_FAULT, run=run.run, node=node.id, text=f"device {index}: {why}")
             for operation_id in state.promised_by.get(run.key, ()):
                 drop_earmarks(state, now, state.operations.rows[operation_id].job_id, f"device {index} is faulty")
-    if state.room.free(node.id).devices < 0:
+    if state.room.free(node.id).devices < 0 or state.kept_devices.get(node.id, 0) & state.faulty_devices.get(node.id, 0):
         drop_earmarks_on(state, node.id, now, "a device that was kept is faulty")
 
 

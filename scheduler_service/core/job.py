@@ -1,4 +1,4 @@
-"""The rows that the engine keeps: jobs, runs, nodes, devices, operations.
+"""The rows that the engine keeps: jobs, runs, nodes, devices, operations. Those of virtual clusters are in `vc`.
 
 Every row is frozen: a change is a new row in its table (see `state`), so readers and the store can keep the rows they
 were given without copying. All are plain values: what is true of the cluster, without behaviour. Those that change have
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.rows import dataclass
 from scheduler_service.core.values import ZERO, Micros, Vector
+from scheduler_service.core.vc import CellRequest, Guarantee
 
 
 class JobClass(IntEnum):
@@ -72,6 +73,10 @@ class Reason(IntEnum):
     ELEMENTS_FAILED = 28
     ARRAY_LIMIT = 29
     DEVICE_FAULT = 30
+    BEYOND_QUOTA = 31
+    CELLS_FAULTY = 32
+    RECLAIMED = 33
+    NEVER_IN_QUOTA = 34
 
 
 class RunPhase(IntEnum):
@@ -95,6 +100,7 @@ class StopReason(IntEnum):
     TIME_LIMIT = 6
     GANG = 7
     DRAINED = 8
+    RECLAIMED = 9
 
 
 class DependencyKind(IntEnum):
@@ -150,6 +156,9 @@ class EventKind(IntEnum):
     TASK_ENDED = 21
     GANG_READY = 22
     DEVICE_FAULT = 23
+    RECLAIMED = 24
+    GUARANTEED = 25
+    OPPORTUNISTIC = 26
 
 
 class RunKey(NamedTuple):
@@ -226,6 +235,10 @@ class JobSpec:
     """Empty: one task."""
     dependencies: tuple[Dependency, ...] = ()
     array: Array | None = None
+    vc: str = ""
+    """The virtual cluster that it belongs to; empty where the site has none."""
+    guarantee: Guarantee = Guarantee.GUARANTEED
+    cells: CellRequest = CellRequest()
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""
@@ -322,6 +335,10 @@ class Run:
     """Of a task of a gang, once it is ready: where it can be reached (host:port)."""
     guarded_us: Micros | None = None
     """Until then no trial may have it preempted."""
+    vc: str = ""
+    """Of its job."""
+    guaranteed: bool = False
+    """It holds cells of its virtual cluster; False: it holds devices as long as nobody has a right to them."""
 
     @cached_property
     def key(self) -> RunKey:
@@ -388,6 +405,8 @@ class Operation:
     deadline_us: Micros | None = None
     tasks: tuple[int, ...] = (0,)
     """The ranks of the job's tasks that are to run there."""
+    devices: tuple[tuple[int, ...], ...] = ()
+    """In cells: the devices that are kept, for each of these tasks; empty: any that are free then."""
 
 
 @dataclass(frozen=True)
@@ -399,6 +418,7 @@ class Cluster:
     next_job: int = 1
     next_node: int = 1
     next_operation: int = 1
+    next_vc: int = 1
     clock_us: Micros = 0
     """The time of the last step; time never goes back behind it."""
 

@@ -25,6 +25,7 @@ from scheduler_service.core.journal import Change, Entry, net
 from scheduler_service.core.rows import dataclass
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import Micros, Vector
+from scheduler_service.core.vc import Pin, Quota, VcPolicy
 
 # ---- events ------------------------------------------------------------------------------------------------------------
 
@@ -115,6 +116,23 @@ class FenceRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class VcRequested:
+    """A virtual cluster is to be created, or changed: what is None stays as it is, or is as a new one has it."""
+
+    name: str
+    create: bool
+    quotas: tuple[Quota, ...] | None = None
+    pins: tuple[Pin, ...] | None = None
+    weight: int | None = None
+    policy: VcPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VcDeleteRequested:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class KnownRun:
     """A run as its agent knows it when it connects."""
 
@@ -184,7 +202,8 @@ JobRequest = (
     CancelRequested | SuspendRequested | ResumeRequested | HoldRequested | ReleaseRequested | RequeueRequested | UpdateRequested
 )
 NodeRequest = DrainRequested | UndrainRequested | FenceRequested
-Request = Submitted | JobRequest | NodeRequest
+VcRequest = VcRequested | VcDeleteRequested
+Request = Submitted | JobRequest | NodeRequest | VcRequest
 """What people ask for: refused when too much of it waits."""
 Report = RunStarted | RunReady | RunExited
 Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen
@@ -202,10 +221,11 @@ class Spot(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Place:
     """Start the job's next run, a spot for each task in the order of ranks; of an array, its next element. Gives up the
-    job's earmarks, wherever they are."""
+    job's earmarks, wherever they are. Guaranteed: in cells that are bound to its virtual cluster."""
 
     job_id: int
     spots: tuple[Spot, ...]
+    guaranteed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +250,43 @@ class Earmark:
     node: int
     want: Vector
     victims: tuple[RunKey, ...]
-    decision: Decision
+    decision: Decision | None = None
     tasks: tuple[int, ...] = (0,)
+    devices: tuple[tuple[int, ...], ...] = ()
+    """In cells: which devices, for each of the tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Make a free cell one of a virtual cluster's, for a job of its that is about to use it."""
+
+    vc: int
+    pool: str
+    level: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Tell an opportunistic job's run, all of its tasks, to leave for a job that has a right to its devices."""
+
+    job_id: int
+    for_job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """The job's devices are all in cells that are bound to its virtual cluster: it holds them as guaranteed from now on."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demote:
+    """The job loses its guarantee, and runs on as opportunistic."""
+
+    job_id: int
+    cause_job: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +305,7 @@ class Wait:
     cause_job: int = 0
 
 
-Action = Place | Preempt | Earmark | DropEarmark | Wait
+Action = Place | Preempt | Earmark | DropEarmark | Wait | Bind | Reclaim | Promote | Demote
 Plan = tuple[Action, ...]
 
 # ---- what comes out ----------------------------------------------------------------------------------------------------
@@ -271,6 +326,13 @@ class NodeChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class VcChanged:
+    """Reply to requests about a virtual cluster."""
+
+    vc: int
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     """Reply to NodeSeen: the node's id, its last report in the state, and everything that is to hold on it."""
 
@@ -288,7 +350,7 @@ class Acknowledged:
     stale: bool = False
 
 
-Reply = Accepted | NodeChanged | Joined | Acknowledged | None
+Reply = Accepted | NodeChanged | VcChanged | Joined | Acknowledged | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UndrainRequested,
     UpdateRequested,
+    VcDeleteRequested,
+    VcRequested,
 )
 from scheduler_service.core.nodes import fence_requested, node_seen, node_silent
 from scheduler_service.core.requests import (
@@ -46,6 +48,7 @@ from scheduler_service.core.requests import (
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import submitted
+from scheduler_service.core.tenants import vc_delete_requested, vc_requested
 from scheduler_service.core.values import Micros
 from scheduler_service.core.waiting import Deadline
 
@@ -191,4 +194,6 @@ _ACCORDING_TO: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     DrainRequested: drain_requested,
     UndrainRequested: undrain_requested,
     FenceRequested: fence_requested,
+    VcRequested: vc_requested,
+    VcDeleteRequested: vc_delete_requested,
 }

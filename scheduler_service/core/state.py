@@ -25,9 +25,11 @@ from scheduler_service.core.job import (
     RunPhase,
 )
 from scheduler_service.core.journal import Change, Journal, Table
+from scheduler_service.core.pools import PoolPlan, Pools
 from scheduler_service.core.room import Room
 from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub
-from scheduler_service.core.waiting import DUE, Deadline, due, queue_key
+from scheduler_service.core.vc import Binding, Guarantee, VirtualCluster
+from scheduler_service.core.waiting import DUE, Deadline, Lane, QueueKey, due, lanes_of, queue_key
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -51,14 +53,23 @@ class Settings(NamedTuple):
     """A job that failed on so many nodes is not tried again; 0: never mind."""
     bad_node_strikes: int = 3
     """A node with so many strikes is drained; 0: never."""
+    reclaim_grace_us: Micros = 30 * SECOND
+    """The longest grace period of an opportunistic run whose devices somebody has a right to."""
+    pools: tuple[PoolPlan, ...] | None = None
+    """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 
+
+CellKey = tuple[str, str, int]
+"""Pool, level, index."""
 
 DEFAULTS = Settings()
+_LOADED = ("cluster", "node", "device", "virtual_cluster", "cell_binding", "job", "run", "operation")
+"""The order in which tables are loaded."""
 QUEUED, STOPPING = JobState.QUEUED, RunPhase.STOPPING
 
 
 class State:
-    """See the module. Tables: cluster, jobs, runs, nodes, devices, operations (live rows only)."""
+    """See the module. Tables: cluster, jobs, runs, nodes, devices, operations, vcs, bindings (live rows only)."""
 
     def __init__(self, cluster: Cluster, settings: Settings = DEFAULTS) -> None:
         self.settings = settings
@@ -70,7 +81,11 @@ class State:
         self.room = Room()
         self.candidates = Candidates()
         self.queues: dict[JobClass, SortedList] = {job_class: SortedList() for job_class in JobClass}
-        """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id."""
+        """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id. Those of virtual
+        clusters are in `lanes`."""
+        self.lanes: dict[tuple[str, Lane], SortedList] = {}
+        """Virtual cluster and what they wait for -> its queued jobs."""
+        self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
         """Job -> the tasks of its launch that have not ended."""
@@ -81,6 +96,15 @@ class State:
         """Node -> the devices that runs hold."""
         self.faulty_devices: dict[int, Mask] = {}
         """Node -> the devices that are faulty."""
+        self.kept_devices: dict[int, Mask] = {}
+        """Node -> the devices that earmarks keep, idle or not yet."""
+        self.guaranteed_devices: dict[int, Mask] = {}
+        """Node -> the devices that guaranteed runs hold."""
+        self.opportunistic: dict[str, int] = {}
+        """Virtual cluster -> how many devices its opportunistic runs hold."""
+        self.overflowing: dict[str, set[int]] = {}
+        """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
+        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools)
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
         """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
@@ -102,6 +126,8 @@ class State:
         self.nodes: Table[int, Node] = Table("node", self._node)
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", self._device)
         self.operations: Table[int, Operation] = Table("operation", self._operation)
+        self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", self._vc)
+        self.bindings: Table[CellKey, Binding] = Table("cell_binding", self._binding)
         self.cluster_table.replace(0, cluster)
 
     @property
@@ -109,7 +135,8 @@ class State:
         return self.cluster_table.rows[0]
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        return (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.operations)
+        tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.operations)
+        return (*tables, self.vcs, self.bindings)
 
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
@@ -155,7 +182,7 @@ class State:
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""
         by_name = {table.name: table for table in self.tables()}
-        order = {name: i for i, name in enumerate(("cluster", "node", "device", "job", "run", "operation"))}
+        order = {name: i for i, name in enumerate(_LOADED)}
         for name, key, row in sorted(rows, key=lambda r: (order[r[0]], r[1])):
             by_name[name].replace(key, row)
         self.news.clear()
@@ -167,10 +194,9 @@ class State:
         was = queue_key(old, aging) if old is not None and old.state is QUEUED else None
         now = queue_key(new, aging) if new is not None and new.state is QUEUED else None
         if was != now:
-            if was is not None and old is not None:
-                self.queues[old.spec.job_class].remove(was)
-            if now is not None and new is not None:
-                self.queues[new.spec.job_class].add(now)
+            for row, at, there in ((old, was, False), (new, now, True)):
+                if row is not None and at is not None:
+                    self._queue(row, at, there)
             self.unsettled = True
         if new is not None and new.rendezvous and (old is None or old.rendezvous != new.rendezvous):
             self.news.setdefault(new.id, True)
@@ -202,6 +228,18 @@ class State:
                 for dependency in row.waits_for if row is not None else ():
                     _add_or_discard(self.dependents, dependency.job_id, row.id, there)  # type: ignore[union-attr]
 
+    def _queue(self, job: Job, key: QueueKey, stands: bool) -> None:
+        if not job.spec.vc:
+            queue = self.queues[job.spec.job_class]
+            queue.add(key) if stands else queue.remove(key)
+            return
+        for lane in lanes_of(job):
+            at = (job.spec.vc, lane)
+            queue = self.lanes.setdefault(at, SortedList())
+            queue.add(key) if stands else queue.remove(key)
+            if not queue:
+                del self.lanes[at]
+
     def _run(self, old: Run | None, new: Run | None) -> None:
         row = new or old
         if row is None:
@@ -211,6 +249,10 @@ class State:
             _add_or_discard(self.runs_on, row.node, key, new is not None)
             _add_or_discard(self.active, row.job_id, key, new is not None)
             self._hold(row, new is not None)
+            self._stand(old, new)
+            self.unsettled = True
+        elif old.guaranteed != new.guaranteed:
+            self._stand(old, new)
             self.unsettled = True
         if new is not None and (old is None or (old.stop_us is None and new.stop_us is not None)):
             self.news.setdefault(key, old is None)
@@ -231,13 +273,41 @@ class State:
             if faulty & mask:
                 demand = sub(demand, Vector(devices=(faulty & mask).bit_count()))
             held, idle = self.held_devices.get(node, 0), self.idle_devices.get(node, 0)
-            held, idle = (held | mask, idle & ~mask) if holds else (held & ~mask, idle | mask & ~faulty)
+            kept = self.kept_devices.get(node, 0)
+            held, idle = (held | mask, idle & ~mask) if holds else (held & ~mask, idle | mask & ~(faulty | kept))
             _set_or_drop(self.held_devices, node, held or None)
             _set_or_drop(self.idle_devices, node, idle or None)
         if holds:
             self.room.take(node, demand)
         else:
             self.room.give(node, demand)
+
+    def _stand(self, old: Run | None, new: Run | None) -> None:
+        """Where there are cells: its devices are held as guaranteed, or as opportunistic."""
+        if self.pools is None:
+            return
+        row = new or old
+        if row is None or not row.devices:
+            return
+        mask, node = mask_of(row.devices), row.node
+        for run, sign in ((old, -1), (new, 1)):
+            if run is not None and not run.guaranteed:
+                count = self.opportunistic.get(run.vc, 0) + sign * len(run.devices)
+                _set_or_drop(self.opportunistic, run.vc, count or None)
+        if self.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
+            runs = (self.runs.rows[key] for key in self.active.get(row.job_id, ()))
+            _add_or_discard(self.overflowing, row.vc, row.job_id, any(not run.guaranteed for run in runs))
+        guaranteed = self.guaranteed_devices.get(node, 0) & ~mask
+        if new is not None and new.guaranteed:
+            guaranteed |= mask
+        _set_or_drop(self.guaranteed_devices, node, guaranteed or None)
+        self._hold_cells(node)
+
+    def _hold_cells(self, node: int) -> None:
+        if self.pools is not None:
+            owned = self.guaranteed_devices.get(node, 0)
+            taken = owned | self.kept_devices.get(node, 0)
+            self.pools.hold(node, taken, self.held_devices.get(node, 0) & ~taken)
 
     def _deadline(self, kind: Deadline, key: tuple[int, ...], before: Micros | None, after: Micros | None) -> None:
         if before is not None:
@@ -267,6 +337,7 @@ class State:
             return  # a report was counted, or its agent connected again
         _set_or_drop(self.node_ids, row.name, row.id if new else None)
         self.room.set_node(row.id, new)
+        self._place_in_pool(row.id)
         self.unsettled = True
         if old is None or new is None or old.capacity != new.capacity:
             for key in self.runs_on.get(row.id, ()):
@@ -279,8 +350,10 @@ class State:
         bit = 1 << row.index
         held = bool(self.held_devices.get(row.node, 0) & bit)
         idle = self.idle_devices.get(row.node, 0)
-        idle = idle | bit if new is not None and not held and not new.fault else idle & ~bit
+        kept = bool(self.kept_devices.get(row.node, 0) & bit)
+        idle = idle | bit if new is not None and not (held or kept or new.fault) else idle & ~bit
         _set_or_drop(self.idle_devices, row.node, idle or None)
+        self._place_in_pool(row.node)
         was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
         if was == now:
             return
@@ -292,6 +365,31 @@ class State:
         for run in self.holders(row.node, row.index):
             self._refresh_candidate(run.key)
 
+    def _place_in_pool(self, node: int) -> None:
+        """Of which pool the node is, and what of it is well and open."""
+        if self.pools is None:
+            return
+        row = self.nodes.rows.get(node)
+        devices: list[NodeDevice] = []
+        while row is not None and (device := self.devices.rows.get((node, len(devices)))) is not None:
+            devices.append(device)
+        self.pools.set_node(node, row, devices)
+        self._hold_cells(node)
+
+    def _vc(self, old: VirtualCluster | None, new: VirtualCluster | None) -> None:
+        row = new or old
+        if row is None or self.pools is None:
+            return
+        if old is None or new is None:
+            _set_or_drop(self.vc_ids, row.name, row.id if new else None)
+        self.pools.set_vc(row.id, new)
+        self.unsettled = True
+
+    def _binding(self, old: Binding | None, new: Binding | None) -> None:
+        if self.pools is not None:
+            self.pools.set_binding(old, new)
+        self.unsettled = True
+
     def _operation(self, old: Operation | None, new: Operation | None) -> None:
         for row, there in ((old, False), (new, True)):
             if row is None:
@@ -301,10 +399,24 @@ class State:
             for key in row.victims:
                 others = [i for i in self.promised_by.get(key, ()) if i != row.id]
                 _set_or_drop(self.promised_by, key, tuple(sorted(others + [row.id] * there)) or None)
+        if (old is None or new is None) and (row := old or new) is not None and row.devices:
+            self._keep(row, new is not None)
         before, after = old.deadline_us if old else None, new.deadline_us if new else None
         if before != after:
             self._deadline(Deadline.EARMARK, ((old or new).id,), before, after)  # type: ignore[union-attr]  # one is there
         self.unsettled = True
+
+    def _keep(self, earmark: Operation, keeps: bool) -> None:
+        """Devices, idle or not yet, that are kept for the job."""
+        node, mask = earmark.node, 0
+        for devices in earmark.devices:
+            mask |= mask_of(devices)
+        kept, idle = self.kept_devices.get(node, 0), self.idle_devices.get(node, 0)
+        neither = self.faulty_devices.get(node, 0) | self.held_devices.get(node, 0)
+        kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
+        _set_or_drop(self.kept_devices, node, kept or None)
+        _set_or_drop(self.idle_devices, node, idle or None)
+        self._hold_cells(node)
 
     # ---- for tests: everything that the indices hold, in a form that can be compared -------------------------------------
 
@@ -325,6 +437,13 @@ class State:
             "idle": dict(self.idle_devices),
             "held": dict(self.held_devices),
             "faulty": dict(self.faulty_devices),
+            "kept": dict(self.kept_devices),
+            "guaranteed": dict(self.guaranteed_devices),
+            "opportunistic": dict(self.opportunistic),
+            "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
+            "lanes": {name: list(queue) for name, queue in self.lanes.items()},
+            "vc_ids": dict(self.vc_ids),
+            "pools": None if self.pools is None else self.pools.snapshot(),
             "requests": dict(self.requests),
             "earmarks_of": {job: set(ids) for job, ids in self.earmarks_of.items()},
             "dependents": {job: set(ids) for job, ids in self.dependents.items()},

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from scheduler_service.core.cells.allowed import check_in_cells
 from scheduler_service.core.change import holds, tell, waits
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded
 from scheduler_service.core.job import Dependency, Elements, EventKind, Job, JobSpec, JobState
@@ -16,7 +17,10 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
     if event.request_id and (known := state.requests.get((event.user, event.request_id))) is not None:
         check_same_request(state.jobs.rows[known], event)
         return Accepted(known)
-    check_can_ever_run(state, spec)
+    if state.pools is None:
+        check_can_ever_run(state, spec)
+    else:
+        check_in_cells(state, state.pools, spec)
     waiting = still_awaited(state, spec.dependencies, event.ends)
     cluster = state.cluster
     job = made(

@@ -5,10 +5,22 @@ Functions of one row alone: the indices of the state are made of them.
 
 from enum import IntEnum
 
-from scheduler_service.core.job import Job, JobState
+from scheduler_service.core.job import Job, JobClass, JobState
 from scheduler_service.core.values import Micros
+from scheduler_service.core.vc import Guarantee
 
 QueueKey = tuple[int, bool, int]
+
+
+class Lane(IntEnum):
+    """What a virtual cluster's queued job waits for; one that may overflow waits for both kinds of cells."""
+
+    TRIAL = 1
+    """A trial, for cells of its virtual cluster."""
+    BEST_EFFORT = 2
+    """A best-effort job, for cells of its virtual cluster."""
+    OPPORTUNISTIC = 3
+    """A job of either class, for anybody's idle cells."""
 
 
 class Deadline(IntEnum):
@@ -57,3 +69,12 @@ def startable(job: Job) -> bool:
     if array is None or elements is None:
         return False
     return elements.begun < array.size and (not array.at_once or elements.live < array.at_once)
+
+
+def lanes_of(job: Job) -> tuple[Lane, ...]:
+    """Those in which a virtual cluster's job stands."""
+    guarantee = job.spec.guarantee
+    if guarantee is Guarantee.OPPORTUNISTIC:
+        return (Lane.OPPORTUNISTIC,)
+    lane = Lane.TRIAL if job.spec.job_class is JobClass.TRIAL else Lane.BEST_EFFORT
+    return (lane, Lane.OPPORTUNISTIC) if guarantee is Guarantee.OVERFLOW else (lane,)

@@ -87,7 +87,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         else:
             decision = next(action.decision for action in plan if isinstance(action, Earmark))
             told = {action.job_id for action in plan if isinstance(action, Preempt)}
-            scores = {c.key: c.score for c in decision.candidates}
+            scores = {c.key: c.score for c in decision.candidates} if decision else {}
             keys = (run.key for job_id in sorted(told) for run in state.runs_of(job_id))
             victims = tuple(Victim(key, scores.get(key, 0.0)) for key in keys)
     return Explanation(

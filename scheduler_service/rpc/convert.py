@@ -1,6 +1,7 @@
 """Between the core's rows and ebb.v1. The only place, with the files of the services, that knows both."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
@@ -39,7 +40,7 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         demand = ZERO
         for group in gang:
             demand = add(demand, Vector(*(part * group.size for part in group.demand)))
-    more = {}
+    more: dict[str, Any] = {}
     if spec.HasField("retry"):
         more["retry"] = Retry(spec.retry.limit, tuple(sorted(spec.retry.exit_codes)), tuple(sorted(spec.retry.exit_signals)))
     return JobSpec(

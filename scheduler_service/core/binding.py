@@ -1,0 +1,86 @@
+"""Cells come to a virtual cluster when a guaranteed job needs them, and go back with the last one that used them (HiveD,
+section 3.1)."""
+
+from scheduler_service.core.cells.around import is_unbound, unbound, unused_around
+from scheduler_service.core.cells.around import owned as owned_by
+from scheduler_service.core.errors import require
+from scheduler_service.core.job import Job, Operation, Run
+from scheduler_service.core.messages import Bind
+from scheduler_service.core.pools import Pools, level_of, positions
+from scheduler_service.core.state import CellKey, State
+from scheduler_service.core.values import Mask, mask_of
+from scheduler_service.core.vc import Binding, Owner
+
+
+def bind(state: State, action: Bind) -> None:
+    """Refused where the virtual cluster has no such cell left, or where somebody else could then not have what is his: every
+    legal request stays satisfiable (Eqn 2)."""
+    pools = _pools(state)
+    row, pool = state.vcs.rows.get(action.vc), pools.pools.get(action.pool)
+    require(row is not None and pool is not None, f"there is no virtual cluster {action.vc}, or no pool {action.pool}")
+    assert pool is not None
+    level = level_of(pool.shape, action.level)
+    if level is None:
+        require(False, f"pool {action.pool} has no level {action.level}")
+        return
+    require(
+        unbound(pool, Owner(action.vc), level) > 0, f"virtual cluster {action.vc} has no {action.level} left in {action.pool}"
+    )
+    require(is_unbound(pool, level, action.index), f"{action.level} {action.index} of {action.pool} is bound, or part of it")
+    missing = pool.shortfall()
+    state.put(state.bindings, (action.pool, action.level, action.index), Binding(*_of(action)))
+    kept = all(now <= before for now, before in zip(pool.shortfall(), missing, strict=True))
+    require(kept, f"binding {action.level} {action.index} of {action.pool} would break a promise to others")
+
+
+def _of(action: Bind) -> tuple[str, str, int, int]:
+    return action.pool, action.level, action.index, action.vc
+
+
+def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
+    """Whether all of these devices are in cells that are bound to the job's virtual cluster, and to the pin that it names."""
+    pools = _pools(state)
+    seat = pools.seats.get(node)
+    if seat is None:
+        return False
+    owner = Owner(state.vc_ids.get(job.spec.vc, 0), job.spec.cells.pin)
+    bound = owned_by(pools.pools[seat.pool], owner, seat.slot)
+    return not positions(seat, mask) & ~bound
+
+
+def give_back(state: State, node: int, mask: Mask) -> None:
+    """Guaranteed work has left these devices: of the cells around them those go back in which there is no more."""
+    pools = _pools(state)
+    seat = pools.seats.get(node)
+    if seat is None:
+        return
+    pool = pools.pools[seat.pool]
+    for level, index in unused_around(pool, seat.slot, positions(seat, mask)):
+        key = (seat.pool, pool.shape.levels[level], index)
+        if not state.bindings.rows[key].pin:
+            state.put(state.bindings, key, None)
+
+
+def bindings_of(state: State, vc: int) -> list[tuple[CellKey, Binding]]:
+    """The virtual cluster's bound cells, in order."""
+    return sorted((key, binding) for key, binding in state.bindings.rows.items() if binding.vc == vc)
+
+
+def mask_of_earmark(operation: Operation) -> Mask:
+    """All devices that it keeps."""
+    mask = 0
+    for devices in operation.devices:
+        mask |= mask_of(devices)
+    return mask
+
+
+def left(state: State, run: Run) -> None:
+    """A run has ended, or is guaranteed no more."""
+    if run.guaranteed and run.devices:
+        give_back(state, run.node, mask_of(run.devices))
+
+
+def _pools(state: State) -> Pools:
+    require(state.pools is not None, "this site has no virtual clusters")
+    assert state.pools is not None
+    return state.pools

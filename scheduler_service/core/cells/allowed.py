@@ -1,0 +1,78 @@
+"""Whether a job's virtual cluster can ever have what it asks for: told at submit, and not by a wait without end."""
+
+from scheduler_service.core.cells.asked import asked
+from scheduler_service.core.cells.own import why_never
+from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
+from scheduler_service.core.job import JobSpec
+from scheduler_service.core.pools import Pools
+from scheduler_service.core.state import State
+from scheduler_service.core.vc import Guarantee, VirtualCluster
+
+
+def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
+    """Raises what says why not. A job that may run as opportunistic need only fit in some pool. Where nodes are still to come,
+    as long as there are none, nobody knows."""
+    vc = _named(state, spec.vc)
+    _check_names(pools, vc, spec)
+    if not pools.pools:
+        return
+    reasons: list[str] = []
+    for name in pools.in_order():
+        if spec.cells.pool not in ("", name) or spec.cells.model not in ("", pools.models[name]):
+            continue
+        why = _why_never(pools, vc, spec, name)
+        if not why:
+            return
+        reasons.append(f"pool {name}: {why}")
+    raise FailedPrecondition(
+        "NEVER_IN_QUOTA" if spec.guarantee is Guarantee.GUARANTEED else "NO_POOL_FITS",
+        f"virtual cluster {vc.name} can never have this: {'; '.join(reasons) or 'it owns no cells of such a kind'}. Ask for "
+        "less, or let the job run as opportunistic (overflow)",
+        vc=vc.name,
+    )
+
+
+def _why_never(pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> str:
+    shape, share = pools.pools[pool].shape, pools.share(pool)
+    wanted = asked(spec, shape, share)
+    if isinstance(wanted, str):
+        return wanted
+    if spec.guarantee is not Guarantee.GUARANTEED:
+        return ""
+    if not spec.cells.pin:
+        return why_never(spec, shape, share, pools.cells_of(vc, pool))
+    pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)
+    if pin.pool != pool:
+        return f"pin {pin.name} is not in it"
+    owned = [int(level == pin.level) for level in shape.levels]
+    return why_never(spec, shape, share, tuple(owned))
+
+
+def _named(state: State, name: str) -> VirtualCluster:
+    if name in state.vc_ids:
+        return state.vcs.rows[state.vc_ids[name]]
+    known = ", ".join(sorted(state.vc_ids)) or "none yet"
+    if not name:
+        raise FailedPrecondition("NO_VC", f"say which virtual cluster the job belongs to; there are: {known}")
+    raise NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {known}", vc=name)
+
+
+def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec) -> None:
+    """Pools, models and pins that there are not."""
+    cells = spec.cells
+    wrong: Refused | None = None
+    if cells.pin and spec.guarantee is not Guarantee.GUARANTEED:
+        wrong = FailedPrecondition(
+            "PIN_NEEDS_GUARANTEE", "a pinned cell is for guaranteed jobs; leave out the pin, or overflow"
+        )
+    elif cells.pin and cells.pin not in {pin.name for pin in vc.pins}:
+        names = ", ".join(pin.name for pin in vc.pins) or "none"
+        wrong = NotFound("NO_SUCH_PIN", f"virtual cluster {vc.name} has no pin {cells.pin!r}; it has: {names}", vc=vc.name)
+    elif cells.pool and pools.pools and cells.pool not in pools.pools:
+        names = ", ".join(pools.in_order())
+        wrong = NotFound("NO_SUCH_POOL", f"there is no pool {cells.pool!r}; there are: {names}", pool=cells.pool)
+    elif cells.model and pools.pools and cells.model not in pools.models.values():
+        names = ", ".join(sorted({model for model in pools.models.values() if model}))
+        wrong = NotFound("NO_SUCH_MODEL", f"there is no device {cells.model!r}; there are: {names}", model=cells.model)
+    if wrong is not None:
+        raise wrong

@@ -1,0 +1,75 @@
+"""What can be asked of a pool about one cell, or the cells around some leaves."""
+
+from collections.abc import Iterable
+
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.values import Mask
+from scheduler_service.core.vc import Owner
+
+
+def unbound(pool: Pool, owner: Owner, level: int) -> int:
+    """How many more cells of the level the owner may have bound; negative where it has more than it owns."""
+    return pool.promises.quota.get((owner, level), 0) - len(pool.bound_of(owner, level))
+
+
+def is_unbound(pool: Pool, level: int, index: int) -> bool:
+    """Whether neither it nor a part of it nor a cell around it is bound."""
+    return not any(mask & bound for slot, mask in leaves_of(pool.shape, level, index) for bound in pool.units_at(slot))
+
+
+def owned(pool: Pool, owner: Owner, slot: int) -> Mask:
+    """The positions of the node that are in cells bound to the owner."""
+    mine = 0
+    for mask, whose in pool.units_at(slot).items():
+        if whose == owner:
+            mine |= mask
+    return mine
+
+
+def unused_around(pool: Pool, slot: int, mask: Mask) -> list[tuple[int, int]]:
+    """Bound cells, (level, index), around these positions in which no guaranteed run is, and for which nothing is kept."""
+    found: list[tuple[int, int]] = []
+    while mask:
+        lowest = mask & -mask
+        around = pool.binding_over(slot, lowest.bit_length() - 1)
+        mask ^= lowest
+        if around is not None:
+            leaves = list(leaves_of(pool.shape, *around))
+            if not any(inside & pool.held(at)[0] for at, inside in leaves):
+                found.append(around)
+            mask &= ~next(inside for at, inside in leaves if at == slot)
+    return found
+
+
+def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> tuple[int, int] | None:
+    """The smallest cell around this leaf, (level, index), that could be bound to the owner as it is, at nobody's cost."""
+    shape = pool.shape
+    before = pool.shortfall()
+    for level in range(len(shape.fan)):
+        index = (slot * shape.devices + position) // shape.size(level)
+        if pool.promises.free_of(owner, level) and is_unbound(pool, level, index):
+            pool.bind(level, index, owner)
+            after = pool.shortfall()
+            pool.unbind(level, index)
+            if all(now <= then for now, then in zip(after, before, strict=True)):
+                return level, index
+    return None
+
+
+def without(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """How many free cells there are of each level in a pool of so many cells of the highest, all healthy, of which nothing but
+    these is bound."""
+    pool, roots = Pool(shape, ""), set()
+    nodes = shape.size(shape.top) // shape.devices
+    for level, index in pinned:
+        root = index * shape.size(level) // shape.size(shape.top)
+        if root not in roots:
+            roots.add(root)
+            for slot in range(root * nodes, (root + 1) * nodes):
+                pool.set_node(slot, (1 << shape.devices) - 1)
+        pool.bind(level, index, Owner(0))
+    free = {level: len(cells) for level, cells in enumerate(pool.free)}
+    free[shape.top] += tops - len(roots)
+    return free

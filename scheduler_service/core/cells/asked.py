@@ -1,0 +1,113 @@
+"""What a job asks of cells, as a tree: tasks, and tasks that are to be together in one cell of a level."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.job import JobSpec
+from scheduler_service.core.pools import level_of
+from scheduler_service.core.values import Vector, fits
+
+
+class Need(NamedTuple):
+    """A task: so many leaves of one node."""
+
+    rank: int
+    leaves: int
+    level: int = -1
+    """Which are to be one whole cell of this level; -1: any."""
+
+
+class Together(NamedTuple):
+    """What is to be inside one cell of the level."""
+
+    level: int
+    required: bool
+    parts: tuple["Part", ...]
+
+
+Part = Need | Together
+
+
+class Asked(NamedTuple):
+    """Of a pool of a certain shape."""
+
+    parts: tuple[Part, ...]
+    """The largest first."""
+    needs: tuple[Need, ...]
+    """All tasks, the largest first."""
+
+
+@lru_cache(maxsize=4096)
+def asked(spec: JobSpec, shape: Shape, share: Vector) -> Asked | str:
+    """What the job asks of pools of this shape, of which each leaf carries `share` of its node; or why it cannot ask that of
+    one."""
+    needs: list[Need] = []
+    groups: list[tuple[Part, ...]] = []
+    first = 0
+    sizes = [(group.size, group.demand) for group in spec.gang] or [(1, spec.demand)]
+    for number, (size, demand) in enumerate(sizes):
+        level = spec.cells.levels[number] if number < len(spec.cells.levels) else ""
+        need = _need(shape, share, demand, level)
+        if isinstance(need, str):
+            return need
+        tasks = tuple(need._replace(rank=first + i) for i in range(size))
+        first += size
+        needs += tasks
+        wrapped = _within(spec, shape, number, tasks)
+        if isinstance(wrapped, str):
+            return wrapped
+        groups.append(wrapped)
+    ordered = sorted((part for group in groups for part in group), key=_largest_first)
+    whole = _within(spec, shape, -1, tuple(ordered))
+    if isinstance(whole, str):
+        return whole
+    return Asked(whole, tuple(sorted(needs, key=_largest_first)))
+
+
+def _largest_first(part: Part) -> tuple[int, int]:
+    """Ranks break ties."""
+    if isinstance(part, Need):
+        return -part.leaves, part.rank
+    inner = [_largest_first(inside) for inside in part.parts]
+    return sum(leaves for leaves, _ in inner), min(rank for _, rank in inner)
+
+
+def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str:
+    """A task's leaves. Pools without devices have nodes for leaves."""
+    leaves = demand.devices if shape.node else 1
+    if bool(demand.devices) != bool(shape.node):
+        return "it has no devices" if demand.devices else "its nodes have devices, which the job does not ask for"
+    if leaves > shape.devices:
+        return f"its nodes have {shape.devices} devices, and a task asks for {leaves}"
+    carried = Vector(share.cpu_milli * leaves, share.memory_mib * leaves, demand.devices)
+    if not fits(demand, carried):
+        return f"{leaves} of its {shape.levels[0]}s carry {_host(carried)}, and a task asks for {_host(demand)}"
+    if not level:
+        return Need(0, leaves)
+    number = level_of(shape, level)
+    if number is None or number > shape.node:
+        return f"it has no level {level!r} inside a node"
+    if shape.size(number) != leaves:
+        return f"a {level} of it has {shape.size(number)} devices, and a task asks for {leaves}"
+    return Need(0, leaves, number)
+
+
+def _host(amount: Vector) -> str:
+    return f"{amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB"
+
+
+def _within(spec: JobSpec, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
+    """The parts inside the cells that are asked for them, the smallest innermost."""
+    wanted: list[tuple[int, bool]] = []
+    for within in spec.cells.within:
+        if within.group == group:
+            level = level_of(shape, within.level)
+            if level is None:
+                if within.required:
+                    return f"it has no level {within.level!r}"
+                continue
+            wanted.append((level, within.required))
+    for level, required in sorted(wanted):
+        parts = (Together(level, required, parts),)
+    return parts

@@ -1,0 +1,152 @@
+"""Which physical cell a free virtual one is bound to, and where opportunistic work goes.
+
+The two go opposite ways. The buddy takes the smallest free cell that suffices, and of these the first; opportunistic work
+takes the last address of the largest, so that they meet as late as possible.
+"""
+
+from scheduler_service.core.cells.free import Free
+from scheduler_service.core.cells.promises import Balance, balance
+from scheduler_service.core.cells.shape import Shape, cell_mask, least, pick
+from scheduler_service.core.cells.spare import Facts, Spare
+from scheduler_service.core.values import Mask
+
+_CANDIDATES = 64
+"""Cells of one level that are looked into for a part without opportunistic work, when each has some of it."""
+
+
+def best(free: Free, spare: Spare, now: Balance, level: int) -> int | None:
+    """The cell of the level that costs the fewest opportunistic leaves; among these from the smallest free cell, then the
+    first. Only cells that may be split are: taking one cell of `level` leaves one less at each level above it up to the
+    one that is split, so one must be left over there that nobody has a claim to.
+    """
+    found: tuple[int, int] | None = None
+    for outer in range(level, len(free.lists)):
+        if outer > level and not now.left[outer]:
+            break
+        if free.lists[outer]:
+            cost, index = _cheapest(free, spare, outer, level)
+            if found is None or cost < found[0]:
+                found = cost, index
+            if not cost:
+                break
+    return None if found is None else found[1]
+
+
+def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> tuple[int, int]:
+    """The cell of `level` with the fewest opportunistic leaves inside the free cells of `outer`: (leaves, index)."""
+    cells, shape = free.lists[outer], free.shape
+    used, index = cells[0]
+    if outer == level:
+        return used, index
+    fan = shape.size(outer) // shape.size(level)
+    if not used:
+        return 0, index * fan
+    found = (shape.size(outer), 0)
+    for _, index in cells.islice(0, _CANDIDATES):
+        if outer <= shape.node:
+            found = min(found, _inside(free, outer, index, level))
+        else:
+            found = min(found, _among(free, spare, outer, index, level))
+        if not found[0]:
+            break
+    return found
+
+
+def _inside(free: Free, outer: int, index: int, level: int) -> tuple[int, int]:
+    """The same of one free cell in a node."""
+    shape = free.shape
+    nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
+    slot, at = divmod(index, nodes)
+    used, cell = least(shape, outer, at, level, free.opportunistic.get(slot, 0))
+    return used, slot * cells + cell
+
+
+def _among(free: Free, spare: Spare, outer: int, index: int, level: int) -> tuple[int, int]:
+    """The same of one free cell of several nodes."""
+    shape = free.shape
+    if level > shape.node:
+        fan, used = shape.size(outer) // shape.size(level), free.used[level]
+        return min((used.get(cell, 0), cell) for cell in range(index * fan, (index + 1) * fan))
+    fan = shape.size(outer) // shape.devices
+    slots = range(index * fan, (index + 1) * fan)
+    clean = spare.first_clean(slots)
+    if clean is not None:
+        return 0, clean * (shape.devices // shape.size(level))
+    return min(_inside(free, shape.node, slot, level) for slot in slots[:_CANDIDATES])
+
+
+def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, Mask] | None:
+    """`n` idle leaves on one node. Outside bindings first: on a node that has opportunistic work already, the tightest; else
+    at the last address of the highest level of the free lists; else what is left of nodes. Inside bindings last."""
+    if n < 1 or n > free.shape.devices:
+        return None
+    slot = spare.dirty(n)
+    if slot is not None:
+        return _on(free.shape, slot, facts.idle(slot) & ~facts.bound.get(slot, 0), n)
+    for level in range(free.shape.top, -1, -1):
+        if free.shape.size(level) < n:
+            break
+        found = _at_level(free, spare, facts, level, n)
+        if found is not None:
+            return found
+    slot = spare.clean(n)
+    if slot is not None:
+        return _on(free.shape, slot, facts.idle(slot) & ~facts.bound.get(slot, 0), n)
+    slot = spare.bound(n)
+    return None if slot is None else _on(free.shape, slot, facts.idle(slot), n)
+
+
+def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
+    """On a node without opportunistic work in a free cell of the level: the cell that has the most of it (it is split last),
+    then the last."""
+    shape, cells = free.shape, free.lists[level]
+    if level > shape.node:
+        size = shape.size(level)
+        fan = size // shape.devices
+        for at in range(cells.bisect_left((size,)) - 1, -1, -1):
+            index = cells[at][1]
+            slot = spare.last_clean(range(index * fan, (index + 1) * fan))
+            if slot is not None:
+                return _on(shape, slot, facts.idle(slot), n)
+        return None
+    at = cells.bisect_left((1,)) - 1
+    if at < 0:
+        return None
+    slot, cell = divmod(cells[at][1], shape.devices // shape.size(level))
+    return _on(shape, slot, facts.idle(slot) & cell_mask(shape, level, cell), n)
+
+
+def _on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
+    mask = pick(shape, idle, n, last=True)
+    return None if mask is None else (slot, mask)
+
+
+def partly_healthy(
+    free: Free, facts: Facts, well: list[dict[int, int]], partly: list[set[int]], level: int, need: int
+) -> list[int]:
+    """Cells of the level that are under no binding and partly faulty, with `need` healthy leaves: the fewest of these first."""
+    shape = free.shape
+    found: list[tuple[int, int]] = []
+    if level >= shape.node:
+        fan = shape.size(level) // shape.devices
+        for index in partly[level]:
+            if well[level][index] >= need and not any(s in facts.bound for s in range(index * fan, (index + 1) * fan)):
+                found.append((well[level][index], index))
+    else:
+        cells = shape.devices // shape.size(level)
+        for slot in partly[shape.node]:
+            for cell in range(cells):
+                mask = cell_mask(shape, level, cell)
+                count = (facts.healthy[slot] & mask).bit_count()
+                if max(1, need) <= count < shape.size(level) and not facts.bound.get(slot, 0) & mask:
+                    found.append((count, slot * cells + cell))
+    return [index for _, index in sorted(found)]
+
+
+def costs_nobody(free: Free, claims: list[int], now: Balance, level: int, index: int) -> bool:
+    """Whether no more would be missing anywhere if a free virtual cell were bound to this one, which is not free itself."""
+    lost = free.inside(level, index)
+    have = [len(cells) - gone for cells, gone in zip(free.lists, lost, strict=True)]
+    rest = [count - (at == level) for at, count in enumerate(claims)]
+    then = balance(have, rest, free.shape.fan)
+    return all(after <= before for after, before in zip(then.missing, now.missing, strict=True))

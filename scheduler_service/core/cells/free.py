@@ -1,0 +1,149 @@
+"""Algorithm 1's free lists (HiveD, section 3.1) as a function of what is open.
+
+The algorithm splits and merges so that free cells are always as high as they will go. So a cell is in its level's list if
+all its leaves are open and not all of its parent's are. Inside a node that is looked up by bit mask; above, each cell counts
+those of its children that are wholly open. A change costs the levels it climbs and the cells that it splits or merges.
+"""
+
+from sortedcontainers import SortedList
+
+from scheduler_service.core.cells.shape import Shape, change, parts
+from scheduler_service.core.values import Mask
+
+
+class Free:
+    """Open are the leaves that are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
+
+    __slots__ = ("_full", "_node", "_per", "_top", "lists", "open", "opportunistic", "shape", "used", "wholes")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.lists: list[SortedList] = [SortedList() for _ in shape.fan]
+        """(opportunistic leaves inside, index) by level."""
+        self.open: dict[int, Mask] = {}
+        self.opportunistic: dict[int, Mask] = {}
+        self.used: list[dict[int, int]] = [{} for _ in shape.fan]
+        """Opportunistic leaves in a cell, from the level of nodes up."""
+        self.wholes: list[dict[int, int]] = [{} for _ in shape.fan]
+        """How many children of a cell are wholly open, above the level of nodes."""
+        self._node, self._top = shape.node, shape.top
+        self._full = (1 << shape.devices) - 1
+        self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
+
+    def set_open(self, slot: int, mask: Mask) -> None:
+        old = self.open.get(slot, 0)
+        if mask == old:
+            return
+        if mask:
+            self.open[slot] = mask
+        else:
+            del self.open[slot]
+        opportunistic = self.opportunistic.get(slot, 0)
+        gone, come = change(self.shape, old, mask)
+        node, per, lists = self._node, self._per, self.lists
+        for level, cell, leaves in gone:
+            if level != node:
+                lists[level].remove(((leaves & opportunistic).bit_count(), slot * per[level] + cell))
+            else:
+                self._close(slot)
+        for level, cell, leaves in come:
+            if level != node:
+                lists[level].add(((leaves & opportunistic).bit_count(), slot * per[level] + cell))
+            else:
+                self._reopen(slot)
+
+    def _close(self, index: int) -> None:
+        """A node is wholly open no more: what is listed instead of the cells around it are its buddies at each level."""
+        level = self._node
+        while level != self._top:
+            fan = self.shape.fan[level + 1]
+            parent = index // fan
+            left = self.wholes[level + 1][parent] - 1
+            if left:
+                self.wholes[level + 1][parent] = left
+            else:
+                del self.wholes[level + 1][parent]
+            if left != fan - 1:
+                break
+            self.lists[level].update(self._buddies(level, index, fan))
+            level, index = level + 1, parent
+        self.lists[level].remove((self.used[level].get(index, 0), index))
+
+    def _reopen(self, index: int) -> None:
+        level = self._node
+        while level != self._top:
+            fan = self.shape.fan[level + 1]
+            parent = index // fan
+            count = self.wholes[level + 1].get(parent, 0) + 1
+            self.wholes[level + 1][parent] = count
+            if count != fan:
+                break
+            for buddy in self._buddies(level, index, fan):
+                self.lists[level].remove(buddy)
+            level, index = level + 1, parent
+        self.lists[level].add((self.used[level].get(index, 0), index))
+
+    def _buddies(self, level: int, index: int, fan: int) -> list[tuple[int, int]]:
+        used, first = self.used[level], index - index % fan
+        return [(used.get(i, 0), i) for i in range(first, first + fan) if i != index]
+
+    def set_opportunistic(self, slot: int, mask: Mask) -> None:
+        old = self.opportunistic.get(slot, 0)
+        if mask == old:
+            return
+        if mask:
+            self.opportunistic[slot] = mask
+        else:
+            del self.opportunistic[slot]
+        open_ = self.open.get(slot, 0)
+        if open_ != self._full:
+            for level, cell, leaves in parts(self.shape, open_):
+                before, after = (leaves & old).bit_count(), (leaves & mask).bit_count()
+                if before != after:
+                    self._list(level, slot * self._per[level] + cell, before, after)
+        listed = self.level_of(slot) if open_ == self._full else -1
+        more, index = mask.bit_count() - old.bit_count(), slot
+        for level in range(self._node, self._top + 1):
+            if level != self._node:
+                index //= self.shape.fan[level]
+            before = self.used[level].pop(index, 0)
+            if before + more:
+                self.used[level][index] = before + more
+            if level == listed and more:
+                self._list(level, index, before, before + more)
+
+    def _list(self, level: int, index: int, before: int, after: int) -> None:
+        self.lists[level].remove((before, index))
+        self.lists[level].add((after, index))
+
+    def level_of(self, slot: int) -> int:
+        """The level of the free cell in which a wholly open node is."""
+        level, index, fan = self._node, slot, self.shape.fan
+        while level != self._top:
+            index //= fan[level + 1]
+            if self.wholes[level + 1].get(index, 0) != fan[level + 1]:
+                break
+            level += 1
+        return level
+
+    def inside(self, level: int, index: int) -> list[int]:
+        """How many free cells of each level are inside this cell, which is not itself inside one."""
+        counts = [0] * len(self.shape.fan)
+        if level < self._node:
+            slot, cell = divmod(index, self._per[level])
+            size = self.shape.size(level)
+            for part in parts(self.shape, self.open.get(slot, 0)):
+                counts[part.level] += part.level <= level and part.mask >> cell * size & (1 << size) - 1 != 0
+            return counts
+        cells = [(level, index)]
+        while cells:
+            at, cell = cells.pop()
+            if at == self._node:
+                for part in parts(self.shape, self.open.get(cell, 0)):
+                    counts[part.level] += 1
+            elif self.wholes[at].get(cell, 0) == self.shape.fan[at]:
+                counts[at] += 1
+            else:
+                fan = self.shape.fan[at]
+                cells += [(at - 1, child) for child in range(cell * fan, (cell + 1) * fan)]
+        return counts

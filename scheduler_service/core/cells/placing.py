@@ -1,0 +1,233 @@
+"""Where a job fits in the cells of its virtual cluster: a search that looks at nothing that others do.
+
+A task goes to the unit with the fewest available leaves that suffice, there to the lowest common ancestor. Only when no bound
+cell will do is a free virtual cell used, the smallest that will; which physical cell that is, is the pool's choice. What has
+to be together tries one cell after the other, and all of it goes back to where it was if it cannot be done.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from scheduler_service.core.cells.asked import Asked, Need, Part
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
+from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.values import Mask
+from scheduler_service.core.vc import Owner
+
+LOOKED_AT = 2000
+"""Places that are tried for one job before it is taken to fit nowhere."""
+
+
+class Found(NamedTuple):
+    """Where everything goes."""
+
+    binds: tuple[tuple[int, int], ...]
+    """Free cells, (level, index), that become the virtual cluster's."""
+    seats: dict[int, tuple[int, Mask]]
+    """Rank -> slot and positions."""
+
+
+class _Domain(NamedTuple):
+    """Part of a pool: nodes one after the other, and positions on them."""
+
+    slots: range
+    mask: Mask
+
+
+def find(pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None) -> Found | None:
+    """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
+    them. Changes nothing."""
+    search = _Search(pool, owner, gone or {})
+    try:
+        for _ in search.all(asked.parts, None):
+            return Found(tuple(search.binds), dict(search.seats))
+        return None
+    finally:
+        search.undo()
+
+
+class _Search:
+    def __init__(self, pool: Pool, owner: Owner, gone: dict[int, Mask]) -> None:
+        self.pool, self.owner, self.gone = pool, owner, gone
+        self.binds: list[tuple[int, int]] = []
+        self.seats: dict[int, tuple[int, Mask]] = {}
+        self.taken: dict[int, Mask] = {}
+        self.left = LOOKED_AT
+
+    def undo(self) -> None:
+        for level, index in reversed(self.binds):
+            self.pool.unbind(level, index)
+
+    def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Iterator[None]:
+        """Each way in which all parts find their place; while one is looked at, its places are taken."""
+        if not parts:
+            yield
+            return
+        for _ in self._one(parts[0], domain):
+            yield from self.all(parts[1:], domain)
+
+    def _one(self, part: Part, domain: _Domain | None) -> Iterator[None]:
+        if isinstance(part, Need):
+            yield from self._task(part, domain)
+            return
+        for inside in self._cells(part.level, sum(need.leaves for need in needs_of(part.parts)), domain):
+            yield from self.all(part.parts, inside)
+        if not part.required:
+            yield from self.all(part.parts, domain)
+
+    # ---- one task --------------------------------------------------------------------------------------------------------
+
+    def _task(self, need: Need, domain: _Domain | None) -> Iterator[None]:
+        for slot, mask in self._places(need, domain):
+            if self.left <= 0:
+                return
+            self.left -= 1
+            taken = self.taken.get(slot, 0)
+            self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
+            yield
+            del self.seats[need.rank]
+            self.taken[slot] = taken
+
+    def _places(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
+        tried: set[tuple[int, Mask]] = set()
+        for slot, available in self._units(need.leaves, domain):
+            alike = available.bit_count(), available
+            if alike not in tried:  # what is the same elsewhere fares the same there
+                tried.add(alike)
+                mask = self._pick(slot, available, need)
+                if mask is not None:
+                    yield slot, mask
+        if domain is None:
+            for level, index in self._fresh(need.leaves, 0):
+                for slot, cell in leaves_of(self.pool.shape, level, index):
+                    available = self._available(slot, cell)
+                    mask = self._pick(slot, available, need) if available.bit_count() >= need.leaves else None
+                    if mask is not None:
+                        yield slot, mask
+                        break
+
+    def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
+        avoid = self.pool.held(slot)[1]
+        if need.level >= 0:
+            return pick_cell(self.pool.shape, available, need.level, avoid & available)
+        return pick(self.pool.shape, available, need.leaves, avoid & available)
+
+    def _available(self, slot: int, mask: Mask) -> Mask:
+        free = self.pool.available(slot, mask) | self.gone.get(slot, 0) & mask & self.pool.healthy(slot)
+        return free & ~self.taken.get(slot, 0)
+
+    def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
+        """Of the bound cells, the tightest first: slot and what is available there."""
+        if domain is not None:
+            yield from self._units_in(leaves, domain)
+        elif not self.taken and not self.gone:
+            for unit in self.pool.fitting(self.owner, leaves):
+                yield unit.slot, self.pool.available(unit.slot, unit.mask)
+        else:
+            found = []
+            for slot, mask in self._all_units():
+                available = self._available(slot, mask)
+                if available.bit_count() >= leaves:
+                    found.append((available.bit_count(), self._distance(slot), slot, available))
+            for _, _, slot, available in sorted(found):
+                yield slot, available
+
+    def _all_units(self) -> Iterator[tuple[int, Mask]]:
+        for unit in list(self.pool.units(self.owner)):
+            yield unit.slot, unit.mask
+        listed = {(unit.slot, unit.mask) for unit in self.pool.units(self.owner)} if self.gone else set()
+        for slot in self.gone:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner and (slot, mask) not in listed:
+                    yield slot, mask
+
+    def _units_in(self, leaves: int, domain: _Domain) -> Iterator[tuple[int, Mask]]:
+        found = []
+        for slot in domain.slots:
+            for mask, owner in self.pool.units_at(slot).items():
+                available = self._available(slot, mask & domain.mask) if owner == self.owner else 0
+                if available.bit_count() >= leaves:
+                    found.append((available.bit_count(), self._distance(slot), slot, available))
+        for _, _, slot, available in sorted(found):
+            yield slot, available
+
+    def _distance(self, slot: int) -> int:
+        """How many levels up the cell is that holds this node and the nearest of those with a task of the job."""
+        fan, node = self.pool.shape.fan, self.pool.shape.node
+        best = len(fan)
+        for other, _ in self.seats.values():
+            level, a, b = node, slot, other
+            while a != b and level < len(fan) - 1:
+                level += 1
+                a, b = a // fan[level], b // fan[level]
+            best = min(best, level if a == b else len(fan))
+        return best
+
+    # ---- cells -----------------------------------------------------------------------------------------------------------
+
+    def _fresh(self, leaves: int, least: int) -> Iterator[tuple[int, int]]:
+        """Free virtual cells of this level at least that are large enough for something on one node, the smallest first; each
+        is bound while it is looked at, and one of a level tells what there is to know of all."""
+        pool, shape = self.pool, self.pool.shape
+        for level in range(least, len(shape.fan)):
+            if shape.size(level) < leaves or pool.promises.free_of(self.owner, level) <= 0:
+                continue
+            index = pool.to_bind(self.owner, level, leaves)
+            if index is None:
+                continue
+            pool.bind(level, index, self.owner)
+            self.binds.append((level, index))
+            yield level, index
+            self.binds.pop()
+            pool.unbind(level, index)
+
+    def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
+        """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""
+        shape = self.pool.shape
+        if shape.size(level) < leaves:
+            return
+        found: dict[int, int] = {}
+        for slot, mask in self._all_units() if domain is None else self._in(domain):
+            for index, inside in _cells_of(shape, level, slot, mask):
+                found[index] = found.get(index, 0) + self._available(slot, inside).bit_count()
+        enough = sorted((count, index) for index, count in found.items() if count >= leaves)
+        for _, index in enough:
+            yield self._domain(level, index)
+        if domain is None:
+            for outer, index in self._fresh(min(leaves, shape.devices), level):
+                fan = shape.size(outer) // shape.size(level)
+                for inner in (self._domain(level, i) for i in range(index * fan, (index + 1) * fan)):
+                    if sum(self._available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
+                        yield inner
+                        break
+
+    def _in(self, domain: _Domain) -> Iterator[tuple[int, Mask]]:
+        for slot in domain.slots:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner and mask & domain.mask:
+                    yield slot, mask & domain.mask
+
+    def _domain(self, level: int, index: int) -> _Domain:
+        leaves = list(leaves_of(self.pool.shape, level, index))
+        return _Domain(range(leaves[0][0], leaves[-1][0] + 1), leaves[0][1])
+
+
+def needs_of(parts: tuple[Part, ...]) -> Iterator[Need]:
+    for part in parts:
+        if isinstance(part, Need):
+            yield part
+        else:
+            yield from needs_of(part.parts)
+
+
+def _cells_of(shape: Shape, level: int, slot: int, mask: Mask) -> Iterator[tuple[int, Mask]]:
+    """The cells of the level around or in these positions of a node: index, and what of the mask is in it."""
+    if level >= shape.node:
+        yield slot * shape.devices // shape.size(level), mask
+        return
+    per = shape.devices // shape.size(level)
+    for index in range(per):
+        inside = mask & cell_mask(shape, level, index)
+        if inside:
+            yield slot * per + index, inside

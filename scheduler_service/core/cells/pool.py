@@ -1,0 +1,274 @@
+"""A pool of nodes that are alike: its physical side, as an index that follows from facts which are set.
+
+Each setter may be called again with the same, and in any order; setting what was there before restores everything. A node
+is a *slot*, its number at the level of nodes: the slots of rack r are r * fan to r * fan + fan - 1. Where nodes are the top,
+slots are any integers.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from sortedcontainers import SortedList
+
+from scheduler_service.core.cells.binding import best, costs_nobody, opportunistic, partly_healthy
+from scheduler_service.core.cells.free import Free
+from scheduler_service.core.cells.promises import Balance, Promises, balance
+from scheduler_service.core.cells.shape import Shape, leaves
+from scheduler_service.core.cells.spare import Facts, Spare
+from scheduler_service.core.cells.units import Unit, Units
+from scheduler_service.core.values import Mask
+from scheduler_service.core.vc import Owner
+
+
+class Pool:
+    __slots__ = (
+        "_balance",
+        "_facts",
+        "_lists",
+        "_per",
+        "_spare",
+        "_units",
+        "bound",
+        "free",
+        "name",
+        "partly",
+        "promises",
+        "shape",
+        "well",
+    )
+
+    def __init__(self, shape: Shape, name: str) -> None:
+        self.shape = shape
+        self.name = name
+        self.bound: list[dict[int, Owner]] = [{} for _ in shape.fan]
+        """index -> VC by level."""
+        self.promises = Promises(len(shape.fan))
+        self.well: list[dict[int, int]] = [{} for _ in shape.fan]
+        """Healthy leaves in a cell, from the level of nodes up."""
+        self.partly: list[set[int]] = [set() for _ in shape.fan]
+        """Cells from the level of nodes up with healthy leaves and others."""
+        self._facts = Facts()
+        self._lists = Free(shape)
+        self.free: list[SortedList] = self._lists.lists
+        """(opportunistic leaves inside, index) of the free cells of Algorithm 1, by level."""
+        self._spare = Spare(self._facts, shape.devices)
+        self._units = Units()
+        self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
+        self._balance: Balance | None = None
+        """Eqn 1, until something changes."""
+
+    # ---- facts ---------------------------------------------------------------------------------------------------------
+
+    def set_node(self, slot: int, healthy: Mask | None) -> None:
+        """Which positions are healthy and open for placement; None: there is no such node."""
+        facts, new = self._facts, healthy or 0
+        old = facts.healthy.get(slot, 0)
+        if new == old:
+            return
+        _set(facts.healthy, slot, new)
+        self._count_well(slot, new.bit_count() - old.bit_count())
+        taken = facts.guaranteed.get(slot, 0)
+        self._units.change(slot, old & ~taken, new & ~taken)
+        self._lists.set_open(slot, new & ~facts.bound.get(slot, 0))
+        self._touch(slot)
+
+    def bind(self, level: int, index: int, vc: Owner) -> None:
+        """The cell is the VC's. It is under no other binding and has none inside."""
+        was = self.bound[level].get(index)
+        if was == vc:
+            return
+        if was is not None:
+            self.unbind(level, index)
+        self.bound[level][index] = vc
+        self.promises.bind(vc, level, index)
+        facts = self._facts
+        for slot, mask in leaves(self.shape, level, index):
+            before, healthy = facts.bound.get(slot, 0), facts.healthy.get(slot, 0)
+            if before & mask:
+                raise ValueError(f"level {level} cell {index} of {self.name} overlaps a cell that is bound")
+            facts.bound[slot] = before | mask
+            self._units.add(vc, slot, mask, healthy & ~facts.guaranteed.get(slot, 0))
+            self._lists.set_open(slot, healthy & ~(before | mask))
+            self._touch(slot)
+        self._balance = None
+
+    def unbind(self, level: int, index: int) -> None:
+        vc = self.bound[level].pop(index, None)
+        if vc is None:
+            return
+        self.promises.unbind(vc, level, index)
+        facts = self._facts
+        for slot, mask in leaves(self.shape, level, index):
+            healthy, left = facts.healthy.get(slot, 0), facts.bound[slot] & ~mask
+            _set(facts.bound, slot, left)
+            self._units.remove(vc, slot, mask, healthy & ~facts.guaranteed.get(slot, 0))
+            self._lists.set_open(slot, healthy & ~left)
+            self._touch(slot)
+        self._balance = None
+
+    def set_guaranteed(self, slot: int, mask: Mask) -> None:
+        """The leaves that guaranteed runs hold, or that are kept for them."""
+        facts = self._facts
+        old = facts.guaranteed.get(slot, 0)
+        if mask != old:
+            _set(facts.guaranteed, slot, mask)
+            healthy = facts.healthy.get(slot, 0)
+            self._units.change(slot, healthy & ~old, healthy & ~mask)
+            self._spare.stale.add(slot)
+
+    def set_opportunistic(self, slot: int, mask: Mask) -> None:
+        """The leaves that opportunistic runs hold."""
+        _set(self._facts.opportunistic, slot, mask)
+        self._lists.set_opportunistic(slot, mask)
+        self._spare.stale.add(slot)
+
+    def set_quota(self, vc: Owner, level: int, count: int) -> None:
+        """How many cells of the level the VC owns, pinned ones among them."""
+        self.promises.set_quota(vc, level, count)
+        self._balance = None
+
+    def _touch(self, slot: int) -> None:
+        self._spare.stale.add(slot)
+        self._balance = None
+
+    def _count_well(self, slot: int, more: int) -> None:
+        index = slot
+        for level in range(self.shape.node, len(self.shape.fan)):
+            if level != self.shape.node:
+                index //= self.shape.fan[level]
+            count = self.well[level].get(index, 0) + more
+            _set(self.well[level], index, count)
+            if 0 < count < self.shape.size(level):
+                self.partly[level].add(index)
+            else:
+                self.partly[level].discard(index)
+
+    # ---- what follows --------------------------------------------------------------------------------------------------
+
+    def healthy(self, slot: int) -> Mask:
+        return self._facts.healthy.get(slot, 0)
+
+    def idle(self, slot: int) -> Mask:
+        """Healthy leaves that no run holds and that are kept for none."""
+        return self._facts.idle(slot)
+
+    def held(self, slot: int) -> tuple[Mask, Mask]:
+        """What guaranteed and what opportunistic runs hold of a node."""
+        return self._facts.guaranteed.get(slot, 0), self._facts.opportunistic.get(slot, 0)
+
+    def bound_of(self, vc: Owner, level: int) -> Sequence[int]:
+        """The VC's bound cells of the level; there are a_{t,k} of them."""
+        return self.promises.bound_of(vc, level)
+
+    def binding_over(self, slot: int, position: int) -> tuple[int, int] | None:
+        """(level, index) of the bound cell that has this leaf inside."""
+        for level in range(len(self.shape.fan)):
+            if level <= self.shape.node:
+                index = slot * self._per[level] + position // self.shape.size(level)
+            else:
+                index = slot * self.shape.devices // self.shape.size(level)
+            if index in self.bound[level]:
+                return level, index
+        return None
+
+    def units(self, vc: Owner) -> Sequence[Unit]:
+        """The VC's units of which something is available: the tightest first, then by address."""
+        return self._units.of(vc)
+
+    def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
+        """Those that have `n` leaves available, the tightest first."""
+        return self._units.fitting(vc, n)
+
+    def units_at(self, slot: int) -> dict[Mask, Owner]:
+        """positions -> VC of all units on the node."""
+        return self._units.at(slot)
+
+    def available(self, slot: int, mask: Mask) -> Mask:
+        """The healthy leaves of these that no guaranteed run holds."""
+        return self._facts.healthy.get(slot, 0) & mask & ~self._facts.guaranteed.get(slot, 0)
+
+    # ---- questions -----------------------------------------------------------------------------------------------------
+
+    def balance(self) -> Balance:
+        if self._balance is None:
+            self._balance = balance([len(cells) for cells in self.free], self.promises.claims, self.shape.fan)
+        return self._balance
+
+    def obtainable(self, level: int) -> int:
+        """f_k + F_k (Eqn 1)."""
+        return self.balance().obtainable[level]
+
+    def shortfall(self) -> tuple[int, ...]:
+        """Cells missing by level: what all VCs together may still ask for and cannot get."""
+        return self.balance().missing
+
+    def holds(self) -> bool:
+        """Eqn 2 at every level, with nothing taken off r_k."""
+        return not any(self.balance().missing)
+
+    def doomed(self, vc: Owner, level: int) -> int:
+        """How many of the VC's free virtual cells there is nothing for, even if nobody else asks."""
+        return max(0, self.promises.free_of(vc, level) - self.balance().obtainable[level])
+
+    def safe_to_split(self, level_from: int, level_to: int) -> bool:
+        """Whether as much of Eqn 2 holds after a claim to one `level_to` cell is met out of a free `level_from` cell."""
+        return bool(self.free[level_from]) and all(self.balance().left[level_to + 1 : level_from + 1])
+
+    def to_bind(self, vc: Owner, level: int, need: int = 0) -> int | None:
+        """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now.
+
+        A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
+        are healthy: so the whole ones stay with those who can still get them.
+        """
+        now = self.balance()
+        if self.doomed(vc, level):
+            for index in partly_healthy(self._lists, self._facts, self.well, self.partly, level, need):
+                if costs_nobody(self._lists, self.promises.claims, now, level, index):
+                    return index
+        return best(self._lists, self._spare, now, level)
+
+    def opportunistic(self, n: int) -> tuple[int, Mask] | None:
+        """`n` idle leaves on one node, where guaranteed work will want them last."""
+        return opportunistic(self._lists, self._spare, self._facts, n)
+
+    # ---- for tests: all that is kept, and the same made anew from the facts ------------------------------------------------
+
+    def rebuilt(self) -> "Pool":
+        other = Pool(self.shape, self.name)
+        facts = self._facts
+        for slot, mask in facts.healthy.items():
+            other.set_node(slot, mask)
+        for level, cells in enumerate(self.bound):
+            for index, vc in cells.items():
+                other.bind(level, index, vc)
+        for slot, mask in facts.guaranteed.items():
+            other.set_guaranteed(slot, mask)
+        for slot, mask in facts.opportunistic.items():
+            other.set_opportunistic(slot, mask)
+        for (vc, level), count in self.promises.quota.items():
+            other.set_quota(vc, level, count)
+        return other
+
+    def snapshot(self) -> dict[str, object]:
+        """Everything as plain comparable values."""
+        facts, lists, promises = self._facts, self._lists, self.promises
+        return {
+            "bound": [dict(cells) for cells in self.bound],
+            "free": [list(cells) for cells in self.free],
+            "counts": ([dict(c) for c in lists.used], [dict(c) for c in lists.wholes], [dict(c) for c in self.well]),
+            "open": (dict(lists.open), dict(lists.opportunistic)),
+            "partly": [set(cells) for cells in self.partly],
+            "facts": tuple(dict(getattr(facts, name)) for name in facts.__slots__),
+            "spare": self._spare.snapshot(),
+            "units": self._units.snapshot(),
+            "promises": (dict(promises.quota), {key: list(cells) for key, cells in promises.mine.items()}),
+            "sums": (list(promises.reserved), list(promises.allocated), list(promises.claims)),
+            "balance": self.balance(),
+        }
+
+
+def _set(index: dict[int, int], key: int, value: int) -> None:
+    """Nothing has no entry."""
+    if value:
+        index[key] = value
+    else:
+        index.pop(key, None)

@@ -1,0 +1,163 @@
+"""The tree of a pool, and what can be said of one node's devices as a bit mask.
+
+A pool is uniform: a level and a number name a cell, and its parent is `index // fan`. Inside a node a *position* is the
+place of a device in the order of the tree, so that a cell is a run of neighbouring bits. The functions of masks are looked
+up after the first time: nodes are alike, and the same few masks come again and again.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+from scheduler_service.core.values import Mask
+
+_KNOWN = 65536
+
+
+class Shape(NamedTuple):
+    """The levels from the innermost outwards, and of how many cells of the level below each is made.
+
+    >>> p100 = Shape(("device", "switch", "socket", "node", "rack"), (1, 2, 2, 2, 4), 3)
+    >>> p100.devices, p100.size(4)
+    (8, 32)
+    """
+
+    levels: tuple[str, ...]
+    fan: tuple[int, ...]
+    node: int
+    """The level of nodes. A pool without devices begins with it: its nodes are leaves."""
+
+    def size(self, level: int) -> int:
+        """Leaves in a cell of the level."""
+        return prod(self.fan[: level + 1])
+
+    @property
+    def devices(self) -> int:
+        """Leaves in a node."""
+        return self.size(self.node)
+
+    @property
+    def top(self) -> int:
+        return len(self.fan) - 1
+
+
+class Part(NamedTuple):
+    """A cell inside a node."""
+
+    level: int
+    cell: int
+    """Its number among those of its level in the node."""
+    mask: Mask
+
+
+@lru_cache(maxsize=_KNOWN)
+def cell_mask(shape: Shape, level: int, index: int) -> Mask:
+    """The positions of a cell of a node."""
+    size = shape.size(level)
+    return (1 << size) - 1 << index * size
+
+
+def leaves(shape: Shape, level: int, index: int) -> Sequence[tuple[int, Mask]]:
+    """(slot, positions) of a cell of the pool, for each of its nodes."""
+    if level < shape.node:
+        slot, cell = divmod(index, shape.devices // shape.size(level))
+        return ((slot, cell_mask(shape, level, cell)),)
+    nodes, full = shape.size(level) // shape.devices, (1 << shape.devices) - 1
+    return [(slot, full) for slot in range(index * nodes, (index + 1) * nodes)]
+
+
+@lru_cache(maxsize=_KNOWN)
+def whole(shape: Shape, mask: Mask) -> tuple[tuple[int, ...], ...]:
+    """For each level up to the node's, the cells that the mask holds all of, without those inside a larger one of these.
+
+    >>> whole(Shape(("device", "switch", "node"), (1, 2, 2), 2), 0b1101)
+    ((0,), (1,), ())
+    """
+    found: list[tuple[int, ...]] = []
+    cells = [i for i in range(shape.devices) if mask >> i & 1]
+    for level in range(shape.node):
+        fan, inside = shape.fan[level + 1], set(cells)
+        above = [i // fan for i in cells if i % fan == 0 and inside.issuperset(range(i, i + fan))]
+        found.append(tuple(i for i in cells if i // fan not in above))
+        cells = above
+    return (*found, tuple(cells))
+
+
+@lru_cache(maxsize=_KNOWN)
+def parts(shape: Shape, mask: Mask) -> tuple[Part, ...]:
+    """What `whole` says, in one row: the smallest cells first."""
+    return tuple(
+        Part(level, index, cell_mask(shape, level, index)) for level, cells in enumerate(whole(shape, mask)) for index in cells
+    )
+
+
+@lru_cache(maxsize=_KNOWN)
+def change(shape: Shape, old: Mask, new: Mask) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """The parts that go and those that come as the mask changes."""
+    before, after = parts(shape, old), parts(shape, new)
+    return tuple(part for part in before if part not in after), tuple(part for part in after if part not in before)
+
+
+@lru_cache(maxsize=_KNOWN)
+def least(shape: Shape, outer: int, index: int, level: int, avoid: Mask) -> tuple[int, int]:
+    """The cell of a level inside a larger one of the same node that touches `avoid` least: (leaves touched, its index)."""
+    fan = shape.size(outer) // shape.size(level)
+    return min(((cell_mask(shape, level, i) & avoid).bit_count(), i) for i in range(index * fan, (index + 1) * fan))
+
+
+@lru_cache(maxsize=_KNOWN)
+def pick(shape: Shape, mask: Mask, n: int, avoid: Mask = 0, last: bool = False) -> Mask | None:
+    """`n` leaves of the mask with the lowest common ancestor possible, or None.
+
+    Among the cells that have them: where they touch `avoid` least, then where the fewest others are, then the first; and
+    inside, what is whole stays so where it can. `last`: the mirror image of it, from the far end.
+    """
+    if last:
+        found = pick(shape, _mirror(shape, mask), n, _mirror(shape, avoid))
+        return None if found is None else _mirror(shape, found)
+    if n < 1:
+        return 0
+    for level in range(shape.node + 1):
+        best: tuple[int, int, int, Mask] | None = None
+        for index in range(shape.devices // shape.size(level)):
+            inside = mask & cell_mask(shape, level, index)
+            count = inside.bit_count()
+            if count >= n:
+                key = (max(0, n - (inside & ~avoid).bit_count()), count, index, inside)
+                best = key if best is None else min(best, key)
+        if best is not None:
+            touched, _, _, inside = best
+            return _fill(shape, inside & ~avoid, n - touched) | _fill(shape, inside & avoid, touched)
+    return None
+
+
+@lru_cache(maxsize=_KNOWN)
+def pick_cell(shape: Shape, mask: Mask, level: int, avoid: Mask = 0) -> Mask | None:
+    """A cell of the level that the mask holds all of: touching `avoid` least, then with the fullest parent, then the first."""
+    best: tuple[int, int, int, Mask] | None = None
+    above = shape.fan[level + 1] if level < shape.node else 1
+    for index in range(shape.devices // shape.size(level)):
+        cell = cell_mask(shape, level, index)
+        if cell & ~mask == 0:
+            around = cell_mask(shape, min(level + 1, shape.node), index // above)
+            key = ((cell & avoid).bit_count(), (around & mask).bit_count(), index, cell)
+            best = key if best is None else min(best, key)
+    return None if best is None else best[3]
+
+
+def _fill(shape: Shape, mask: Mask, n: int) -> Mask:
+    """The first `n` leaves of the mask, the smallest whole cells first."""
+    chosen = 0
+    for part in parts(shape, mask):
+        size = shape.size(part.level)
+        if size >= n:
+            return chosen | (1 << n) - 1 << part.cell * size
+        chosen |= part.mask
+        n -= size
+    return chosen
+
+
+def _mirror(shape: Shape, mask: Mask) -> Mask:
+    """The mask with its positions counted from the far end. The tree is uniform, so cells stay cells."""
+    return int(f"{mask:0{shape.devices}b}"[::-1], 2)

@@ -1,0 +1,108 @@
+"""Where opportunistic work may go: idle leaves by node, outside bindings and inside them.
+
+Kept lazily: nodes that changed are looked at again when somebody asks, since a binding that is at once filled changes
+nothing here in the end.
+"""
+
+from sortedcontainers import SortedList
+
+from scheduler_service.core.values import Mask
+
+
+class Facts:
+    """What is set for each slot; an empty mask has no entry."""
+
+    __slots__ = ("bound", "guaranteed", "healthy", "opportunistic")
+
+    def __init__(self) -> None:
+        self.healthy: dict[int, Mask] = {}
+        self.bound: dict[int, Mask] = {}
+        """Leaves under a binding of any level."""
+        self.guaranteed: dict[int, Mask] = {}
+        self.opportunistic: dict[int, Mask] = {}
+
+    def idle(self, slot: int) -> Mask:
+        taken = self.guaranteed.get(slot, 0) | self.opportunistic.get(slot, 0)
+        return self.healthy.get(slot, 0) & ~taken
+
+
+class Spare:
+    __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "stale")
+
+    def __init__(self, facts: Facts, devices: int) -> None:
+        self._facts = facts
+        self._devices = devices
+        self._outside: SortedList = SortedList()
+        """(0 with opportunistic work or 1 without, idle leaves under no binding, -slot)."""
+        self._inside: SortedList = SortedList()
+        """(idle leaves, slot) of slots that have some under a binding."""
+        self._keys: dict[int, tuple[tuple[int, int, int] | None, tuple[int, int] | None]] = {}
+        self.stale: set[int] = set()
+        """Slots of which something changed since the lists were last looked at."""
+
+    def refresh(self) -> None:
+        facts, keys = self._facts, self._keys
+        for slot in self.stale:
+            idle, bound = facts.idle(slot), facts.bound.get(slot, 0)
+            count = (idle & ~bound).bit_count()
+            outside = (int(slot not in facts.opportunistic), count, -slot) if count else None
+            inside = (idle.bit_count(), slot) if idle & bound else None
+            before = keys.get(slot, _NEITHER)
+            if before[0] != outside:
+                _replace(self._outside, before[0], outside)
+            if before[1] != inside:
+                _replace(self._inside, before[1], inside)
+            if outside or inside:
+                keys[slot] = (outside, inside)
+            else:
+                keys.pop(slot, None)
+        self.stale.clear()
+
+    def dirty(self, n: int) -> int | None:
+        """Of the nodes with opportunistic work, the one with the fewest idle leaves outside bindings that suffice."""
+        return self._tightest(0, n)
+
+    def clean(self, n: int) -> int | None:
+        """The same of nodes without any."""
+        return self._tightest(1, n)
+
+    def _tightest(self, kind: int, n: int) -> int | None:
+        self.refresh()
+        at = self._outside.bisect_left((kind, n))
+        return -self._outside[at][2] if at < len(self._outside) and self._outside[at][0] == kind else None
+
+    def bound(self, n: int) -> int | None:
+        """The node with the fewest idle leaves that suffice, some of them under bindings."""
+        self.refresh()
+        at = self._inside.bisect_left((n,))
+        return self._inside[at][1] if at < len(self._inside) else None
+
+    def first_clean(self, slots: range) -> int | None:
+        """The first node of these that is wholly idle and outside bindings."""
+        self.refresh()
+        at = self._outside.bisect_right((1, self._devices, -slots.start)) - 1
+        return self._clean_among(at, slots)
+
+    def last_clean(self, slots: range) -> int | None:
+        self.refresh()
+        return self._clean_among(self._outside.bisect_left((1, self._devices, 1 - slots.stop)), slots)
+
+    def _clean_among(self, at: int, slots: range) -> int | None:
+        if not 0 <= at < len(self._outside):
+            return None
+        kind, count, negative = self._outside[at]
+        return -negative if kind == 1 and count == self._devices and -negative in slots else None
+
+    def snapshot(self) -> tuple[object, ...]:
+        self.refresh()
+        return list(self._outside), list(self._inside), dict(self._keys)
+
+
+_NEITHER = (None, None)
+
+
+def _replace(ordered: SortedList, old: tuple[int, ...] | None, new: tuple[int, ...] | None) -> None:
+    if old is not None:
+        ordered.remove(old)
+    if new is not None:
+        ordered.add(new)

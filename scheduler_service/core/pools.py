@@ -1,0 +1,307 @@
+"""Which node is which cell of which pool: the cells of the cluster, as they follow from its nodes and what a site says of them.
+
+Nodes are alike that have devices of one model and memory in the same tree; they make a pool whose largest cell is a node. A
+site may name some of its nodes instead, and group them further (`PoolPlan`).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.job import Node, NodeDevice, NodeState
+from scheduler_service.core.values import Mask, Vector, first_of, least, mask_of
+from scheduler_service.core.vc import Binding, Owner, VirtualCluster
+
+
+class PoolPlan(NamedTuple):
+    """A pool as a site describes it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    """In the order of their places: neighbours first."""
+    levels: tuple[tuple[str, int], ...] = ()
+    """Those above the node, from below: what a cell is called, and how many of the level below make one."""
+
+
+class Seat(NamedTuple):
+    """A node's place in its pool."""
+
+    pool: str
+    slot: int
+    order: tuple[int, ...]
+    """The index of the device at each position of the tree; empty where that is the same."""
+    share: Vector
+    """What of the node goes with each of its devices."""
+
+
+class _Node(NamedTuple):
+    """What a node brings: the part of a shape that is inside it, and which positions are well and open."""
+
+    seat: Seat
+    inner: Shape
+    model: str
+    healthy: Mask
+
+
+class Pools:
+    """The pools by name. Every part of it follows from what was set last, in whatever order."""
+
+    def __init__(self, plans: Iterable[PoolPlan] = ()) -> None:
+        self.pools: dict[str, Pool] = {}
+        self.models: dict[str, str] = {}
+        """Pool -> the model of its devices."""
+        self.seats: dict[int, Seat] = {}
+        self.misfits: dict[int, str] = {}
+        """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
+        self.nodes: dict[tuple[str, int], int] = {}
+        """(pool, slot) -> the node there."""
+        self._plans = {plan.name: plan for plan in plans}
+        self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
+        self._facts: dict[str, dict[int, _Node]] = {}
+        """Pool -> node -> what it brings."""
+        self._shares: dict[str, Counter[Vector]] = {}
+        self._vcs: dict[int, VirtualCluster] = {}
+        self._bindings: dict[str, dict[tuple[str, int], Binding]] = {}
+
+    # ---- facts -----------------------------------------------------------------------------------------------------------
+
+    def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> None:
+        """What the node is and has; None: it is not there."""
+        before = self.seats.get(node)
+        now = None if row is None else self._described(row, devices)
+        if before is not None and (now is None or now.seat != before):
+            self._leave(node, before)
+        self.misfits.pop(node, None)
+        if now is None:
+            return
+        pool = self._join(node, now)
+        if pool is None:
+            self.misfits[node] = f"its devices are not like those of the other nodes of pool {now.seat.pool}"
+        else:
+            pool.set_node(now.seat.slot, now.healthy)
+
+    def hold(self, node: int, guaranteed: Mask, opportunistic: Mask) -> None:
+        """The node's devices that are held, or kept, as guaranteed; and those that opportunistic runs hold."""
+        seat = self.seats.get(node)
+        if seat is not None:
+            pool = self.pools[seat.pool]
+            pool.set_guaranteed(seat.slot, positions(seat, guaranteed))
+            pool.set_opportunistic(seat.slot, positions(seat, opportunistic))
+
+    def set_vc(self, vc: int, row: VirtualCluster | None) -> None:
+        before = self._vcs.pop(vc, None)
+        if row is not None:
+            self._vcs[vc] = row
+        for name in {quota.pool for known in (before, row) if known is not None for quota in known.quotas}:
+            if name in self.pools:
+                self._set_quotas(self.pools[name], vc, row)
+
+    def set_binding(self, old: Binding | None, new: Binding | None) -> None:
+        for row in (old, new):
+            if row is None:
+                continue
+            of_pool, at = self._bindings.setdefault(row.pool, {}), (row.level, row.index)
+            pool = self.pools.get(row.pool)
+            level = None if pool is None else level_of(pool.shape, row.level)
+            if row is old:
+                del of_pool[at]
+                if pool is not None and level is not None:
+                    pool.unbind(level, row.index)
+            else:
+                of_pool[at] = row
+                if pool is not None and level is not None:
+                    pool.bind(level, row.index, Owner(row.vc, row.pin))
+
+    # ---- questions -------------------------------------------------------------------------------------------------------
+
+    def in_order(self) -> list[str]:
+        """Pools in the order in which a job that names none tries them: those of the smallest largest cell first."""
+        return sorted(self.pools, key=lambda name: (self.pools[name].shape.size(len(self.pools[name].shape.levels) - 1), name))
+
+    def share(self, pool: str) -> Vector:
+        """What of its node goes with each device of the pool."""
+        shares = iter(self._shares[pool])
+        lowest = next(shares)
+        for share in shares:
+            lowest = least(lowest, share)
+        return lowest
+
+    def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
+        """How many cells of each level of the pool it owns."""
+        levels = self.pools[pool].shape.levels
+        return tuple(sum(q.cells for q in vc.quotas if (q.pool, q.level) == (pool, level)) for level in levels)
+
+    def tops(self, pool: str) -> int:
+        """How many cells of its highest level it has, healthy or not."""
+        plan, shape = self._plans.get(pool), self.pools[pool].shape
+        nodes = len(self._facts[pool]) if plan is None else len(plan.nodes)
+        return nodes * shape.devices // shape.size(shape.top)
+
+    def exists(self, pool: str, level: int, index: int) -> bool:
+        plan, shape = self._plans.get(pool), self.pools[pool].shape
+        if plan is None:
+            return (pool, index * shape.size(level) // shape.devices) in self.nodes
+        return 0 <= index < len(plan.nodes) * shape.devices // shape.size(level)
+
+    def inside(self, binding: Binding) -> list[tuple[int, Mask]]:
+        """The nodes in the cell, or around it, with those of their devices that are in it."""
+        pool = self.pools.get(binding.pool)
+        level = None if pool is None else level_of(pool.shape, binding.level)
+        if pool is None or level is None:
+            return []
+        found = []
+        for slot, places in leaves_of(pool.shape, level, binding.index):
+            node = self.nodes.get((binding.pool, slot))
+            if node is not None:
+                found.append((node, mask_of(indices(self.seats[node], places))))
+        return found
+
+    # ---- inside ----------------------------------------------------------------------------------------------------------
+
+    def _described(self, row: Node, devices: Sequence[NodeDevice]) -> _Node:
+        paths = tuple(device.path for device in devices)
+        inner, order = _tree(row.levels, paths)
+        model = devices[0].model if devices else ""
+        planned = self._planned.get(row.name)
+        pool, slot = planned or (_name(model, inner), row.id)
+        count = max(len(devices), 1)
+        share = Vector(row.capacity.cpu_milli // count, row.capacity.memory_mib // count, 1 if devices else 0)
+        healthy = 0
+        if row.state is NodeState.UP and row.drained_us is None:
+            places = order or tuple(range(len(devices)))
+            healthy = sum(1 << place for place, index in enumerate(places) if not devices[index].fault) if devices else 1
+        return _Node(Seat(pool, slot, order, share), inner, model, healthy)
+
+    def _join(self, node: int, now: _Node) -> Pool | None:
+        """The pool, with the node in it; None where it does not fit in."""
+        name = now.seat.pool
+        facts = self._facts.setdefault(name, {})
+        facts[node] = now
+        leading = min(facts.values(), key=lambda fact: fact.seat.slot) if name in self._plans else now
+        pool = self.pools.get(name)
+        if pool is None or pool.shape.levels[: pool.shape.node + 1] != leading.inner.levels or _inner(pool) != leading.inner:
+            self._make(name, leading)
+        elif node not in self.seats and now.inner == leading.inner:
+            self._seat(node, now)
+        return self.pools[name] if node in self.seats else None
+
+    def _make(self, name: str, leading: _Node) -> None:
+        """The pool anew, from all that is known of it."""
+        plan = self._plans.get(name)
+        above = plan.levels if plan is not None else ()
+        levels = (*leading.inner.levels, *(level for level, _ in above))
+        pool = Pool(Shape(levels, (*leading.inner.fan, *(fan for _, fan in above)), leading.inner.node), name)
+        self.pools[name], self.models[name], self._shares[name] = pool, leading.model, Counter()
+        for vc, row in self._vcs.items():
+            self._set_quotas(pool, vc, row)
+        for (level, index), binding in self._bindings.get(name, {}).items():
+            if (number := level_of(pool.shape, level)) is not None:
+                pool.bind(number, index, Owner(binding.vc, binding.pin))
+        for node, fact in self._facts[name].items():
+            self.seats.pop(node, None)
+            if fact.inner == leading.inner and fact.model == leading.model:
+                self._seat(node, fact)
+                pool.set_node(fact.seat.slot, fact.healthy)
+            else:
+                self.misfits[node] = f"its devices are not like those of the other nodes of pool {name}"
+
+    def _seat(self, node: int, fact: _Node) -> None:
+        self.seats[node] = fact.seat
+        self.nodes[fact.seat.pool, fact.seat.slot] = node
+        self._shares[fact.seat.pool][fact.seat.share] += 1
+
+    def _leave(self, node: int, seat: Seat) -> None:
+        del self.seats[node]
+        del self.nodes[seat.pool, seat.slot]
+        facts = self._facts[seat.pool]
+        del facts[node]
+        self._shares[seat.pool] -= Counter([seat.share])
+        self.pools[seat.pool].set_node(seat.slot, None)
+        if not facts:
+            del self.pools[seat.pool], self.models[seat.pool], self._shares[seat.pool], self._facts[seat.pool]
+
+    def _set_quotas(self, pool: Pool, vc: int, row: VirtualCluster | None) -> None:
+        owned: Counter[int] = Counter()
+        for quota in row.quotas if row is not None else ():
+            if quota.pool == pool.name and (level := level_of(pool.shape, quota.level)) is not None:
+                owned[level] += quota.cells
+        for level in range(len(pool.shape.levels)):
+            pool.set_quota(Owner(vc), level, owned[level])
+
+    def snapshot(self) -> dict[str, object]:
+        """For tests: everything, as plain comparable values."""
+        return {
+            "pools": {name: pool.snapshot() for name, pool in self.pools.items()},
+            "seats": dict(self.seats),
+            "misfits": dict(self.misfits),
+            "shares": {name: dict(shares) for name, shares in self._shares.items()},
+        }
+
+
+def level_of(shape: Shape, name: str) -> int | None:
+    """The number of the level that is called so."""
+    return shape.levels.index(name) if name in shape.levels else None
+
+
+def positions(seat: Seat, devices: Mask) -> Mask:
+    """The places in the tree of these devices."""
+    return _moved(devices, seat.order, inverse=False) if seat.order else devices
+
+
+def indices(seat: Seat, places: Mask) -> tuple[int, ...]:
+    """The devices at these places of the tree, in order of their indices."""
+    devices = _moved(places, seat.order, inverse=True) if seat.order else places
+    return first_of(devices, devices.bit_count())
+
+
+@lru_cache(maxsize=65536)
+def _moved(mask: Mask, order: tuple[int, ...], inverse: bool) -> Mask:
+    moved = 0
+    for place, index in enumerate(order):
+        source, target = (place, index) if inverse else (index, place)
+        if mask >> source & 1:
+            moved |= 1 << target
+    return moved
+
+
+def _inner(pool: Pool) -> Shape:
+    shape = pool.shape
+    return Shape(shape.levels[: shape.node + 1], shape.fan[: shape.node + 1], shape.node)
+
+
+@lru_cache(maxsize=1024)
+def _tree(levels: tuple[str, ...], paths: tuple[tuple[int, ...], ...]) -> tuple[Shape, tuple[int, ...]]:
+    """The shape of a node whose devices have these paths, and which device is at which place. A tree that is not the same
+    everywhere (the agent collapses what is odd) counts as flat."""
+    if not paths:
+        return Shape(("node",), (1,), 0), ()
+    order = tuple(sorted(range(len(paths)), key=lambda index: (paths[index], index)))
+    fans: list[int] = []
+    for depth in range(len(levels), -1, -1):
+        children: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+        for index, path in enumerate(paths):
+            below = path[: depth + 1] if depth < len(levels) else (*path, index)
+            children.setdefault(path[:depth], set()).add(below)
+        counts = {len(below) for below in children.values()}
+        if len(counts) > 1 or any(len(path) != len(levels) for path in paths):
+            return Shape(("device", "node"), (1, len(paths)), 1), ()
+        fans.append(counts.pop())
+    names = ("device", *reversed(levels), "node")
+    identical = order == tuple(range(len(paths)))
+    return Shape(names, (1, *fans), len(names) - 1), () if identical else order
+
+
+def _name(model: str, inner: Shape) -> str:
+    """What a pool is called that nobody has named: the same for nodes that are alike, and for no others."""
+    if not model:
+        return "cpu"
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "device"
+    return f"{slug}-{'x'.join(str(fan) for fan in reversed(inner.fan[1:]))}"
+
+
+__all__ = ["PoolPlan", "Pools", "Seat", "indices", "level_of", "positions"]

@@ -1,0 +1,50 @@
+"""Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
+
+from scheduler_service.core.binding import left, owned
+from scheduler_service.core.change import stop_job, tell
+from scheduler_service.core.errors import require
+from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.messages import Reclaim
+from scheduler_service.core.rows import changed
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Micros, mask_of
+
+
+def reclaim(state: State, action: Reclaim, now: Micros) -> None:
+    """An opportunistic job leaves, all of its tasks, for one that has a right to its devices. No cap and no minimum run time
+    bounds this; its grace period is the site's at most."""
+    job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
+    runs = state.runs_of(action.job_id)
+    require(job is not None and bool(runs), f"job {action.job_id} does not run")
+    assert job is not None
+    require(all(run.phase is not RunPhase.STOPPING for run in runs), f"job {job.id} is leaving already")
+    require(not any(run.guaranteed for run in runs), f"job {job.id} is guaranteed")
+    require(claimant is not None, f"there is no job {action.for_job}")
+    most = state.settings.reclaim_grace_us
+    stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, action.for_job, most_us=most)
+    first = runs[0]
+    tell(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=action.for_job)
+
+
+def promote(state: State, job_id: int, now: Micros) -> None:
+    """It goes on where it is, as guaranteed."""
+    job, runs = state.jobs.rows.get(job_id), state.runs_of(job_id)
+    require(job is not None and bool(runs), f"job {job_id} does not run")
+    assert job is not None
+    for run in runs:
+        require(run.phase is not RunPhase.STOPPING, f"job {job_id} is leaving")
+        require(not run.guaranteed, f"job {job_id} is guaranteed already")
+        require(owned(state, job, run.node, mask_of(run.devices)), f"job {job_id} holds devices of others")
+        state.put(state.runs, run.key, changed(run, guaranteed=True))
+    tell(state, now, job_id, EventKind.GUARANTEED, run=runs[0].run, node=runs[0].node)
+
+
+def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str = "") -> None:
+    """It goes on where it is, until somebody who has a right to its devices needs them."""
+    runs = state.runs_of(job_id)
+    require(bool(runs) and all(run.guaranteed for run in runs), f"job {job_id} is not guaranteed")
+    for run in runs:
+        state.put(state.runs, run.key, changed(run, guaranteed=False))
+    for run in runs:
+        left(state, run)
+    tell(state, now, job_id, EventKind.OPPORTUNISTIC, run=runs[0].run, node=runs[0].node, cause_job=cause_job, text=text)

@@ -1,0 +1,186 @@
+"""Virtual clusters come, change and go at run time; what no longer fits goes on as opportunistic, and nothing else moves."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.cells.around import is_unbound, unbound, without
+from scheduler_service.core.cells.quotas import feasible
+from scheduler_service.core.change import drop_earmarks
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
+from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
+from scheduler_service.core.pools import Pools, level_of
+from scheduler_service.core.rows import changed
+from scheduler_service.core.standing import demote
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Micros, mask_of
+from scheduler_service.core.vc import Binding, Owner, Quota, VirtualCluster
+
+
+def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
+    """Creates a virtual cluster, or changes one. Refused, with the level and what is missing there, where all virtual clusters
+    together could then not have what they were promised."""
+    pools = pools_of(state)
+    known = state.vc_ids.get(event.name)
+    if event.create and known is not None:
+        raise AlreadyExists("VC_EXISTS", f"there is a virtual cluster {event.name} already; update it instead", vc=event.name)
+    old = VirtualCluster(state.cluster.next_vc, event.name) if event.create else named(state, event.name)
+    given: dict[str, Any] = {"quotas": event.quotas, "pins": event.pins, "weight": event.weight, "policy": event.policy}
+    new: VirtualCluster = changed(old, **{name: value for name, value in given.items() if value is not None})
+    new = changed(new, quotas=_together(new.quotas))
+    _check_pins(state, pools, new)
+    _check_quotas(state, pools, new)
+    if event.create:
+        cluster = state.cluster
+        state.put(state.cluster_table, 0, changed(cluster, next_vc=new.id + 1))
+    state.put(state.vcs, new.id, new)
+    _pin(state, old, new, now)
+    _shrink(state, pools, new, now)
+    return VcChanged(new.id)
+
+
+def vc_delete_requested(state: State, event: VcDeleteRequested, _now: Micros) -> VcChanged:
+    """Only one that has no live jobs."""
+    pools_of(state)
+    row = named(state, event.name)
+    live = sorted(job.id for job in state.jobs.rows.values() if job.spec.vc == row.name)
+    if live:
+        raise FailedPrecondition(
+            "VC_IN_USE",
+            f"virtual cluster {row.name} has {len(live)} live jobs (the first: {live[0]}); cancel them, or let them end",
+            vc=row.name,
+        )
+    for key, _ in bindings_of(state, row.id):
+        state.put(state.bindings, key, None)
+    state.put(state.vcs, row.id, None)
+    return VcChanged(row.id)
+
+
+def named(state: State, name: str) -> VirtualCluster:
+    vc = state.vc_ids.get(name)
+    if vc is None:
+        known = ", ".join(sorted(state.vc_ids)) or "none"
+        raise NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {known}", vc=name)
+    return state.vcs.rows[vc]
+
+
+def pools_of(state: State) -> Pools:
+    """Raises FailedPrecondition where the site has no virtual clusters."""
+    if state.pools is None:
+        raise FailedPrecondition(
+            "NO_VIRTUAL_CLUSTERS",
+            "this scheduler runs without virtual clusters; have it started with `virtual_clusters: true` in its configuration",
+        )
+    return state.pools
+
+
+def _together(quotas: Iterable[Quota]) -> tuple[Quota, ...]:
+    """One for each level of each pool, in order; none of nothing."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for quota in quotas:
+        counts[quota.pool, quota.level] += quota.cells
+    return tuple(Quota(pool, level, count) for (pool, level), count in sorted(counts.items()) if count)
+
+
+# ---- what there is, and what is promised -------------------------------------------------------------------------------
+
+
+def _level(pools: Pools, pool: str, level: str) -> int:
+    if pool not in pools.pools:
+        raise NotFound(
+            "NO_SUCH_POOL", f"there is no pool {pool!r}; there are: {', '.join(pools.in_order()) or 'none'}", pool=pool
+        )
+    shape = pools.pools[pool].shape
+    number = level_of(shape, level)
+    if number is None:
+        raise NotFound("NO_SUCH_LEVEL", f"pool {pool} has no level {level!r}; it has: {', '.join(shape.levels)}", level=level)
+    return number
+
+
+def _check_pins(state: State, pools: Pools, row: VirtualCluster) -> None:
+    taken = {(key[0], key[1], key[2]): binding for key, binding in state.bindings.rows.items() if binding.pin}
+    names = [pin.name for pin in row.pins]
+    if len(set(names)) != len(names):
+        raise FailedPrecondition("PIN_TWICE", f"virtual cluster {row.name} names a pin twice: {', '.join(names)}", vc=row.name)
+    for pin in row.pins:
+        level = _level(pools, pin.pool, pin.level)
+        if not pools.exists(pin.pool, level, pin.cell):
+            raise NotFound("NO_SUCH_CELL", f"pool {pin.pool} has no {pin.level} {pin.cell}", pool=pin.pool)
+        mine = taken.get((pin.pool, pin.level, pin.cell))
+        if mine is not None and (mine.vc, mine.pin) == (row.id, pin.name):
+            continue
+        if not is_unbound(pools.pools[pin.pool], level, pin.cell):
+            raise FailedPrecondition(
+                "CELL_IN_USE",
+                f"{pin.level} {pin.cell} of pool {pin.pool}, or part of it, is in guaranteed use or pinned; pin another, or "
+                "wait until it is free",
+                pool=pin.pool,
+            )
+
+
+def _check_quotas(state: State, pools: Pools, row: VirtualCluster) -> None:
+    """HiveD section 3: there is a one-to-one mapping from all cells assigned to cells that are there."""
+    asked: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    pinned: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for vc in [*(vc for vc in state.vcs.rows.values() if vc.id != row.id), row]:
+        for quota in vc.quotas:
+            if vc is not row and quota.pool not in pools.pools:
+                continue  # its nodes are gone
+            asked[quota.pool][_level(pools, quota.pool, quota.level)] += quota.cells
+        for pin in vc.pins:
+            if pin.pool in pools.pools:
+                pinned[pin.pool].append((_level(pools, pin.pool, pin.level), pin.cell))
+    for name in sorted({quota.pool for quota in row.quotas} | {pin.pool for pin in row.pins}):
+        pool = pools.pools[name]
+        short = feasible(without(pool.shape, pools.tops(name), pinned[name]), pool.shape, asked[name])
+        if short is not None:
+            raise FailedPrecondition(
+                "INFEASIBLE_QUOTAS",
+                f"pool {name} has {short.missing} cells of the level {pool.shape.levels[short.level]} too few for what all "
+                f"virtual clusters would own together; assign less to {row.name}, or to another",
+                pool=name,
+                level=pool.shape.levels[short.level],
+                missing=str(short.missing),
+            )
+
+
+# ---- what follows for cells that are bound -----------------------------------------------------------------------------
+
+
+def _pin(state: State, old: VirtualCluster, new: VirtualCluster, now: Micros) -> None:
+    """Binds the cells that are pinned now, and lets go of those that are not any more."""
+    for pin in old.pins:
+        if pin not in new.pins:
+            key = pin.pool, pin.level, pin.cell
+            if key in state.bindings.rows:
+                _evacuate(state, state.bindings.rows[key], f"pin {pin.name} is gone", now)
+                state.put(state.bindings, key, None)
+    for pin in new.pins:
+        key = pin.pool, pin.level, pin.cell
+        if key not in state.bindings.rows:
+            state.put(state.bindings, key, Binding(*key, new.id, pin.name))
+
+
+def _shrink(state: State, pools: Pools, row: VirtualCluster, now: Micros) -> None:
+    """Of cells beyond what it owns now the last ones go back: what runs there goes on as opportunistic."""
+    for (name, level, _), binding in reversed(bindings_of(state, row.id)):
+        pool = pools.pools.get(name)
+        number = None if pool is None else level_of(pool.shape, level)
+        if pool is None or number is None or binding.pin:
+            continue
+        if unbound(pool, Owner(row.id), number) < 0:
+            _evacuate(state, binding, f"virtual cluster {row.name} owns fewer cells now", now)
+
+
+def _evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
+    """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
+    pools = pools_of(state)
+    for node, mask in pools.inside(binding):
+        for key in sorted(state.runs_on.get(node, ())):
+            run = state.runs.rows.get(key)
+            if run is not None and run.guaranteed and mask_of(run.devices) & mask:
+                demote(state, run.job_id, now, text=why)
+        for operation in sorted(state.operations.rows.values(), key=lambda row: row.id):
+            if operation.node == node and any(mask_of(devices) & mask for devices in operation.devices):
+                drop_earmarks(state, now, operation.job_id, why)

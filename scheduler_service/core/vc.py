@@ -1,0 +1,102 @@
+"""Virtual clusters: what a tenant is guaranteed, what a job asks of cells, and which cells are whose."""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from scheduler_service.core.rows import dataclass
+
+
+class Guarantee(IntEnum):
+    """In which cells a job may run. Values as in ebb.v1.Guarantee."""
+
+    GUARANTEED = 1
+    """In those that its virtual cluster owns; it waits for them."""
+    OVERFLOW = 2
+    """In those, or else meanwhile in anybody's idle ones."""
+    OPPORTUNISTIC = 3
+    """In anybody's idle ones, from which it goes when their owner wants them."""
+
+
+class Within(NamedTuple):
+    """Tasks that are to run together in one cell of a level."""
+
+    level: str
+    required: bool = True
+    """False: only where that is possible now."""
+    group: int = -1
+    """Which of the gang's groups; -1: all tasks."""
+
+
+class CellRequest(NamedTuple):
+    """What a job asks of the cells that it runs in, beyond the devices of its tasks."""
+
+    pool: str = ""
+    """Empty: any of its virtual cluster's."""
+    model: str = ""
+    """Of the devices; empty: any."""
+    pin: str = ""
+    """The pinned cell to run in; empty: none."""
+    levels: tuple[str, ...] = ()
+    """By group: each of its tasks has a whole cell of this level; empty: any devices of one node."""
+    within: tuple[Within, ...] = ()
+    lazy: bool = False
+    """Where its own virtual cluster takes its cells away from it, it runs on as opportunistic until somebody needs them."""
+
+
+class Quota(NamedTuple):
+    """So many cells of a level of a pool."""
+
+    pool: str
+    level: str
+    cells: int
+
+
+class Pin(NamedTuple):
+    """One certain cell, which is a virtual cluster's alone and serves only the jobs that name it."""
+
+    name: str
+    pool: str
+    level: str
+    cell: int
+    """Its number among the cells of its level in the pool."""
+
+
+class VcPolicy(NamedTuple):
+    """How a virtual cluster is scheduled inside: what `stages` makes a policy of."""
+
+    name: str = "fifo"
+    s: float = 4.0
+    cap: int = 1
+    trials_in_flight: int | None = None
+    backfill: bool = False
+
+
+@dataclass(frozen=True)
+class VirtualCluster:
+    """A tenant's guarantee."""
+
+    id: int
+    name: str
+    quotas: tuple[Quota, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    weight: int = 1
+    """Of its share of opportunistic cells, beside the others'."""
+    policy: VcPolicy = VcPolicy()
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A cell of a pool that is, for the time being or (pinned) for good, one of a virtual cluster's cells."""
+
+    pool: str
+    level: str
+    index: int
+    vc: int
+    pin: str = ""
+
+
+class Owner(NamedTuple):
+    """Whose a bound cell is: a virtual cluster's, or (pinned) that of those of its jobs that name the pin."""
+
+    vc: int
+    pin: str = ""

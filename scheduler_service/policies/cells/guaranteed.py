@@ -1,0 +1,124 @@
+"""Guaranteed work: each virtual cluster's queue, served in its own cells as in a cluster of its own (HiveD, section 3)."""
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from scheduler_service.core.cells.asked import asked
+from scheduler_service.core.cells.own import why_never
+from scheduler_service.core.cells.placing import Found, find
+from scheduler_service.core.job import Job, Reason, RunKey, RunPhase
+from scheduler_service.core.messages import Action, Bind, Earmark, Place, Plan, Reclaim, Spot, Wait
+from scheduler_service.core.pools import Pools, indices
+from scheduler_service.core.state import State
+from scheduler_service.core.values import ZERO, Mask, add, mask_of
+from scheduler_service.core.vc import Owner, VirtualCluster
+
+
+class Choice(NamedTuple):
+    """A pool in which a job may run, and what it asks there."""
+
+    pool: str
+    owner: Owner
+
+
+def choices(pools: Pools, vc: VirtualCluster, job: Job) -> list[Choice]:
+    """The pools in which the virtual cluster owns something that the job may have, in the order in which they are tried."""
+    cells = job.spec.cells
+    owner = Owner(vc.id, cells.pin)
+    owned = {pin.pool for pin in vc.pins if pin.name == cells.pin} if cells.pin else {quota.pool for quota in vc.quotas}
+    return [Choice(name, owner) for name in pools.in_order() if name in owned and suits(pools, job, name)]
+
+
+def suits(pools: Pools, job: Job, pool: str) -> bool:
+    """Whether the job, by what it names, may run in the pool."""
+    cells = job.spec.cells
+    return cells.pool in ("", pool) and cells.model in ("", pools.models[pool])
+
+
+def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Mask] | None = None) -> Plan | None:
+    """Has the job start in the virtual cluster's cells, or has the opportunistic runs leave that are in its way. None: the
+    virtual cluster has no room for it."""
+    pools = state.pools
+    assert pools is not None
+    for name, owner in choices(pools, vc, job):
+        pool = pools.pools[name]
+        wanted = asked(job.spec, pool.shape, pools.share(name))
+        found = None if isinstance(wanted, str) else find(pool, owner, wanted, gone)
+        if found is not None:
+            return _plan(state, pools, vc, job, name, found)
+    return None
+
+
+def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan:
+    levels = pools.pools[name].shape.levels
+    actions: list[Action] = [Bind(vc.id, name, levels[level], index) for level, index in found.binds]
+    spots = []
+    for rank in range(len(found.seats)):
+        slot, mask = found.seats[rank]
+        node = pools.nodes[name, slot]
+        spots.append(Spot(node, indices(pools.seats[node], mask) if pools.models[name] else ()))
+    in_the_way = _in_the_way(state, spots)
+    if not in_the_way:
+        return (*actions, Place(job.id, tuple(spots), guaranteed=True))
+    leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
+    actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves(state, victim)]
+    tasks = job.spec.tasks()
+    for node in sorted({spot.node for spot in spots}):
+        ranks = tuple(rank for rank, spot in enumerate(spots) if spot.node == node)
+        want = ZERO
+        for rank in ranks:
+            want = add(want, tasks[rank])
+        devices = tuple(spots[rank].devices for rank in ranks)
+        actions.append(Earmark(job.id, node, want, tuple(in_the_way.get(node, ())), None, ranks, devices))
+    return (*actions, Wait(job.id, Reason.WAITING_FOR_VICTIMS))
+
+
+def _in_the_way(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
+    """By node, the runs that hold a device of these."""
+    found: dict[int, list[RunKey]] = defaultdict(list)
+    wanted: dict[int, Mask] = defaultdict(int)
+    for spot in spots:
+        wanted[spot.node] |= mask_of(spot.devices)
+    for node, mask in wanted.items():
+        if mask & state.held_devices.get(node, 0):
+            for key in sorted(state.runs_on[node]):
+                if mask_of(state.runs.rows[key].devices) & mask:
+                    found[node].append(key)
+    return found
+
+
+def _leaves(state: State, job_id: int) -> bool:
+    return any(run.phase is RunPhase.STOPPING for run in state.runs_of(job_id))
+
+
+def place_on_cells_kept(state: State, job: Job) -> Place:
+    """Has the job start on the devices that its earmarks keep."""
+    spots: dict[int, Spot] = {}
+    for operation_id in state.earmarks_of[job.id]:
+        earmark = state.operations.rows[operation_id]
+        for rank, devices in zip(earmark.tasks, earmark.devices, strict=True):
+            spots[rank] = Spot(earmark.node, devices)
+    return Place(job.id, tuple(spots[rank] for rank in range(len(spots))), guaranteed=True)
+
+
+def why_not(state: State, vc: VirtualCluster, job: Job) -> Wait:
+    """Why the first of its queue waits for cells."""
+    pools = state.pools
+    assert pools is not None
+    reasons = [_why_not_in(pools, vc, choice, job) for choice in choices(pools, vc, job)]
+    if not reasons:
+        return Wait(job.id, Reason.NEVER_IN_QUOTA, f"virtual cluster {vc.name} owns nothing that it may run in")
+    return next((wait for wait in reasons if wait.reason is not Reason.NEVER_IN_QUOTA), reasons[0])
+
+
+def _why_not_in(pools: Pools, vc: VirtualCluster, choice: Choice, job: Job) -> Wait:
+    pool = pools.pools[choice.pool]
+    if not job.spec.cells.pin:
+        never = why_never(job.spec, pool.shape, pools.share(choice.pool), pools.cells_of(vc, choice.pool))
+        if never:
+            return Wait(job.id, Reason.NEVER_IN_QUOTA, f"pool {choice.pool}: {never}")
+    doomed = [level for level in range(len(pool.shape.levels)) if pool.doomed(choice.owner, level)]
+    if doomed:
+        names = ", ".join(f"{pool.doomed(choice.owner, level)} {pool.shape.levels[level]}" for level in doomed)
+        return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: {names} of virtual cluster {vc.name} are faulty now")
+    return Wait(job.id, Reason.BEYOND_QUOTA, f"the cells of virtual cluster {vc.name} are in use")

@@ -1,0 +1,122 @@
+"""Opportunistic work: anybody's idle cells, shared between virtual clusters by weighted max-min fairness (HiveD, section 3.2).
+
+The virtual cluster whose opportunistic runs hold the least, by its weight, is served next.
+"""
+
+from collections.abc import Generator
+from fractions import Fraction
+from itertools import islice
+
+from scheduler_service.core.cells.around import free_around
+from scheduler_service.core.cells.asked import asked
+from scheduler_service.core.cells.idle import find_idle
+from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.job import Job, Reason
+from scheduler_service.core.messages import Bind, Place, Plan, Promote, Spot, Wait
+from scheduler_service.core.pools import Pools, indices, positions
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Mask, mask_of
+from scheduler_service.core.vc import Owner, VirtualCluster
+from scheduler_service.core.waiting import Lane
+from scheduler_service.policies.cells.guaranteed import suits
+
+LOOKED_AT = 16
+"""Jobs of a virtual cluster that are tried before it is another's turn."""
+
+
+def serve_opportunistic(state: State) -> Proposals:
+    waiting = [vc for vc in state.vcs.rows.values() if (vc.name, Lane.OPPORTUNISTIC) in state.lanes]
+    while waiting:
+        vc = min(waiting, key=lambda vc: (Fraction(state.opportunistic.get(vc.name, 0), vc.weight), vc.id))
+        if not (yield from _serve_one(state, vc)):
+            waiting.remove(vc)
+
+
+def _serve_one(state: State, vc: VirtualCluster) -> Generator[Plan, str | None, bool]:
+    """Whether one of its jobs was started."""
+    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
+    for job_id in [key[-1] for key in islice(queue, LOOKED_AT)]:
+        job = state.jobs.rows[job_id]
+        if job_id in state.earmarks_of:
+            continue
+        action = place_opportunistic(state, job)
+        if action is not None and (yield (action,)) is None:
+            return True
+    return False
+
+
+def place_opportunistic(state: State, job: Job) -> Place | None:
+    """Where guaranteed work will want to be last. A pinned cell is nobody's but its owner's: one who names it does not get
+    others."""
+    pools = state.pools
+    assert pools is not None
+    for name in pools.in_order():
+        if job.spec.cells.pin or not suits(pools, job, name):
+            continue
+        wanted = asked(job.spec, pools.pools[name].shape, pools.share(name))
+        seats = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
+        if seats is not None:
+            spots = []
+            for rank in range(len(seats)):
+                slot, mask = seats[rank]
+                node = pools.nodes[name, slot]
+                spots.append(Spot(node, indices(pools.seats[node], mask) if pools.models[name] else ()))
+            return Place(job.id, tuple(spots))
+    return None
+
+
+def why_not_opportunistic(job: Job) -> Wait:
+    return Wait(job.id, Reason.NO_ROOM, "no idle cells that would do")
+
+
+# ---- promotion ---------------------------------------------------------------------------------------------------------
+
+
+def promote(state: State, vc: VirtualCluster) -> Proposals:
+    """Runs of jobs that overflowed become guaranteed where they are, as soon as the virtual cluster can have those cells."""
+    for job_id in sorted(state.overflowing.get(vc.name, ())):
+        plan = _in_place(state, vc, job_id)
+        if plan is not None:
+            yield plan
+
+
+def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
+    """Binds the cells around what the job holds: for each leaf that is in none of its virtual cluster's cells, the smallest
+    cell that it has free."""
+    pools = state.pools
+    assert pools is not None
+    owner = Owner(vc.id)
+    bound: list[tuple[str, int, int]] = []
+    try:
+        for run in state.runs_of(job_id):
+            seat = pools.seats.get(run.node)
+            if seat is None:
+                return None
+            places = positions(seat, mask_of(run.devices))
+            if not _bind_around(pools, seat.pool, seat.slot, places, owner, bound):
+                return None
+        binds = tuple(Bind(vc.id, name, pools.pools[name].shape.levels[level], index) for name, level, index in bound)
+        return (*binds, Promote(job_id))
+    finally:
+        for name, level, index in reversed(bound):
+            pools.pools[name].unbind(level, index)
+
+
+def _bind_around(pools: Pools, name: str, slot: int, places: Mask, owner: Owner, bound: list[tuple[str, int, int]]) -> bool:
+    """Whether all of these leaves are, or could be, in the owner's cells; those that were bound for it are noted."""
+    pool = pools.pools[name]
+    while places:
+        lowest = places & -places
+        position = lowest.bit_length() - 1
+        around = pool.binding_over(slot, position)
+        if around is None:
+            around = free_around(pool, owner, slot, position)
+            if around is None:
+                return False
+            pool.bind(*around, owner)
+            bound.append((name, *around))
+        elif pool.bound[around[0]][around[1]] != owner:
+            return False
+        places &= ~next(mask for at, mask in leaves_of(pool.shape, *around) if at == slot)
+    return True
