@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from scheduler_service.core.errors import Broken
+from scheduler_service.core.invariants_cells import check_cells
 from scheduler_service.core.job import JobState, Reason, RunKey, RunPhase
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Vector, add, fits
@@ -18,6 +19,8 @@ def check(state: State) -> None:
     _check_devices(state)
     _check_resources(state)
     _check_earmarks(state)
+    if state.pools is not None:
+        check_cells(state, state.pools)
 
 
 def _require(holds: bool, what: str) -> None:
@@ -85,7 +88,8 @@ def _check_devices(state: State) -> None:
         )
         _require(held == (place in holder), f"device {place}: whether it is held")
         _require(faulty == bool(device.fault), f"device {place}: whether it is faulty")
-        _require(idle == (not held and not faulty), f"device {place}: whether it is idle")
+        kept = bool(state.kept_devices.get(device.node, 0) >> device.index & 1)
+        _require(idle == (not held and not faulty and not kept), f"device {place}: whether it is idle")
 
 
 def _check_resources(state: State) -> None:

@@ -136,11 +136,21 @@ class Pools:
         levels = self.pools[pool].shape.levels
         return tuple(sum(q.cells for q in vc.quotas if (q.pool, q.level) == (pool, level)) for level in levels)
 
+    def doomed(self, vc: int, pool: str, level: str) -> int:
+        """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
+        number = level_of(self.pools[pool].shape, level)
+        return 0 if number is None else self.pools[pool].doomed(Owner(vc), number)
+
     def tops(self, pool: str) -> int:
         """How many cells of its highest level it has, healthy or not."""
         plan, shape = self._plans.get(pool), self.pools[pool].shape
         nodes = len(self._facts[pool]) if plan is None else len(plan.nodes)
         return nodes * shape.devices // shape.size(shape.top)
+
+    def complete(self, pool: str) -> bool:
+        """Whether all nodes are there that the site has named for it."""
+        plan = self._plans.get(pool)
+        return plan is None or len(self._facts[pool]) == len(plan.nodes)
 
     def exists(self, pool: str, level: int, index: int) -> bool:
         plan, shape = self._plans.get(pool), self.pools[pool].shape

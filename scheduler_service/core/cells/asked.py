@@ -65,12 +65,12 @@ def asked(spec: JobSpec, shape: Shape, share: Vector) -> Asked | str:
     return Asked(whole, tuple(sorted(needs, key=_largest_first)))
 
 
-def _largest_first(part: Part) -> tuple[int, int]:
-    """Ranks break ties."""
+def _largest_first(part: Part) -> tuple[bool, int, int]:
+    """What has to be together before what may be anywhere; ranks break ties."""
     if isinstance(part, Need):
-        return -part.leaves, part.rank
+        return True, -part.leaves, part.rank
     inner = [_largest_first(inside) for inside in part.parts]
-    return sum(leaves for leaves, _ in inner), min(rank for _, rank in inner)
+    return False, sum(leaves for _, leaves, _ in inner), min(rank for _, _, rank in inner)
 
 
 def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str:

@@ -25,7 +25,7 @@ def best(free: Free, spare: Spare, now: Balance, level: int) -> int | None:
             break
         if free.lists[outer]:
             cost, index = _cheapest(free, spare, outer, level)
-            if found is None or cost < found[0]:
+            if found is None or cost <= found[0]:
                 found = cost, index
             if not cost:
                 break
@@ -117,7 +117,7 @@ def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tup
 
 
 def _on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
-    mask = pick(shape, idle, n, last=True)
+    mask = pick(shape, idle, n)
     return None if mask is None else (slot, mask)
 
 

@@ -70,9 +70,7 @@ def _fill(pool: Pool, needs: list[Need], slots: range, mask: Mask) -> list[tuple
     for need in needs:
         for slot in sorted(idle, key=lambda slot: (idle[slot].bit_count(), -slot)):
             taken = (
-                pick_cell(pool.shape, idle[slot], need.level)
-                if need.level >= 0
-                else pick(pool.shape, idle[slot], need.leaves, last=True)
+                pick_cell(pool.shape, idle[slot], need.level) if need.level >= 0 else pick(pool.shape, idle[slot], need.leaves)
             )
             if taken is not None:
                 found.append((slot, taken))

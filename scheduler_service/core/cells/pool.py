@@ -12,7 +12,7 @@ from sortedcontainers import SortedList
 from scheduler_service.core.cells.binding import best, costs_nobody, opportunistic, partly_healthy
 from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import Balance, Promises, balance
-from scheduler_service.core.cells.shape import Shape, leaves
+from scheduler_service.core.cells.shape import Shape, cell_mask, leaves
 from scheduler_service.core.cells.spare import Facts, Spare
 from scheduler_service.core.cells.units import Unit, Units
 from scheduler_service.core.values import Mask
@@ -24,6 +24,7 @@ class Pool:
         "_balance",
         "_facts",
         "_lists",
+        "_masks",
         "_per",
         "_spare",
         "_units",
@@ -51,8 +52,9 @@ class Pool:
         self.free: list[SortedList] = self._lists.lists
         """(opportunistic leaves inside, index) of the free cells of Algorithm 1, by level."""
         self._spare = Spare(self._facts, shape.devices)
-        self._units = Units()
+        self._units = Units(self._facts)
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
+        self._masks = [[cell_mask(shape, level, cell) for cell in range(per)] for level, per in enumerate(self._per)]
         self._balance: Balance | None = None
         """Eqn 1, until something changes."""
 
@@ -66,10 +68,10 @@ class Pool:
             return
         _set(facts.healthy, slot, new)
         self._count_well(slot, new.bit_count() - old.bit_count())
-        taken = facts.guaranteed.get(slot, 0)
-        self._units.change(slot, old & ~taken, new & ~taken)
+        self._units.stale.add(slot)
         self._lists.set_open(slot, new & ~facts.bound.get(slot, 0))
-        self._touch(slot)
+        self._spare.stale.add(slot)
+        self._balance = None
 
     def bind(self, level: int, index: int, vc: Owner) -> None:
         """The cell is the VC's. It is under no other binding and has none inside."""
@@ -81,14 +83,14 @@ class Pool:
         self.bound[level][index] = vc
         self.promises.bind(vc, level, index)
         facts = self._facts
-        for slot, mask in leaves(self.shape, level, index):
+        for slot, mask in self._leaves(level, index):
             before, healthy = facts.bound.get(slot, 0), facts.healthy.get(slot, 0)
             if before & mask:
                 raise ValueError(f"level {level} cell {index} of {self.name} overlaps a cell that is bound")
             facts.bound[slot] = before | mask
-            self._units.add(vc, slot, mask, healthy & ~facts.guaranteed.get(slot, 0))
+            self._units.add(vc, slot, mask)
             self._lists.set_open(slot, healthy & ~(before | mask))
-            self._touch(slot)
+            self._spare.stale.add(slot)
         self._balance = None
 
     def unbind(self, level: int, index: int) -> None:
@@ -97,23 +99,19 @@ class Pool:
             return
         self.promises.unbind(vc, level, index)
         facts = self._facts
-        for slot, mask in leaves(self.shape, level, index):
+        for slot, mask in self._leaves(level, index):
             healthy, left = facts.healthy.get(slot, 0), facts.bound[slot] & ~mask
             _set(facts.bound, slot, left)
-            self._units.remove(vc, slot, mask, healthy & ~facts.guaranteed.get(slot, 0))
+            self._units.remove(slot, mask)
             self._lists.set_open(slot, healthy & ~left)
-            self._touch(slot)
+            self._spare.stale.add(slot)
         self._balance = None
 
     def set_guaranteed(self, slot: int, mask: Mask) -> None:
         """The leaves that guaranteed runs hold, or that are kept for them."""
-        facts = self._facts
-        old = facts.guaranteed.get(slot, 0)
-        if mask != old:
-            _set(facts.guaranteed, slot, mask)
-            healthy = facts.healthy.get(slot, 0)
-            self._units.change(slot, healthy & ~old, healthy & ~mask)
-            self._spare.stale.add(slot)
+        _set(self._facts.guaranteed, slot, mask)
+        self._units.stale.add(slot)
+        self._spare.stale.add(slot)
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
         """The leaves that opportunistic runs hold."""
@@ -126,9 +124,11 @@ class Pool:
         self.promises.set_quota(vc, level, count)
         self._balance = None
 
-    def _touch(self, slot: int) -> None:
-        self._spare.stale.add(slot)
-        self._balance = None
+    def _leaves(self, level: int, index: int) -> Sequence[tuple[int, Mask]]:
+        if level > self.shape.node:
+            return leaves(self.shape, level, index)
+        slot, cell = divmod(index, self._per[level])
+        return ((slot, self._masks[level][cell]),)
 
     def _count_well(self, slot: int, more: int) -> None:
         index = slot
@@ -155,9 +155,9 @@ class Pool:
         """What guaranteed and what opportunistic runs hold of a node."""
         return self._facts.guaranteed.get(slot, 0), self._facts.opportunistic.get(slot, 0)
 
-    def bound_of(self, vc: Owner, level: int) -> Sequence[int]:
-        """The VC's bound cells of the level; there are a_{t,k} of them."""
-        return self.promises.bound_of(vc, level)
+    def bound_of(self, vc: Owner, level: int) -> list[int]:
+        """The VC's bound cells of the level, in order; there are a_{t,k} of them."""
+        return sorted(self.promises.mine.get((vc, level), ()))
 
     def binding_over(self, slot: int, position: int) -> tuple[int, int] | None:
         """(level, index) of the bound cell that has this leaf inside."""
@@ -180,7 +180,7 @@ class Pool:
 
     def units_at(self, slot: int) -> dict[Mask, Owner]:
         """positions -> VC of all units on the node."""
-        return self._units.at(slot)
+        return self._units.at.get(slot, {})
 
     def available(self, slot: int, mask: Mask) -> Mask:
         """The healthy leaves of these that no guaranteed run holds."""
@@ -220,7 +220,7 @@ class Pool:
         are healthy: so the whole ones stay with those who can still get them.
         """
         now = self.balance()
-        if self.doomed(vc, level):
+        if now.missing[level] and self.doomed(vc, level):  # nobody's is where none is missing
             for index in partly_healthy(self._lists, self._facts, self.well, self.partly, level, need):
                 if costs_nobody(self._lists, self.promises.claims, now, level, index):
                     return index
@@ -260,7 +260,7 @@ class Pool:
             "facts": tuple(dict(getattr(facts, name)) for name in facts.__slots__),
             "spare": self._spare.snapshot(),
             "units": self._units.snapshot(),
-            "promises": (dict(promises.quota), {key: list(cells) for key, cells in promises.mine.items()}),
+            "promises": (dict(promises.quota), {key: set(cells) for key, cells in promises.mine.items()}),
             "sums": (list(promises.reserved), list(promises.allocated), list(promises.claims)),
             "balance": self.balance(),
         }

@@ -7,8 +7,6 @@ level are taken off r_k, from the top down, so that what is below is not counted
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sortedcontainers import SortedList
-
 from scheduler_service.core.vc import Owner
 
 
@@ -25,19 +23,16 @@ class Balance(NamedTuple):
 
 def balance(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> Balance:
     """Eqn 1 from the top down. `claims` are r_k - a_k, free virtual cells."""
-    top = len(free) - 1
-    obtainable, left, missing = [0] * len(free), [0] * len(free), [0] * len(free)
+    obtainable, left, missing = [], [], []
     split = 0  # F_k
-    for level in range(top, -1, -1):
-        have = obtainable[level] = free[level] + split
-        over = have - claims[level]
-        if over > 0:
-            left[level] = over
-            split = over * fan[level]
-        else:
-            missing[level] = -over
-            split = 0
-    return Balance(tuple(obtainable), tuple(left), tuple(missing))
+    for count, claimed, into in zip(reversed(free), reversed(claims), reversed(fan), strict=True):
+        have = count + split
+        over = have - claimed
+        split = over * into if over > 0 else 0
+        obtainable.append(have)
+        left.append(over if over > 0 else 0)
+        missing.append(-over if over < 0 else 0)
+    return Balance(tuple(obtainable[::-1]), tuple(left[::-1]), tuple(missing[::-1]))
 
 
 class Promises:
@@ -48,17 +43,13 @@ class Promises:
     def __init__(self, levels: int) -> None:
         self.quota: dict[tuple[Owner, int], int] = {}
         """(VC, level) -> r_{t,k}."""
-        self.mine: dict[tuple[Owner, int], SortedList] = {}
+        self.mine: dict[tuple[Owner, int], set[int]] = {}
         """(VC, level) -> its bound cells; there are a_{t,k} of them."""
         self.reserved = [0] * levels
         self.allocated = [0] * levels
         self.claims = [0] * levels
         """Free virtual cells of all VCs. A VC that has more bound than it owns (it was made smaller) has none, and takes
         nothing from the others' claims."""
-
-    def bound_of(self, vc: Owner, level: int) -> Sequence[int]:
-        cells: Sequence[int] = self.mine.get((vc, level), ())
-        return cells
 
     def free_of(self, vc: Owner, level: int) -> int:
         """Its free virtual cells."""
@@ -72,9 +63,7 @@ class Promises:
         self.claims[level] += self.free_of(vc, level) - before
 
     def bind(self, vc: Owner, level: int, index: int) -> None:
-        cells = self.mine.get((vc, level))
-        if cells is None:
-            cells = self.mine[vc, level] = SortedList()
+        cells = self.mine.setdefault((vc, level), set())
         cells.add(index)
         self.allocated[level] += 1
         if len(cells) <= self.quota.get((vc, level), 0):

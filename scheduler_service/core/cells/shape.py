@@ -7,7 +7,8 @@ up after the first time: nodes are alike, and the same few masks come again and 
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
+from itertools import accumulate
+from operator import mul
 from typing import NamedTuple
 
 from scheduler_service.core.values import Mask
@@ -30,7 +31,7 @@ class Shape(NamedTuple):
 
     def size(self, level: int) -> int:
         """Leaves in a cell of the level."""
-        return prod(self.fan[: level + 1])
+        return _sizes(self.fan)[level]
 
     @property
     def devices(self) -> int:
@@ -40,6 +41,11 @@ class Shape(NamedTuple):
     @property
     def top(self) -> int:
         return len(self.fan) - 1
+
+
+@lru_cache(maxsize=256)
+def _sizes(fan: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(accumulate(fan, mul))
 
 
 class Part(NamedTuple):

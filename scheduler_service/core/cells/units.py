@@ -2,6 +2,9 @@
 
 A unit is a bound cell inside a node, or what lies on one node of a larger one. Available are its healthy leaves that no
 guaranteed run holds; opportunistic runs do not count, for they go.
+
+Kept lazily: nodes that changed are looked at again when somebody asks. A cell that is bound and at once filled never
+enters a list.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,6 +12,7 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
+from scheduler_service.core.cells.spare import Facts
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
 
@@ -25,59 +29,77 @@ _new = tuple.__new__
 
 
 class Units:
-    __slots__ = ("_at", "_lists")
+    __slots__ = ("_facts", "_listed", "_lists", "at", "stale")
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
         self._lists: dict[Owner, SortedList] = {}
         """VC -> its units of which something is available."""
-        self._at: dict[int, dict[Mask, Owner]] = {}
+        self._listed: dict[int, list[tuple[Owner, Unit]]] = {}
+        """Slot -> (VC, unit) as the lists have them."""
+        self.at: dict[int, dict[Mask, Owner]] = {}
         """Slot -> mask -> VC, of every unit."""
+        self.stale: set[int] = set()
+        """Slots of which something changed since the lists were last looked at."""
 
     def of(self, vc: Owner) -> Sequence[Unit]:
+        if self.stale:
+            self._refresh()
         units: Sequence[Unit] = self._lists.get(vc, ())
         return units
 
-    def at(self, slot: int) -> dict[Mask, Owner]:
-        """mask -> VC: all units of the node, in no order."""
-        return self._at.get(slot, {})
-
     def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
         """Those that have `n` leaves available, tightest first."""
+        if self.stale:
+            self._refresh()
         units = self._lists.get(vc)
         return units.irange((n,)) if units is not None else iter(())
 
-    def add(self, vc: Owner, slot: int, mask: Mask, usable: Mask) -> None:
-        self._at.setdefault(slot, {})[mask] = vc
-        self._enter(vc, slot, mask, usable)
+    def add(self, vc: Owner, slot: int, mask: Mask) -> None:
+        here = self.at.get(slot)
+        if here is None:
+            self.at[slot] = {mask: vc}
+        else:
+            here[mask] = vc
+        self.stale.add(slot)
 
-    def remove(self, vc: Owner, slot: int, mask: Mask, usable: Mask) -> None:
-        here = self._at[slot]
+    def remove(self, slot: int, mask: Mask) -> None:
+        here = self.at[slot]
         del here[mask]
         if not here:
-            del self._at[slot]
-        self._leave(vc, slot, mask, usable)
+            del self.at[slot]
+        self.stale.add(slot)
 
-    def change(self, slot: int, old: Mask, new: Mask) -> None:
-        """The leaves of the node that are healthy and in no guaranteed run's hands are others than before."""
-        changed = old ^ new
-        for mask, vc in self._at.get(slot, {}).items():
-            if mask & changed:
-                self._leave(vc, slot, mask, old)
-                self._enter(vc, slot, mask, new)
-
-    def _enter(self, vc: Owner, slot: int, mask: Mask, usable: Mask) -> None:
-        if usable & mask:
-            units = self._lists.get(vc)
-            if units is None:
-                units = self._lists[vc] = SortedList()
-            units.add(_new(Unit, ((usable & mask).bit_count(), slot, mask)))
-
-    def _leave(self, vc: Owner, slot: int, mask: Mask, usable: Mask) -> None:
-        if usable & mask:
-            units = self._lists[vc]
-            units.remove(((usable & mask).bit_count(), slot, mask))
-            if not units:
-                del self._lists[vc]
+    def _refresh(self) -> None:
+        healthy, guaranteed = self._facts.healthy, self._facts.guaranteed
+        for slot in self.stale:
+            usable = healthy.get(slot, 0) & ~guaranteed.get(slot, 0)
+            now = [
+                (vc, _new(Unit, ((usable & mask).bit_count(), slot, mask)))
+                for mask, vc in self.at.get(slot, _NOTHING).items()
+                if usable & mask
+            ]
+            before = self._listed.pop(slot, _UNLISTED)
+            if now:
+                self._listed[slot] = now
+            for vc, unit in before:
+                if (vc, unit) not in now:
+                    self._lists[vc].remove(unit)
+            for vc, unit in now:
+                if (vc, unit) not in before:
+                    if vc not in self._lists:
+                        self._lists[vc] = SortedList()
+                    self._lists[vc].add(unit)
+        self.stale.clear()
 
     def snapshot(self) -> tuple[object, ...]:
-        return {vc: list(units) for vc, units in self._lists.items()}, {slot: dict(here) for slot, here in self._at.items()}
+        if self.stale:
+            self._refresh()
+        lists = {vc: list(units) for vc, units in self._lists.items() if units}
+        listed = {slot: sorted(units) for slot, units in self._listed.items()}
+        return lists, listed, {slot: dict(here) for slot, here in self.at.items()}
+
+
+_NOTHING: dict[Mask, Owner] = {}
+_UNLISTED: list[tuple[Owner, Unit]] = []
+"""What a slot without any has. Nobody writes to them."""
