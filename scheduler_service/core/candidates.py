@@ -3,6 +3,7 @@
 A run has a slot while it is a candidate. Which slot is of no consequence: nothing that is decided depends on it.
 """
 
+from collections.abc import Iterable
 from math import sqrt
 
 import numpy as np
@@ -94,6 +95,10 @@ class Candidates:
         self.gangs -= bool(self.tasks[slot] > 1)
         self.tasks[slot] = 0
         self._free.append(slot)
+
+    def slots_of(self, keys: Iterable[RunKey]) -> NDArray[np.intp]:
+        """The slots of those of these runs that are candidates."""
+        return np.array([self._slots[key] for key in keys if key in self._slots], dtype=np.intp)
 
     def _take_slot(self) -> int:
         if self._free:

@@ -2,7 +2,7 @@
 
 from scheduler_service.core.binding import left, owned
 from scheduler_service.core.change import stop_job, tell
-from scheduler_service.core.errors import require
+from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
 from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.rows import changed
@@ -11,19 +11,28 @@ from scheduler_service.core.values import Micros, mask_of
 
 
 def reclaim(state: State, action: Reclaim, now: Micros) -> None:
-    """An opportunistic job leaves, all of its tasks, for one that has a right to its devices. No cap and no minimum run time
-    bounds this; its grace period is the site's at most."""
+    """An opportunistic job leaves, all of its tasks, for one that has a right to its devices: no cap and no minimum run time
+    bounds this, and its grace period is the site's at most. Or a guaranteed one does for another of its own virtual cluster
+    that is before it by priority, where that goes by priority."""
     job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
     runs = state.runs_of(action.job_id)
     require(job is not None and bool(runs), f"job {action.job_id} does not run")
     assert job is not None
     require(all(run.phase is not RunPhase.STOPPING for run in runs), f"job {job.id} is leaving already")
-    require(not any(run.guaranteed for run in runs), f"job {job.id} is guaranteed")
-    require(claimant is not None, f"there is no job {action.for_job}")
-    most = state.settings.reclaim_grace_us
+    if claimant is None:
+        raise PlanRefused(f"there is no job {action.for_job}")
+    guaranteed = any(run.guaranteed for run in runs)
+    yields = job.spec.vc == claimant.spec.vc and job.priority < claimant.priority and _by_priority(state, job.spec.vc)
+    require(not guaranteed or yields, f"job {job.id} is guaranteed")
+    most = None if guaranteed else state.settings.reclaim_grace_us
     stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, action.for_job, most_us=most)
     first = runs[0]
     tell(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=action.for_job)
+
+
+def _by_priority(state: State, vc: str) -> bool:
+    """Whether a virtual cluster's own jobs give way to those of higher priority."""
+    return vc in state.vc_ids and state.vcs.rows[state.vc_ids[vc]].policy.name == "priority"
 
 
 def promote(state: State, job_id: int, now: Micros) -> None:

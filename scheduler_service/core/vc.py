@@ -62,13 +62,13 @@ class Pin(NamedTuple):
 
 
 class VcPolicy(NamedTuple):
-    """How a virtual cluster is scheduled inside: what `stages` makes a policy of."""
+    """How a virtual cluster is scheduled inside."""
 
     name: str = "fifo"
+    """fifo: in order. priority: and those of higher priority have others leave. fitgpp, lrtp, rand: and trials do."""
     s: float = 4.0
     cap: int = 1
     trials_in_flight: int | None = None
-    backfill: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
-from scheduler_service.core.job import JobState, Reason
+from scheduler_service.core.job import JobState, Reason, RunPhase
 from scheduler_service.core.messages import FaultsSeen, VcRequested
 from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.vc import Pin, Quota, Within
+from scheduler_service.core.vc import Pin, Quota, VcPolicy, Within
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 RACKS = (
@@ -60,6 +60,44 @@ def test_a_pinned_cell_serves_those_who_name_it() -> None:
     a = cluster_a()
     assert a.at(a.ask("VC1", 16, 16, pin="pin")) == ["3.0[0..15]", "3.1[0..15]"]
     assert a.waits(a.ask("VC1", 1, pin="pin")) is Reason.BEYOND_QUOTA
+
+
+def test_higher_priority_takes_a_pinned_cell_from_whole_gangs() -> None:
+    a = cluster_a()
+    a.step(VcRequested("VC1", False, policy=VcPolicy("priority")))
+    low = a.ask("VC1", 16, 16, pin="pin")
+    high = a.ask("VC1", 16, pin="pin", priority=1)
+    assert a.waits(high) is Reason.WAITING_FOR_VICTIMS
+    assert {run.phase for run in a.state.runs_of(low)} == {RunPhase.STOPPING}
+    a.leave(low)
+    assert a.at(high) == ["3.0[0..15]"]
+    assert a.waits(low) is Reason.RECLAIMED
+
+
+def test_a_lazy_job_stays_until_somebody_needs_its_cells() -> None:
+    a = cluster_a()
+    a.step(VcRequested("VC2", False, policy=VcPolicy("priority")))
+    lazy = a.ask("VC2", 2, model="CT1", lazy=True)
+    at = a.at(lazy)
+    high = a.ask("VC2", 2, model="CT1", priority=1)
+    assert a.job(high).state is JobState.RUNNING
+    assert (a.guaranteed(high), a.guaranteed(lazy)) == (True, False)
+    assert a.at(lazy) == at != a.at(high)
+
+
+def test_a_trial_has_the_cheapest_run_of_its_own_virtual_cluster_preempted() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two", "three"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 2), policy=VcPolicy("fitgpp"))
+    tenants.vc("B", ("four-2x2", "node", 1))
+    long, short, big = tenants.ask("A", 2, grace=60), tenants.ask("A", 2, grace=5), tenants.ask("A", 4, grace=5)
+    other = tenants.ask("B", 2, grace=0)
+    trial = tenants.ask("A", 2, trial=True)
+    assert tenants.waits(trial) is Reason.WAITING_FOR_VICTIMS
+    stopping = [job for job in (long, short, big, other) if tenants.job(job).state is JobState.STOPPING]
+    assert stopping == [short]
+    tenants.leave(short)
+    assert tenants.guaranteed(trial)
+    assert tenants.job(short).preempted_for_trial == 1
 
 
 def test_in_a_pinned_cell_others_are_guests() -> None:
@@ -228,7 +266,7 @@ def test_opportunistic_runs_leave_for_whoever_owns_the_cells() -> None:
     leaving = [job for job in guests if tenants.job(job).state is JobState.STOPPING]
     assert len(leaving) == 2
     assert len({tenants.at(job)[0].split("[")[0] for job in leaving}) == 1
-    assert [row for row in tenants.owned().values()] == ["B"]  # bound in the same decision
+    assert list(tenants.owned().values()) == ["B"]  # bound in the same decision
     tenants.leave(leaving[0])
     assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
     tenants.leave(leaving[1])

@@ -1,13 +1,20 @@
 """The two layers: each virtual cluster is served in its own cells, and what is idle then goes to opportunistic work."""
 
+from collections.abc import Generator
+
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import Job, OperationPhase, Reason
-from scheduler_service.core.messages import Rng
+from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic
+from scheduler_service.policies.cells.victims import BY_PRIORITY, make_way, preempt_for_trial
+
+PREEMPTING = ("fitgpp", "lrtp", "rand")
+POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
+"""What a virtual cluster may go by inside."""
 
 
 def cells() -> Policy:
@@ -30,26 +37,47 @@ def _start_on_cells_kept(state: State) -> Proposals:
             yield (place_on_cells_kept(state, state.jobs.rows[job_id]),)
 
 
-def serve_guaranteed(state: State, vc: VirtualCluster, _rng: Rng) -> Proposals:
-    """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it. One that waits for
-    opportunistic runs to leave has its cells, and holds up nobody. Whoever overflowed comes after those who wait."""
-    lanes = (Lane.TRIAL, Lane.BEST_EFFORT)
+def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng) -> Proposals:
+    """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it. Where trials have
+    others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait."""
+    trials_first = vc.policy.name in PREEMPTING
+    queues = ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else ((Lane.TRIAL, Lane.BEST_EFFORT),)
+    for lanes in queues:
+        if not (yield from _serve(state, vc, lanes, rng)):
+            return
+    yield from promote(state, vc)
+
+
+def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) -> Generator[Plan, str | None, bool]:
+    """Whether nobody waits for cells. One that waits for others to leave has its cells, and holds up nobody."""
     skipped = dict.fromkeys(lanes, 0)
     while (head := _head(state, vc, skipped)) is not None:
         lane, job = head
-        if job.id in state.earmarks_of:
-            skipped[lane] += 1
-            continue
-        plan = plan_in_cells(state, vc, job)
-        if plan is None:
+        if job.id not in state.earmarks_of:
+            plan = plan_in_cells(state, vc, job)
+            if plan is not None:
+                yield plan
+            elif vc.policy.name == BY_PRIORITY:
+                yield from make_way(state, vc, job)
+            elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and _may_preempt(state, vc):
+                plan = preempt_for_trial(state, vc, job, rng)
+                if plan is not None:
+                    yield plan
+        queue = state.lanes.get((vc.name, lane), ())
+        if skipped[lane] >= len(queue) or queue[skipped[lane]][-1] != job.id:
+            continue  # it has started
+        if job.id not in state.earmarks_of:
             wait = why_not(state, vc, job)
             yield (wait,)
             if wait.reason is not Reason.NEVER_IN_QUOTA:
-                return
-            skipped[lane] += 1
-        elif (yield plan) is not None or job.id in state.earmarks_of:
-            skipped[lane] += 1
-    yield from promote(state, vc)
+                return False
+        skipped[lane] += 1
+    return True
+
+
+def _may_preempt(state: State, vc: VirtualCluster) -> bool:
+    most = vc.policy.trials_in_flight
+    return most is None or sum(state.jobs.rows[job_id].spec.vc == vc.name for job_id in state.earmarks_of) < most
 
 
 def _head(state: State, vc: VirtualCluster, skipped: dict[Lane, int]) -> tuple[Lane, Job] | None:

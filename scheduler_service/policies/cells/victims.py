@@ -1,0 +1,186 @@
+"""Who leaves inside a virtual cluster, for one of its own jobs that has no room in its cells.
+
+Two rules. A trial has best-effort runs preempted by their score: in FitGpp's Eqn 2, "it fits" reads here "the cells that it
+asks for are there once the victim has gone". And where the virtual cluster goes by priority, whoever has more of it has the
+runs with the least leave; a lazy one stays where it is as opportunistic.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.job import Decision, Job, JobClass, RunKey, RunPhase
+from scheduler_service.core.messages import Action, Demote, Earmark, Plan, Preempt, Reclaim, Rng
+from scheduler_service.core.pools import Pools, positions
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Mask, mask_of
+from scheduler_service.core.vc import VirtualCluster
+from scheduler_service.policies.cells.guaranteed import plan_in_cells
+from scheduler_service.policies.fitgpp import score
+from scheduler_service.policies.lrtp import remaining
+from scheduler_service.policies.victims import Field
+
+BY_PRIORITY = "priority"
+
+
+def running(state: State, vc: VirtualCluster) -> list[Job]:
+    """The jobs that run in the virtual cluster's cells, none of whose tasks is leaving; in order of their ids."""
+    pools = state.pools
+    assert pools is not None
+    nodes = {node for _, binding in bindings_of(state, vc.id) for node, _ in pools.inside(binding)}
+    ids = {key.job_id for node in nodes for key in state.runs_on.get(node, ()) if _counts(state, vc, key)}
+    whole = (job_id for job_id in sorted(ids) if all(_counts(state, vc, run.key) for run in state.runs_of(job_id)))
+    return [state.jobs.rows[job_id] for job_id in whole]
+
+
+def _counts(state: State, vc: VirtualCluster, key: RunKey) -> bool:
+    run = state.runs.rows[key]
+    return run.guaranteed and run.vc == vc.name and run.phase is not RunPhase.STOPPING
+
+
+def _leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> dict[int, Mask]:
+    """By slot, what is free once these have gone. All are in one pool: a virtual cluster's job is, and of others' pools
+    nothing fits."""
+    gone: dict[int, Mask] = defaultdict(int)
+    for job in jobs:
+        for run in state.runs_of(job.id):
+            seat = pools.seats.get(run.node)
+            if seat is not None:
+                gone[seat.slot] |= positions(seat, mask_of(run.devices))
+    return gone
+
+
+def _by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
+    """The jobs pool by pool, each list in the order given."""
+    found: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs:
+        seat = pools.seats.get(state.runs_of(job.id)[0].node)
+        if seat is not None:
+            found[seat.pool].append(job)
+    return [found[name] for name in sorted(found)]
+
+
+# ---- for a trial -------------------------------------------------------------------------------------------------------
+
+
+def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) -> Plan | None:
+    """Whom the trial has preempted, by the virtual cluster's rule; None: nobody whose going would make room."""
+    pools, policy = state.pools, vc.policy
+    assert pools is not None
+    able = [job for job in running(state, vc) if _may_go(state, job, trial)]
+    order, decision = _in_order(state, vc, trial, able, rng)
+    for jobs in _by_pool(state, pools, [job for job in order if job.preempted_for_trial < policy.cap]):
+        if policy.name == "fitgpp":
+            for job in jobs:
+                plan = plan_in_cells(state, vc, trial, _leaves_of(state, pools, [job]))
+                if plan is not None:
+                    return _preempting(plan, [job], trial, vc, decision)
+            drawn = list(jobs)
+            jobs = [drawn.pop(rng.randrange(len(drawn))) for _ in range(len(drawn))]
+        chosen = _enough(state, vc, trial, jobs)
+        if chosen is not None:
+            plan = plan_in_cells(state, vc, trial, _leaves_of(state, pools, chosen))
+            assert plan is not None  # they were enough a moment ago
+            return _preempting(plan, chosen, trial, vc, decision)
+    return None
+
+
+def _may_go(state: State, job: Job, trial: Job) -> bool:
+    runs = state.runs_of(job.id)
+    return (
+        job.spec.job_class is JobClass.BEST_EFFORT
+        and job.priority <= trial.priority
+        and all(run.guarded_us is None for run in runs)
+        and not any(state.holds_faulty(run) for run in runs)
+    )
+
+
+def _in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng: Rng) -> tuple[list[Job], Decision | None]:
+    """Those that may go, the best victim first."""
+    if vc.policy.name == "rand":
+        left = list(able)
+        return [left.pop(rng.randrange(len(left))) for _ in range(len(left))], None
+    if vc.policy.name == "lrtp":
+        now = state.cluster.clock_us
+        longest = {job.id: remaining(state, job, now) for job in able}
+        return sorted(able, key=lambda job: (-(longest[job.id] or 0), -job.id)), None
+    keys = [run.key for job in able for run in state.runs_of(job.id)]
+    slots = state.candidates.slots_of(keys)
+    if not len(slots):
+        return [], None
+    field = Field(state, trial, slots, vc.policy.cap)
+    scores = score(field, vc.policy.s)
+    best = {int(job): float(value) for job, value in zip(field.job, scores.score, strict=True)}
+    decision = Decision(
+        trial=trial.id,
+        node=int(field.node[0]),
+        demand=trial.spec.demand,
+        rule=vc.policy.name,
+        s=vc.policy.s,
+        cap=vc.policy.cap,
+        max_size=scores.max_size,
+        max_grace_us=scores.max_grace_us,
+        considered=len(best),
+        candidates=(),
+    )
+    return sorted((job for job in able if job.id in best), key=lambda job: (best[job.id], -job.id)), decision
+
+
+def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) -> list[Job] | None:
+    """The first of these that make room together, without any that is not needed; None where all of them do not."""
+    pools = state.pools
+    assert pools is not None
+    chosen: list[Job] = []
+    for job in order:
+        chosen.append(job)
+        if plan_in_cells(state, vc, wanting, _leaves_of(state, pools, chosen)) is not None:
+            break
+    else:
+        return None
+    for job in list(chosen):
+        others = [other for other in chosen if other is not job]
+        if others and plan_in_cells(state, vc, wanting, _leaves_of(state, pools, others)) is not None:
+            chosen = others
+    return chosen
+
+
+def _preempting(plan: Plan, victims: list[Job], trial: Job, vc: VirtualCluster, decision: Decision | None) -> Plan:
+    """The plan, with the virtual cluster's own runs preempted where it would have them reclaimed."""
+    mine = {job.id for job in victims}
+    shown = decision or Decision(
+        trial.id, 0, trial.spec.demand, vc.policy.name, vc.policy.s, vc.policy.cap, 0.0, 0, len(mine), ()
+    )
+    actions: list[Action] = []
+    for action in plan:
+        if isinstance(action, Reclaim) and action.job_id in mine:
+            actions.append(Preempt(action.job_id, trial.id, vc.policy.cap, shown))
+        elif isinstance(action, Earmark):
+            actions.append(replace(action, decision=shown))
+        else:
+            actions.append(action)
+    return tuple(actions)
+
+
+# ---- by priority -------------------------------------------------------------------------------------------------------
+
+
+def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
+    """Has runs of lower priority leave for the job, those of the lowest first; the lazy ones stay, as opportunistic."""
+    pools = state.pools
+    assert pools is not None
+    lower = [other for other in running(state, vc) if other.priority < job.priority]
+    lower.sort(key=lambda other: (other.priority, -other.id))
+    for jobs in _by_pool(state, pools, lower):
+        chosen = _enough(state, vc, job, jobs)
+        if chosen is None:
+            continue
+        for victim in chosen:
+            if victim.spec.cells.lazy:
+                yield (Demote(victim.id, job.id),)
+        left = [victim for victim in chosen if not victim.spec.cells.lazy]
+        plan = plan_in_cells(state, vc, job, _leaves_of(state, pools, left))
+        if plan is not None:
+            yield plan
+        return
