@@ -8,6 +8,7 @@ from scheduler_service.core.job import Job
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.policies import backfill, fifo
+from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
 from scheduler_service.policies.lrtp import lrtp, lrtp_victims
 from scheduler_service.policies.rand import rand, rand_victims
@@ -23,13 +24,16 @@ class Stages(NamedTuple):
 
 
 def stages(name: str, settings: FitGppSettings, backfilled: bool = False) -> Stages:
-    """`name` is fifo, fitgpp, lrtp, rand or one of `scores.CHOICES`. Raises ValueError for another."""
+    """`name` is cells (for virtual clusters, which each have a policy of their own), fifo, fitgpp, lrtp, rand or one of
+    `scores.CHOICES`. Raises ValueError for another."""
+    if name == "cells":
+        return Stages(cells(), None)
     serve: Serve = backfill.serve if backfilled else fifo.serve
     if name == "fifo":
         return Stages(backfill.backfill if backfilled else fifo.fifo, None)
     made = _PREEMPTING.get(name)
     if made is None:
-        raise ValueError(f"there is no policy {name!r}; there are fifo, {', '.join(_PREEMPTING)}")
+        raise ValueError(f"there is no policy {name!r}; there are cells, fifo, {', '.join(_PREEMPTING)}")
     policy, victims = made
     return Stages(policy(settings, serve), lambda state, trial, rng: victims(state, trial, settings, rng))
 

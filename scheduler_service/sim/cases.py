@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, Vector, add
+from scheduler_service.core.vc import Guarantee
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.failures import NO_OUTAGES
 from scheduler_service.sim.metrics import History, curves, numbers
 from scheduler_service.sim.results import Lives
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
+from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster
 from scheduler_service.sim.workloads import Skipped, Workload, arrivals_of, jobs_of, times_from
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.world import Site, World
@@ -52,6 +54,11 @@ class Case(Model):
     )
     delays: Times = Times()
     failures: Failures | None = Field(default=None, description="of nodes; null: none fails")
+    virtual_clusters: tuple[VirtualCluster, ...] = Field(default=(), description="none: all is everybody's")
+    pools: tuple[Pool, ...] = Field(default=(), description="for virtual clusters, beside those that follow from the nodes")
+    guarantee: Literal["guaranteed", "overflow", "opportunistic"] = Field(
+        default="overflow", description="what jobs of virtual clusters are content with"
+    )
     folder: Path = Field(default=Path(), description="from where relative paths count")
 
     def digest(self) -> str:
@@ -117,6 +124,8 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     nodes, skipped = case.inventories(), Skipped()
     arrivals = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
     total = len(times_us) if times_us is not None else jobs_in(case.workload)
+    if case.virtual_clusters:
+        arrivals = InVirtualClusters(arrivals, Guarantee[case.guarantee.upper()])
     tell(0, total)
     lives = Lives(lambda over: tell(over, total) if over % 64 == 0 else None)
     world = World(site_of(case, nodes), arrivals, ended=lives.add)
@@ -141,15 +150,18 @@ def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
 
 def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
     policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill).policy
-    failures = case.failures
+    settings, failures = case.policy.settings(), case.failures
+    if case.virtual_clusters:
+        settings = settings._replace(pools=tuple(pool.plan() for pool in case.pools))
     return Site(
         nodes,
         policy,
-        case.policy.settings(),
+        settings,
         case.delays.delays(),
         micros(case.decide_every),
         case.seed + (case.repeat << 32),
         NO_OUTAGES if failures is None else failures.outages(len(nodes), case.seed, case.folder),
+        tuple(vc.requested() for vc in case.virtual_clusters),
     )
 
 
@@ -157,8 +169,8 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
 def engine() -> str:
     """What the histories depend on beside the case: a digest of the code that makes them."""
     package = Path(__file__).parent.parent
-    sources = [*package.glob("core/*.py"), *package.glob("policies/*.py"), *package.glob("sim/workloads/*.py")]
-    sources += [package / "sim" / f"{name}.py" for name in ("agents", "failures", "jobs", "lives", "nodes", "world")]
+    sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
+    sources += [package / "sim" / f"{name}.py" for name in ("agents", "failures", "jobs", "lives", "nodes", "tenants", "world")]
     sources.append(package / "drawing.py")
     told = hashlib.sha256()
     for source in sorted(source for source in sources if source.exists()):

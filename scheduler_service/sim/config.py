@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Nodes, Policy, Times
 from scheduler_service.sim.site import LONGEST_S
+from scheduler_service.sim.tenants import Pool, VirtualCluster
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
 
@@ -48,6 +49,11 @@ class Config(Model):
     )
     delays: Times = Times()
     failures: Failures | None = Field(default=None, description="of nodes; without it none fails")
+    virtual_clusters: tuple[VirtualCluster, ...] = Field(default=(), description="tenants, for the policy `cells`")
+    pools: tuple[Pool, ...] = Field(default=(), description="for virtual clusters, beside those that follow from the nodes")
+    guarantee: Literal["guaranteed", "overflow", "opportunistic"] = Field(
+        default="overflow", description="what jobs of virtual clusters are content with"
+    )
     metrics: tuple[Metrics, ...] = Field(default=DEFAULT_METRICS, min_length=1)
 
     @field_validator("cluster", mode="before")
@@ -84,7 +90,7 @@ class Config(Model):
 
     def cases(self, folder: Path) -> list[Case]:
         """`folder` is where relative paths count from."""
-        common = {name: getattr(self, name) for name in ("cluster", "workload", "decide_every", "delays", "failures")}
+        common = {name: getattr(self, name) for name in Config.model_fields if name in Case.model_fields}
         return [
             Case(policy=candidate.policy(), seed=seed, repeat=repeat, folder=folder, **common)
             for candidate in self.policies

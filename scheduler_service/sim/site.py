@@ -2,7 +2,9 @@
 
 import csv
 from collections.abc import Iterable, Iterator
+from math import prod
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
@@ -28,12 +30,31 @@ class Nodes(Model):
     memory_gib: float = Field(default=0, ge=0, le=1e9, description="of each")
     gpus: int = Field(default=0, ge=0, le=1024, description="of each")
     gpu_memory_gib: float = Field(default=16, gt=0, le=1e6, description="of each GPU")
+    model: str = Field(default="gpu", min_length=1, max_length=64, description="of each GPU; pools are named after it")
+    tree: dict[str, Annotated[int, Field(ge=1, le=1024)]] = Field(
+        default={}, description="levels between node and GPU, outermost first, and how many there are in each of the one before"
+    )
+
+    @model_validator(mode="after")
+    def _even(self) -> "Nodes":
+        if self.gpus % prod(self.tree.values()):
+            raise ValueError(f"{self.gpus} GPUs do not go evenly into {self.tree}")
+        return self
 
     def inventories(self, first: int) -> Iterator[Inventory]:
         capacity = Vector(round(self.cpus * 1000), round(self.memory_gib * 1024), self.gpus)
         memory = round(self.gpu_memory_gib * 1024)
+        paths = [self._path(device) for device in range(self.gpus)]
         for node in range(first, first + self.nodes):
-            yield Inventory(capacity, (), tuple(Device(d, f"{node}/{d}", "gpu", memory) for d in range(self.gpus)))
+            devices = (Device(d, f"{node}/{d}", self.model, memory, path) for d, path in enumerate(paths))
+            yield Inventory(capacity, tuple(self.tree), tuple(devices))
+
+    def _path(self, device: int) -> tuple[int, ...]:
+        path, rest = [], self.gpus
+        for fan in self.tree.values():
+            rest //= fan
+            path.append(device // rest % fan)
+        return tuple(path)
 
 
 class Policy(Model):

@@ -11,7 +11,7 @@ from random import Random
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.job import Cluster, EventKind
-from scheduler_service.core.messages import Accepted, Event, Start, Step, Submitted
+from scheduler_service.core.messages import Accepted, Event, Start, Step, Submitted, VcRequested
 from scheduler_service.core.state import DEFAULTS, Settings, State
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, add, sub
@@ -37,6 +37,7 @@ class Site:
     comes together is nobody's decision, and does not wait."""
     seed: int = 0
     outages: Outages = NO_OUTAGES
+    vcs: tuple[VcRequested, ...] = ()
 
 
 class World:
@@ -59,6 +60,8 @@ class World:
         """When decisions were taken last."""
         self._load = Load(ZERO, reduce(add, [inventory.capacity for inventory in site.nodes], ZERO))
         self._step([self.agents.join(f"node-{number:04}", inventory) for number, inventory in enumerate(site.nodes, 1)])
+        if site.vcs:
+            self._step(site.vcs)
 
     def run(self) -> None:
         """To the end of all jobs; those that can never start are left over."""

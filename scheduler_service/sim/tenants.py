@@ -1,0 +1,70 @@
+"""What a case says of virtual clusters, as data."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from scheduler_service.core.job import JobSpec
+from scheduler_service.core.messages import VcRequested
+from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.rows import changed
+from scheduler_service.core.values import Micros
+from scheduler_service.core.vc import Guarantee, Quota, VcPolicy
+from scheduler_service.sim.jobs import Arrivals, Load, SimJob
+from scheduler_service.sim.workloads.distributions import Model
+
+Count = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class VirtualCluster(Model):
+    """A tenant, and what it is guaranteed."""
+
+    name: str = Field(min_length=1, max_length=64, description="as the workload's jobs call it")
+    owns: dict[str, dict[str, Count]] = Field(
+        default={}, description="pool: {level: cells}; pools are named after their devices, such as gpu-8, or as `pools` says"
+    )
+    weight: int = Field(default=1, ge=1, le=1_000_000, description="of its share of others' idle cells")
+    policy: Literal["fifo", "priority", "fitgpp", "lrtp", "rand"] = Field(default="fifo", description="inside it")
+
+    def requested(self) -> VcRequested:
+        quotas = tuple(Quota(pool, level, count) for pool, levels in self.owns.items() for level, count in levels.items())
+        return VcRequested(self.name, True, quotas, weight=self.weight, policy=VcPolicy(self.policy))
+
+
+class Above(Model):
+    """A level above nodes."""
+
+    name: str = Field(min_length=1, max_length=32)
+    of: int = Field(ge=1, le=100_000, description="how many cells of the level below make one")
+
+
+class Pool(Model):
+    """A pool that is named, and not told from its nodes."""
+
+    name: str = Field(min_length=1, max_length=64)
+    first: int = Field(ge=1, description="number of its first node; nodes count from 1")
+    last: int = Field(ge=1)
+    levels: tuple[Above, ...] = Field(default=(), description="above the node, from below: racks, pods")
+
+    def plan(self) -> PoolPlan:
+        nodes = tuple(f"node-{number:04}" for number in range(self.first, self.last + 1))
+        return PoolPlan(self.name, nodes, tuple((level.name, level.of) for level in self.levels))
+
+
+class InVirtualClusters:
+    """Arrivals of jobs that belong to virtual clusters, and what they are content with."""
+
+    def __init__(self, arrivals: Arrivals, guarantee: Guarantee) -> None:
+        self._arrivals = arrivals
+        self._guarantee = guarantee
+
+    def next_us(self, now: Micros, load: Load) -> Micros | None:
+        return self._arrivals.next_us(now, load)
+
+    def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
+        return [job._replace(spec=self._told(job)) for job in self._arrivals.take(now, load)]
+
+    def _told(self, job: SimJob) -> JobSpec:
+        spec: JobSpec = changed(job.spec, vc=job.vc, guarantee=self._guarantee)
+        return spec
