@@ -12,12 +12,12 @@ from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.job import Job, Reason
+from scheduler_service.core.job import Job, Reason, TaskGroup
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Spot, Wait
 from scheduler_service.core.pools import Pools, indices, positions
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import Owner, VirtualCluster
+from scheduler_service.core.values import Mask, Vector, mask_of
+from scheduler_service.core.vc import CellRequest, Owner, VirtualCluster
 from scheduler_service.core.waiting import Lane
 from scheduler_service.policies.cells.guaranteed import suits
 
@@ -27,22 +27,28 @@ LOOKED_AT = 16
 
 def serve_opportunistic(state: State) -> Proposals:
     waiting = [vc for vc in state.vcs.rows.values() if (vc.name, Lane.OPPORTUNISTIC) in state.lanes]
+    nowhere: set[_Kind] = set()
     while waiting:
         vc = min(waiting, key=lambda vc: (Fraction(state.opportunistic.get(vc.name, 0), vc.weight), vc.id))
-        if not (yield from _serve_one(state, vc)):
+        if not (yield from _serve_one(state, vc, nowhere)):
             waiting.remove(vc)
 
 
-def _serve_one(state: State, vc: VirtualCluster) -> Generator[Plan, str | None, bool]:
-    """Whether one of its jobs was started."""
+_Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
+
+
+def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind]) -> Generator[Plan, str | None, bool]:
+    """Whether one of its jobs was started. `nowhere`: what has found no place in this step; there is ever less."""
     queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
     for job_id in [key[-1] for key in islice(queue, LOOKED_AT)]:
         job = state.jobs.rows[job_id]
-        if job_id in state.earmarks_of:
+        kind = job.spec.demand, job.spec.gang, job.spec.cells
+        if job_id in state.earmarks_of or kind in nowhere:
             continue
         action = place_opportunistic(state, job)
         if action is not None and (yield (action,)) is None:
             return True
+        nowhere.add(kind)
     return False
 
 
