@@ -4,58 +4,21 @@ Nothing is changed here, but the choice of victims may draw from `rng`. The call
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from scheduler_service.core.job import Decision, Job, JobClass, JobState, Reason, RunKey
+from scheduler_service.core.job import Decision, Job, JobClass, JobState, Reason
 from scheduler_service.core.messages import Earmark, Preempt, Rng
 from scheduler_service.core.room import largest_first, pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector
 from scheduler_service.core.waiting import queue_key, startable
+from scheduler_service.policies.cells.explain import explain_in_cells
+from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Estimate, Explanation, Victim, waiting_for_victims
 from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
 from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.stages import Stages
 
-AHEAD_SHOWN = 16
 LOOKS = 300
 """How often an estimate may look for room: some 10 ms with thousands of nodes."""
-
-
-class Blocker(NamedTuple):
-    """One thing that keeps a job from starting. `need` is that of the task that fits nowhere; `free` is what the node that
-    comes closest has."""
-
-    reason: Reason
-    detail: str = ""
-    cause_job: int = 0
-    need: Vector = ZERO
-    node: int = 0
-    free: Vector = ZERO
-    nodes: int = 0
-    usable: int = 0
-    large_enough: int = 0
-
-
-class Victim(NamedTuple):
-    key: RunKey
-    score: float
-
-
-class Estimate(NamedTuple):
-    """`at_us` None: nobody knows."""
-
-    at_us: Micros | None
-    basis: str
-    unknown: int = 0
-
-
-class Explanation(NamedTuple):
-    blockers: tuple[Blocker, ...] = ()
-    ahead: int = 0
-    ahead_jobs: tuple[int, ...] = ()
-    decision: Decision | None = None
-    victims: tuple[Victim, ...] = ()
-    estimate: Estimate | None = None
 
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
@@ -67,14 +30,14 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     blockers = list(_own_reasons(state, job))
     if blockers:
         return Explanation(tuple(blockers), estimate=_after(job, blockers))
+    if job.spec.vc:
+        return explain_in_cells(state, job)
     before = list(_before(state, job, stages))
     if before:
         blockers.append(Blocker(Reason.BEHIND, f"{len(before)} jobs are before it", before[0].id))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
     if job.id in state.earmarks_of:
-        leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
-        blockers.append(Blocker(Reason.WAITING_FOR_VICTIMS, f"{len(leaving)} runs are leaving for it"))
-        return Explanation(tuple(blockers), len(before), ahead, victims=leaving, estimate=_when_they_leave(state, leaving))
+        return waiting_for_victims(state, job, blockers, len(before), ahead)
     if place(state, job) is None:
         blockers.append(_no_room(state, job))
     decision: Decision | None = None
@@ -133,18 +96,6 @@ def _served_before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
             return
         if key[-1] not in state.earmarks_of:
             yield state.jobs.rows[key[-1]]
-
-
-def _leaving(state: State, job: Job) -> list[RunKey]:
-    return [key for i in sorted(state.earmarks_of[job.id]) for key in state.operations.rows[i].victims]
-
-
-def _when_they_leave(state: State, leaving: tuple[Victim, ...]) -> Estimate:
-    runs = [state.runs.rows[victim.key] for victim in leaving]
-    if not runs:
-        return Estimate(state.cluster.clock_us, "what it waits for is there")
-    latest = max((run.stop_us or 0) + run.stop_grace_us for run in runs)
-    return Estimate(latest, f"the grace periods of the {len(runs)} runs that leave for it, at the longest")
 
 
 def _no_room(state: State, job: Job) -> Blocker:

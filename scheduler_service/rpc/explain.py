@@ -11,7 +11,8 @@ from scheduler_service.core.job import Decision, EventKind, Job, JobEvent, JobSt
 from scheduler_service.core.messages import Accepted, Rng, Submitted
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
-from scheduler_service.policies.explain import Explanation, Victim, explain
+from scheduler_service.policies.explain import explain
+from scheduler_service.policies.explained import Explanation, Victim
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.convert import Nodes, decision_out, duration_out, job_out, task_out, time_out, vector_out
 from scheduler_service.rpc.front import Front, Leading

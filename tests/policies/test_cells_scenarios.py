@@ -1,5 +1,7 @@
 """Small clusters, and what each request must get there. Addresses are rack.node[device]."""
 
+from random import Random
+
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
@@ -7,6 +9,9 @@ from scheduler_service.core.job import JobState, Reason, RunPhase
 from scheduler_service.core.messages import FaultsSeen, VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import Pin, Quota, VcPolicy, Within
+from scheduler_service.policies.explain import explain
+from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims import FitGppSettings
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 RACKS = (
@@ -296,6 +301,29 @@ def test_a_smaller_virtual_cluster_keeps_its_runs_as_opportunistic() -> None:
     tenants.vc("B", ("four-2x2", "node", 1))
     owner = tenants.ask("B", 4)
     assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
+
+
+def test_why_a_job_waits_for_cells() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 1))
+    tenants.vc("B", ("four-2x2", "node", 1))
+
+    def why(job: int) -> list[tuple[Reason, str]]:
+        told = explain(tenants.state, tenants.job(job), tenants.now, Random(0), stages("cells", FitGppSettings()))
+        return [(blocker.reason, blocker.detail) for blocker in told.blockers]
+
+    tenants.ask("A", 4)
+    first, second = tenants.ask("A", 4), tenants.ask("A", 1, guarantee=OVERFLOW)
+    assert why(first) == [(Reason.BEYOND_QUOTA, "the cells of virtual cluster A are in use")]
+    assert not tenants.guaranteed(second)
+    third = tenants.ask("A", 4, guarantee=OVERFLOW)
+    assert why(third) == [
+        (Reason.BEHIND, "1 jobs of A are before it"),
+        (Reason.BEYOND_QUOTA, "the cells of virtual cluster A are in use"),
+        (Reason.NO_ROOM, "no idle cells that would do"),
+    ]
+    owner = tenants.ask("B", 4)
+    assert why(owner) == [(Reason.WAITING_FOR_VICTIMS, "1 runs are leaving for it")]
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

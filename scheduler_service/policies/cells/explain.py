@@ -1,0 +1,47 @@
+"""Why a virtual cluster's job does not run: what it lacks in its own cells, and in anybody's idle ones."""
+
+from collections.abc import Iterator
+
+from scheduler_service.core.job import Job, Reason
+from scheduler_service.core.messages import Reclaim
+from scheduler_service.core.state import State
+from scheduler_service.core.waiting import Lane, lanes_of, queue_key
+from scheduler_service.policies.cells.guaranteed import plan_in_cells, why_not
+from scheduler_service.policies.cells.opportunistic import place_opportunistic, why_not_opportunistic
+from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, waiting_for_victims
+
+
+def explain_in_cells(state: State, job: Job) -> Explanation:
+    """Of a queued job that nothing keeps out of its queue."""
+    vc = state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
+    if vc is None:
+        return Explanation((Blocker(Reason.NEVER_IN_QUOTA, f"there is no virtual cluster {job.spec.vc}"),))
+    before = list(_before(state, job))
+    ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
+    blockers = [Blocker(Reason.BEHIND, f"{len(before)} jobs of {vc.name} are before it", before[0].id)] if before else []
+    if job.id in state.earmarks_of:
+        return waiting_for_victims(state, job, blockers, len(before), ahead)
+    victims: tuple[Victim, ...] = ()
+    lanes = lanes_of(job)
+    if Lane.OPPORTUNISTIC not in lanes or len(lanes) > 1:
+        plan = plan_in_cells(state, vc, job)
+        if plan is None:
+            wait = why_not(state, vc, job)
+            blockers.append(Blocker(wait.reason, wait.detail))
+        else:
+            told = [action.job_id for action in plan if isinstance(action, Reclaim)]
+            victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
+    if Lane.OPPORTUNISTIC in lanes and place_opportunistic(state, job) is None:
+        wait = why_not_opportunistic(job)
+        blockers.append(Blocker(wait.reason, wait.detail))
+    return Explanation(tuple(blockers), len(before), ahead, victims=victims)
+
+
+def _before(state: State, job: Job) -> Iterator[Job]:
+    """Jobs of its virtual cluster that are served before it, and hold it up."""
+    mine = queue_key(job, state.settings.aging_us)
+    for key in state.lanes.get((job.spec.vc, lanes_of(job)[0]), ()):
+        if mine is None or key >= mine:
+            return
+        if key[-1] not in state.earmarks_of:
+            yield state.jobs.rows[key[-1]]

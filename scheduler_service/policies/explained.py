@@ -1,0 +1,66 @@
+"""What an explanation is made of."""
+
+from typing import NamedTuple
+
+from scheduler_service.core.job import Decision, Job, Reason, RunKey
+from scheduler_service.core.state import State
+from scheduler_service.core.values import ZERO, Micros, Vector
+
+AHEAD_SHOWN = 16
+"""Of the jobs before one, so many are named."""
+
+
+class Blocker(NamedTuple):
+    """One thing that keeps a job from starting. `need` is that of the task that fits nowhere; `free` is what the node that
+    comes closest has."""
+
+    reason: Reason
+    detail: str = ""
+    cause_job: int = 0
+    need: Vector = ZERO
+    node: int = 0
+    free: Vector = ZERO
+    nodes: int = 0
+    usable: int = 0
+    large_enough: int = 0
+
+
+class Victim(NamedTuple):
+    key: RunKey
+    score: float
+
+
+class Estimate(NamedTuple):
+    """`at_us` None: nobody knows."""
+
+    at_us: Micros | None
+    basis: str
+    unknown: int = 0
+
+
+class Explanation(NamedTuple):
+    blockers: tuple[Blocker, ...] = ()
+    ahead: int = 0
+    ahead_jobs: tuple[int, ...] = ()
+    decision: Decision | None = None
+    victims: tuple[Victim, ...] = ()
+    estimate: Estimate | None = None
+
+
+def waiting_for_victims(state: State, job: Job, blockers: list[Blocker], before: int, ahead: tuple[int, ...]) -> Explanation:
+    """Of a job that has earmarks."""
+    leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
+    blockers = [*blockers, Blocker(Reason.WAITING_FOR_VICTIMS, f"{len(leaving)} runs are leaving for it")]
+    return Explanation(tuple(blockers), before, ahead, victims=leaving, estimate=_when_they_leave(state, leaving))
+
+
+def _leaving(state: State, job: Job) -> list[RunKey]:
+    return [key for i in sorted(state.earmarks_of[job.id]) for key in state.operations.rows[i].victims]
+
+
+def _when_they_leave(state: State, leaving: tuple[Victim, ...]) -> Estimate:
+    runs = [state.runs.rows[victim.key] for victim in leaving]
+    if not runs:
+        return Estimate(state.cluster.clock_us, "what it waits for is there")
+    latest = max((run.stop_us or 0) + run.stop_grace_us for run in runs)
+    return Estimate(latest, f"the grace periods of the {len(runs)} runs that leave for it, at the longest")
