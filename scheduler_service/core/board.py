@@ -4,7 +4,7 @@ Deals are proposed, by a policy or by a tenant; `why_not` checks every one of th
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from scheduler_service.core.errors import PlanRefused
@@ -62,12 +62,17 @@ class Board:
             if exchange.offer in self.orders and exchange.state is not ExchangeState.RETURNED:
                 taken[exchange.offer] += (exchange.lot,)
         self._taken: Mapping[int, tuple[Lot, ...]] = dict(taken)
+        self._covering: dict[int, list[tuple[int, ExchangeOrder]]] = {}
+        """See `asks`; the same for all boards that come after, as what is taken is not looked at."""
 
     def after(self, deal: Deal) -> "Board":
         """The board once the deal is made."""
         new = object.__new__(Board)
-        new.now, new._offers = self.now, self._offers
-        new.orders = {i: o for i, o in self.orders.items() if i != deal.request and not (i == deal.offer and o.swap)}
+        new.now, new._offers, new._covering = self.now, self._offers, self._covering
+        new.orders = self.orders.copy()
+        new.orders.pop(deal.request, None)
+        if deal.swap is not None:
+            new.orders.pop(deal.offer, None)
         new._taken = {**self._taken, deal.offer: (*self._taken.get(deal.offer, ()), deal.lot)} if deal.offer else self._taken
         return new
 
@@ -87,12 +92,19 @@ class Board:
         """Whether the offer, or what is left of it, has such a lot."""
         return covers(offer.lot, lot) and lot.count <= self.left(offer, lot.begin_us, lot.end_us)
 
-    def qualified(self, request: ExchangeOrder) -> list[ExchangeOrder]:
-        """The offers that could satisfy the request (Algorithm 2, line 5): all of it, from another VC; those that want cells in
-        return where the request gives them. Earliest post first."""
+    def asks(self, request: ExchangeOrder) -> Iterator[tuple[int, ExchangeOrder]]:
+        """The offers that could satisfy the request (Algorithm 2, line 5), and what each asks: all of it, from another VC;
+        those that want cells in return where the request gives them. Who asks least comes first, then the earliest post."""
         lot = self.wanted(request)
-        offers = (o for o in self._offers.get((lot.pool, lot.level), ()) if o.id in self.orders)
-        return [o for o in offers if o.vc != request.vc and _swaps(o.swap, request.swap) and self.holds(o, lot)]
+        covering = self._covering.get(request.id)
+        if covering is None:
+            offers = self._offers.get((lot.pool, lot.level), ())
+            fitting = [o for o in offers if o.vc != request.vc and _swaps(o.swap, request.swap) and covers(o.lot, lot)]
+            covering = sorted([(share(o, lot), o) for o in fitting], key=lambda each: each[0])
+            self._covering[request.id] = covering
+        for ask, offer in covering:
+            if offer.id in self.orders and lot.count <= self.left(offer, lot.begin_us, lot.end_us):
+                yield ask, offer
 
     def deal(self, request: ExchangeOrder, offer: ExchangeOrder, price: int | None = None) -> Deal:
         """Without a price: as many device-microseconds as change hands."""
@@ -126,6 +138,15 @@ class Board:
         if wants is not None and deal.price != deal.lot.device_us:
             return "in a swap each side's cells are booked as what they are"
         return None
+
+
+def share(order: ExchangeOrder, part: Lot) -> int:
+    """What of an order's bid is for a part of its cells; an offer is not sold for less, so that is rounded up."""
+    if order.bid is None:
+        return part.device_us
+    of = part.count * (part.end_us - part.begin_us)
+    whole = order.lot.count * (order.lot.end_us - order.lot.begin_us)
+    return -(-order.bid * of // whole) if order.kind is OrderKind.OFFER else order.bid * of // whole
 
 
 def _swaps(wants: Lot | None, gives: Lot | None) -> bool:

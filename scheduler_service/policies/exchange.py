@@ -7,7 +7,7 @@ the cluster; the next candidate is tried then.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
 
-from scheduler_service.core.board import Board, Deal
+from scheduler_service.core.board import Board, Deal, share
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.exchange import ExchangeOrder, Lot, OrderKind
 from scheduler_service.core.rows import changed
@@ -54,7 +54,8 @@ def balanced(board: Board, surplus: Surplus, fits: Fits) -> Deal | None:
     """
     requests = sorted(board.requests(), key=lambda request: (-surplus.get(request.vc, 0), request.vc))
     for request in requests:
-        for offer in sorted(board.qualified(request), key=lambda offer: (surplus.get(offer.vc, 0), offer.vc)):
+        qualified = [offer for _, offer in board.asks(request)]
+        for offer in sorted(qualified, key=lambda o: (surplus.get(o.vc, 0), o.vc, o.posted_us, o.id)):
             deal = board.deal(request, offer)
             if fits(deal) is None:
                 return deal
@@ -79,10 +80,10 @@ def auction(credit: int | None = None) -> Match:
     def match(board: Board, surplus: Surplus, fits: Fits) -> Deal | None:
         bids, asked = _bids(board, surplus, credit), cache(fits)
         for request, bid in bids:
-            offer = _cheapest(board, request, bid, asked)
-            if offer is not None:
+            cheapest = _cheapest(board, request, asked)
+            if cheapest is not None and cheapest[0] <= bid:
                 rivals = [(r, b) for r, b in bids if r.vc != request.vc and _kind(r) == _kind(request)]
-                return board.deal(request, offer, _price(board, request, rivals, asked))
+                return board.deal(request, cheapest[1], _price(board, request, rivals, asked))
         return None
 
     return match
@@ -97,32 +98,16 @@ def _bids(board: Board, surplus: Surplus, credit: int | None) -> list[tuple[Exch
     bids: list[tuple[ExchangeOrder, int]] = []
     for request in board.requests():
         if request.swap is None:
-            bid = _share(request, board.wanted(request))
+            bid = share(request, board.wanted(request))
             if credit is not None:
                 bid = min(bid, surplus.get(request.vc, 0) + credit)
             bids.append((request, bid))
     return sorted(bids, key=lambda each: -each[1])
 
 
-def _share(order: ExchangeOrder, part: Lot) -> int:
-    """What of an order's bid is for a part of its cells; an offer is not sold for less, so that is rounded up."""
-    if order.bid is None:
-        return part.device_us
-    of = part.count * (part.end_us - part.begin_us)
-    whole = order.lot.count * (order.lot.end_us - order.lot.begin_us)
-    return -(-order.bid * of // whole) if order.kind is OrderKind.OFFER else order.bid * of // whole
-
-
-def _cheapest(board: Board, request: ExchangeOrder, most: int | None, fits: Fits) -> ExchangeOrder | None:
-    """The offer that asks least for what is requested, and no more than `most`."""
-    lot = board.wanted(request)
-    asks = sorted(((_share(offer, lot), i, offer) for i, offer in enumerate(board.qualified(request))), key=lambda a: a[:2])
-    for ask, _, offer in asks:
-        if most is not None and ask > most:
-            return None
-        if fits(board.deal(request, offer, ask)) is None:
-            return offer
-    return None
+def _cheapest(board: Board, request: ExchangeOrder, fits: Fits) -> tuple[int, ExchangeOrder] | None:
+    """The offer that asks least for what is requested."""
+    return next(((ask, offer) for ask, offer in board.asks(request) if fits(board.deal(request, offer, ask)) is None), None)
 
 
 def _price(board: Board, request: ExchangeOrder, rivals: Sequence[tuple[ExchangeOrder, int]], fits: Fits) -> int:
@@ -131,19 +116,18 @@ def _price(board: Board, request: ExchangeOrder, rivals: Sequence[tuple[Exchange
     Rivals are served without it, one by one. Before each it would have to bid at least as much as that one, and as the cheapest
     offer asks that is there still. The bids fall and the asks rise; between them lies the least.
     """
-    lot = board.wanted(request)
     prices: list[int] = []
     for rival, bid in [*rivals, (None, 0)]:
-        offer = _cheapest(board, request, None, fits)
-        if offer is None:
+        cheapest = _cheapest(board, request, fits)
+        if cheapest is None:
             break
-        ask = _share(offer, lot)
+        ask, _ = cheapest
         prices.append(max(bid, ask))
         if rival is None or bid <= ask:
             break
-        taken = _cheapest(board, rival, bid, fits)
-        if taken is not None:
-            board = board.after(board.deal(rival, taken))
+        theirs = _cheapest(board, rival, fits)
+        if theirs is not None and theirs[0] <= bid:
+            board = board.after(board.deal(rival, theirs[1]))
     return min(prices)
 
 
@@ -165,9 +149,9 @@ def accept(board: Board, order_id: int, by_vc: int, part: Lot | None = None) -> 
     elif order.kind is OrderKind.OFFER:
         lot = changed(lot, count=board.left(order, lot.begin_us, lot.end_us))
     if order.kind is OrderKind.REQUEST:
-        deal = Deal(by_vc, order.vc, lot, _share(order, lot), request=order.id, swap=order.swap)
+        deal = Deal(by_vc, order.vc, lot, share(order, lot), request=order.id, swap=order.swap)
     else:
-        deal = Deal(order.vc, by_vc, lot, _share(order, lot), offer=order.id, swap=order.swap)
+        deal = Deal(order.vc, by_vc, lot, share(order, lot), offer=order.id, swap=order.swap)
     refused = board.why_not(deal)
     if refused is not None:
         raise FailedPrecondition("NO_DEAL", refused, order_id=str(order_id))

@@ -242,6 +242,35 @@ def test_a_part_is_asked_its_share() -> None:
     assert [(deal.taker, deal.price) for deal in m.settle(auction())] == [(B, 25 * HOUR)]
 
 
+def test_a_share_of_what_is_asked_is_rounded_up_and_of_what_is_bid_down() -> None:
+    m = Market()
+    offer = m.offer(A, lot(3), bid=10)
+    assert [m.accept(offer, vc, lot(1))[0].price for vc in (B, C, D)] == [4, 4, 4], "together no less than is asked"
+    request = m.request(A, lot(1, 0, 3), bid=10)
+    m.until(2)
+    [given] = m.accept(request, B)
+    assert given.price == 3
+
+
+def test_the_price_is_the_least_bid_that_gets_any_of_the_offers() -> None:
+    """With 10 or more B has the cheap one; with less C would have it, and the dear one asks 20."""
+    m = Market()
+    m.offer(A, lot(), bid=2 * HOUR)
+    m.offer(D, lot(), bid=20 * HOUR)
+    m.request(B, lot(), bid=30 * HOUR)
+    m.request(C, lot(), bid=10 * HOUR)
+    assert [(deal.giver, deal.taker, deal.price) for deal in m.settle(auction())] == [(A, B, 10 * HOUR)]
+
+
+def test_the_price_is_that_of_the_dearer_offer_where_it_is_less_than_the_bid_to_beat() -> None:
+    m = Market()
+    m.offer(A, lot(), bid=2 * HOUR)
+    m.offer(D, lot(), bid=20 * HOUR)
+    m.request(B, lot(), bid=30 * HOUR)
+    m.request(C, lot(), bid=25 * HOUR)
+    assert [(deal.giver, deal.taker, deal.price) for deal in m.settle(auction())] == [(A, B, 20 * HOUR), (D, C, 20 * HOUR)]
+
+
 def test_a_virtual_cluster_does_not_bid_against_itself() -> None:
     m = Market()
     m.offer(A, lot(), bid=0)
