@@ -1,0 +1,127 @@
+"""A market of virtual clusters for tests: rows, and a clock that sees to every deadline in order, as the engine does."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from scheduler_service.core.board import Board, Deal, agreed
+from scheduler_service.core.exchange import (
+    Booked,
+    Booking,
+    Exchange,
+    ExchangeOrder,
+    ExchangeState,
+    LedgerEntry,
+    Lot,
+    OrderKind,
+    exchange_due,
+    expired,
+    order_due,
+    posted,
+    return_asked,
+    surplus_of,
+    turned,
+    withdrawn,
+)
+from scheduler_service.core.values import Micros
+from scheduler_service.policies.exchange import Fits, Match, accept, balanced, settle
+
+HOUR: Micros = 3_600_000_000
+
+
+def lot(count: int = 1, begin: int = 0, end: int = 10, *, level: str = "node", devices: int = 8, pool: str = "v100") -> Lot:
+    """Times in hours."""
+    return Lot(pool, level, count, begin * HOUR, end * HOUR, devices)
+
+
+def always(_deal: Deal) -> str | None:
+    return None
+
+
+class Market:
+    def __init__(self) -> None:
+        self.now: Micros = 0
+        self.orders: dict[int, ExchangeOrder] = {}
+        self.exchanges: dict[int, Exchange] = {}
+        self.entries: dict[tuple[int, int, Booking], LedgerEntry] = {}
+        self.opened: Counter[int] = Counter()
+        self.closed: Counter[int] = Counter()
+        self.deals: list[Deal] = []
+
+    @property
+    def board(self) -> Board:
+        return Board(self.orders.values(), self.exchanges.values(), self.now)
+
+    @property
+    def surplus(self) -> dict[int, int]:
+        return surplus_of(self.entries.values())
+
+    def hours(self, vc: int) -> float:
+        """Its surplus in GPU-hours."""
+        return self.surplus.get(vc, 0) / HOUR
+
+    def offer(self, vc: int, what: Lot, **more: Any) -> int:
+        return self._post(OrderKind.OFFER, vc, what, **more)
+
+    def request(self, vc: int, what: Lot, **more: Any) -> int:
+        return self._post(OrderKind.REQUEST, vc, what, **more)
+
+    def _post(self, kind: OrderKind, vc: int, what: Lot, until: int = 10_000, **more: Any) -> int:
+        order = posted(ExchangeOrder(len(self.orders) + 1, kind, vc, what, self.now, until * HOUR, **more))
+        self.orders[order.id] = order
+        return order.id
+
+    def withdraw(self, order: int) -> None:
+        self.orders[order] = withdrawn(self.orders[order])
+
+    def make(self, deal: Deal) -> list[Exchange]:
+        made = agreed(self.board, deal, len(self.exchanges) + 1)
+        self.deals.append(deal)
+        for order in made.orders:
+            self.orders[order.id] = order
+        for one in made.exchanges:
+            assert one.exchange.id not in self.exchanges
+            self.book(one)
+        return [one.exchange for one in made.exchanges]
+
+    def book(self, one: Booked) -> None:
+        before, after = self.exchanges.get(one.exchange.id), one.exchange
+        self.exchanges[after.id] = after
+        was = ExchangeState.MATCHED if before is None else before.state
+        self.opened[after.id] += was is not ExchangeState.ACTIVE and after.state is ExchangeState.ACTIVE
+        self.closed[after.id] += was is not ExchangeState.RETURNED and after.state is ExchangeState.RETURNED
+        for entry in one.entries:
+            assert (entry.vc, entry.exchange, entry.what) not in self.entries
+            self.entries[entry.vc, entry.exchange, entry.what] = entry
+
+    def settle(self, match: Match = balanced, fits: Fits = always) -> list[Deal]:
+        """The deals that were made."""
+        made = []
+        for deal in settle(self.board, self.surplus, match, fits):
+            self.make(deal)
+            made.append(deal)
+        return made
+
+    def accept(self, order: int, vc: int, part: Lot | None = None) -> list[Exchange]:
+        return self.make(accept(self.board, order, vc, part))
+
+    def ask_return(self, exchange: int, vc: int) -> None:
+        self.book(return_asked(self.exchanges[exchange], vc, self.now))
+
+    def until(self, hour: int) -> None:
+        """Sees to every deadline at its time."""
+        while (due := min(self._due(), default=None)) is not None and due <= hour * HOUR:
+            self.now = max(self.now, due)
+            self.see()
+        self.now = hour * HOUR
+
+    def see(self) -> None:
+        """Sees to what is due now."""
+        for order in self.orders.values():
+            self.orders[order.id] = expired(order, self.now)
+        for exchange in list(self.exchanges.values()):
+            self.book(turned(exchange, self.now))
+
+    def _due(self) -> Iterator[Micros]:
+        dues = [*map(order_due, self.orders.values()), *map(exchange_due, self.exchanges.values())]
+        return (due for due in dues if due is not None)
