@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scheduler_service.core.binding import bind, give_back, mask_of_earmark, owned
+from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark
 from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import (
@@ -136,7 +136,7 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
     mask = mask_of(devices)
     require(mask.bit_count() == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
     require(not mask & ~state.idle_devices.get(spot.node, 0), f"{name}: a device is not idle")
-    require(not guaranteed or owned(state, job, spot.node, mask), f"{name}: job {job.id} has no right to a device")
+    require(not guaranteed or entitled(state, job, spot.node, mask), f"{name}: job {job.id} has no right to a device")
     run = made(
         Run,
         job_id=job.id,
@@ -259,7 +259,7 @@ def _idle_of(state: State, job: Job, action: Earmark) -> int:
         require(not more & mask, f"job {job.id}: a device is named twice")
         mask |= more
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
-    require(owned(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
+    require(entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
     leaving = 0
     for key in action.victims:

@@ -31,7 +31,7 @@ def _check_runs(state: State) -> None:
         job = state.jobs.rows[run.job_id]
         _require(run.vc == job.spec.vc, f"run {key} is of {run.vc!r} and its job of {job.spec.vc!r}")
         _require(standing.setdefault(run.job_id, run.guaranteed) == run.guaranteed, f"job {run.job_id} is guaranteed in part")
-        if run.guaranteed:
+        if run.guaranteed and not state.settings.by_count:
             _require(owned(state, job, run.node, mask_of(run.devices)), f"run {key} is guaranteed outside its cells")
 
 
@@ -45,7 +45,8 @@ def _check_kept(state: State) -> None:
         node, job = operation.node, state.jobs.rows[operation.job_id]
         _require(not mask & kept[node], f"earmark {operation.id}: a device is kept twice")
         kept[node] |= mask
-        _require(owned(state, job, node, mask), f"earmark {operation.id} keeps devices outside the job's cells")
+        inside = state.settings.by_count or owned(state, job, node, mask)
+        _require(inside, f"earmark {operation.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
         leaving: Mask = 0
         for key in operation.victims:
@@ -67,6 +68,10 @@ def _check_bindings(state: State, pools: Pools) -> None:
         _require(used or bool(binding.pin), f"cell {key} is bound and not used")
         _require(binding.vc in state.vcs.rows, f"cell {key} is bound to a virtual cluster that is not there")
     for vc in state.vcs.rows.values():
+        if state.settings.by_count:
+            _require(
+                state.regular.get(vc.name, 0) <= pools.devices_of(vc), f"virtual cluster {vc.name} has more than its quota"
+            )
         for quota in vc.quotas:
             pool = pools.pools.get(quota.pool)
             level = None if pool is None else level_of(pool.shape, quota.level)

@@ -152,7 +152,8 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
     policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill).policy
     settings, failures = case.policy.settings(), case.failures
     if case.virtual_clusters:
-        settings = settings._replace(pools=tuple(pool.plan() for pool in case.pools))
+        plans = tuple(pool.plan() for pool in case.pools)
+        settings = settings._replace(pools=plans, by_count=case.policy.name == "quota")
     return Site(
         nodes,
         policy,

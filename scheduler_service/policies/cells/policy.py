@@ -21,7 +21,7 @@ def cells() -> Policy:
     """HiveD's."""
 
     def policy(state: State, rng: Rng) -> Proposals:
-        yield from _start_on_cells_kept(state)
+        yield from start_on_cells_kept(state)
         for vc in sorted(state.vcs.rows.values(), key=lambda vc: vc.id):
             yield from serve_guaranteed(state, vc, rng)
         yield from serve_opportunistic(state)
@@ -29,7 +29,7 @@ def cells() -> Policy:
     return policy
 
 
-def _start_on_cells_kept(state: State) -> Proposals:
+def start_on_cells_kept(state: State) -> Proposals:
     """Jobs for which everybody has left that was in their way."""
     for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
         earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
