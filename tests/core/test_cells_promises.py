@@ -163,7 +163,7 @@ def test_opportunistic_work_and_the_buddy_begin_at_opposite_ends() -> None:
         assert found is not None
         placed.append(found)
         pool.set_opportunistic(found[0], pool.held(found[0])[1] | found[1])
-    assert placed == [(7, 0x80), (6, 0xFF), (7, 0x0F), (7, 0x70), (5, 0xC0)]
+    assert placed == [(7, 0x01), (6, 0xFF), (7, 0xF0), (7, 0x0E), (5, 0x03)]
     assert [bound(pool, A, NODE) for _ in range(4)] == [0, 1, 2, 3]
 
 
