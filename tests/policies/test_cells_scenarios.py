@@ -228,7 +228,7 @@ def test_opportunistic_runs_leave_for_whoever_owns_the_cells() -> None:
     leaving = [job for job in guests if tenants.job(job).state is JobState.STOPPING]
     assert len(leaving) == 2
     assert len({tenants.at(job)[0].split("[")[0] for job in leaving}) == 1
-    assert [row for row in tenants.owned().values()] == ["B"]  # bound in the same decision
+    assert list(tenants.owned().values()) == ["B"]  # bound in the same decision
     tenants.leave(leaving[0])
     assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
     tenants.leave(leaving[1])
