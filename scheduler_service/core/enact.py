@@ -3,7 +3,7 @@
 from typing import Any
 
 from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark
-from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell
+from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell, with_share
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import (
     EventKind,
@@ -227,8 +227,9 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         promised = add(promised, run.demand)
     kept = least(action.want, state.room.free(action.node))
     if action.devices:
-        kept = kept._replace(devices=_idle_of(state, job, action))
-    require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
+        kept = with_share(action.want, _idle_of(state, job, action))  # all that it names is idle, or a victim's
+    else:
+        require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
     state.put(state.cluster_table, 0, changed(cluster, next_operation=cluster.next_operation + 1))
     operation = Operation(

@@ -10,8 +10,8 @@ from scheduler_service.core.vc import Guarantee, VirtualCluster
 
 
 def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
-    """Raises what says why not. A job that may run as opportunistic need only fit in some pool. Where nodes are still to come,
-    as long as there are none, nobody knows."""
+    """Raises what says why not. A job that may run as opportunistic need only fit in some pool, all of it idle. Where nodes are
+    still to come, as long as there are none, nobody knows."""
     vc = _named(state, spec.vc)
     _check_names(pools, vc, spec)
     if not pools.pools:
@@ -38,7 +38,7 @@ def _why_never(pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> st
     if isinstance(wanted, str):
         return wanted
     if spec.guarantee is not Guarantee.GUARANTEED:
-        return ""
+        return why_never(spec, shape, share, (0,) * shape.top + (pools.tops(pool),)) if spec.gang else ""
     if not spec.cells.pin:
         return why_never(spec, shape, share, pools.cells_of(vc, pool))
     pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)

@@ -22,9 +22,10 @@ def cells() -> Policy:
 
     def policy(state: State, rng: Rng) -> Proposals:
         yield from start_on_cells_kept(state)
-        for vc in sorted(state.vcs.rows.values(), key=lambda vc: vc.id):
+        for owner in sorted(state.vcs.rows.values(), key=lambda vc: vc.id):
+            yield from serve_guaranteed(state, owner, rng)
+        while (vc := (yield from serve_opportunistic(state))) is not None:
             yield from serve_guaranteed(state, vc, rng)
-        yield from serve_opportunistic(state)
 
     return policy
 
