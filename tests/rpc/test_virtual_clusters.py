@@ -207,6 +207,13 @@ def test_a_site_without_virtual_clusters_says_so(server: Server) -> None:
     for call in (lambda: create(server, "a"), lambda: get(server, "a"), lambda: cells(server)):
         refused = failure(call)
         assert (refused.code, refused.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NO_VIRTUAL_CLUSTERS")
+    assert failure(lambda: server.submit(virtual_cluster="a")).reason == "NO_VIRTUAL_CLUSTERS"
+
+
+def test_cells_and_guarantee_are_somebodys(server: Server) -> None:
+    for fields in ({"guarantee": O}, {"cells": job_pb2.CellRequest(pool="x")}):
+        refused = failure(lambda fields=fields: server.submit(**fields))  # type: ignore[misc]
+        assert (refused.code, refused.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "spec.virtual_cluster")
 
 
 def test_after_a_restart_they_are_as_they_were(database_url: str) -> None:
