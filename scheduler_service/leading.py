@@ -159,6 +159,12 @@ async def lead(
     service.start()
     front.lead(leading)
     await announce(True)
+    left_out = [job.id for job in view.jobs.values() if bool(job.spec.vc) is not config.virtual_clusters]
+    if left_out:
+        with_or_without = "without a virtual cluster" if config.virtual_clusters else "of virtual clusters"
+        log.warning(
+            "%d live jobs %s wait for ever, the first is %d: cancel them", len(left_out), with_or_without, min(left_out)
+        )
     log.info("leading cluster %s in epoch %d: %d live jobs, %d nodes", state.cluster.id, epoch, len(view.jobs), len(view.nodes))
     try:
         stopped: asyncio.Future[Any] = service.stopped

@@ -77,10 +77,13 @@ def _under(pool: Pool, level: int, nodes: Sequence[NodeCells], stem: str) -> Ite
     if level == pool.node_level:
         wide = max((len(f"{node.index} {node.node}") for node in nodes), default=0)
         for last, node in _with_last(nodes):
-            label = f"{stem}{'└─ ' if last else '├─ '}{f'{node.index} {node.node}'.ljust(wide)}  "
+            label = f"{stem}{'└─ ' if last else '├─ '}{node.index} {node.node}"
+            parts: Line = [(label.ljust(len(stem) + 3 + wide), "")]
+            if node.devices:
+                parts += [("  ", ""), *_bracketed(pool, pool.node_level, list(node.devices))]
             owners = ", ".join(map(_owner, _inside(pool, node)))
-            closed = f" ({node.closed})" if node.closed else ""
-            yield [(label, ""), *_devices(pool, node), (f"  {owners}{closed}".rstrip(), "")]
+            said = " ".join(filter(None, (owners, f"({node.closed})" if node.closed else "")))
+            yield [*parts, (f"  {said}", "")] if said else parts
         return
     each = prod(above.fan for above in pool.levels[pool.node_level + 1 : level + 1])
     grouped = [(index, list(inside)) for index, inside in groupby(nodes, lambda node: node.index // each)]
@@ -95,14 +98,8 @@ def _with_last(items: Sequence[T]) -> Iterable[tuple[bool, T]]:
     return ((i == len(items) - 1, item) for i, item in enumerate(items))
 
 
-def _devices(pool: Pool, node: NodeCells) -> Line:
-    """A mark for each device, with brackets around each cell of more than one inside the node: [[..][..]]."""
-    if not node.devices:
-        return []
-    return _bracketed(pool, pool.node_level, list(node.devices))
-
-
 def _bracketed(pool: Pool, level: int, devices: list[DeviceCell]) -> Line:
+    """A mark for each device, with brackets around each cell of more than one inside the node: [[..][..]]."""
     if level == 0:
         marks = [MARKS[device.use] for device in devices]
         return [(mark, mark) for mark in marks]

@@ -81,7 +81,7 @@ def _virtual_clusters() -> dict[str, Answer]:
     """The fake is a site without them."""
 
     def refuse(_: Any) -> NoReturn:
-        raise FailedPrecondition("this scheduler runs without virtual clusters", reason="NO_VIRTUAL_CLUSTERS")
+        raise FailedPrecondition(_asked.NO_VIRTUAL_CLUSTERS, reason="NO_VIRTUAL_CLUSTERS")
 
     service = virtual_clusters_pb2.DESCRIPTOR.services_by_name["VirtualClusters"]
     return {method.name: refuse for method in service.methods}

@@ -1,6 +1,8 @@
 """Two tenants on two machines, as docs/virtual-clusters.md has operators and tenants do it: real processes and commands."""
 
 import json
+import re
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -20,9 +22,28 @@ pools:
 """
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "virtual-clusters.md"
+
+
+def test_every_command_of_the_page_does_what_it_says(folder: Path) -> None:
+    """In the order of the page, which tells one story."""
+    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    commands = [shlex.split(line) for block in blocks for line in block.splitlines()]
+    said = [command[1:] for command in commands if command[0] == "ebb"]
+    assert len(said) == len(commands) - 1 > 14, "but for the export of EBB_VC, all are commands"
+    file = folder / "scheduler.yaml"
+    file.write_text(re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)[0])
+    with Site(folder / "site", ["--config", str(file)]) as site:
+        for command in said:
+            done = run([*EBB, *command], EBB_ADDRESS=site.cluster.address, EBB_VC="vision")
+            assert (done.returncode, done.stderr) == (0, ""), command
+        assert {vc.name: vc.weight for vc in site.client.virtual_clusters()} == {"vision": 1, "speech": 1}
+
+
 def test_a_guarantee_is_kept_whatever_others_do_and_survives_the_scheduler(folder: Path) -> None:
     file = folder / "scheduler.yaml"
-    file.write_text(CONFIGURATION)
+    recording = folder / "recording.jsonl"
+    file.write_text(f"{CONFIGURATION}record: {recording}\n")
     with Site(folder / "site", ["--config", str(file)]) as site:
 
         def ebb(*arguments: str, status: int = 0, **environment: str) -> str:
@@ -81,7 +102,9 @@ def test_a_guarantee_is_kept_whatever_others_do_and_survives_the_scheduler(folde
         site.cluster.kill("scheduler", signal.SIGKILL)
         site.restart_scheduler()
         site.wait_connected(since=nodes)
-        assert kept() == before
+        after = kept()
+        assert after[0] == before[0]
+        assert json.dumps(after[1], indent=1).splitlines() == json.dumps(before[1], indent=1).splitlines()
         assert site.client.get(owned).guaranteed
 
         # Whoever loses its guarantee runs on, and a virtual cluster without jobs can go.
@@ -93,3 +116,10 @@ def test_a_guarantee_is_kept_whatever_others_do_and_survives_the_scheduler(folde
         wait_for(lambda: site.client.get(owned).state is JobState.CANCELLED, LIMIT)
         assert ebb("vc", "delete", "vision") == "deleted virtual cluster vision\n"
         assert ebb("vc", "list", "-q") == "speech\n"
+    replayed = run([sys.executable, "-m", "scheduler_service", "record", "replay", str(recording)])
+    assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    assert replayed.stdout.startswith("the same: ")
+    text = recording.read_text()
+    assert text.count('["Section",') == 2
+    assert '["VcRequested",' in text
+    assert '["Binding",' in text, "the second leadership began with a cell that was bound"
