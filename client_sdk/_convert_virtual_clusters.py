@@ -15,10 +15,7 @@ def pin_message(value: models.PinnedCell) -> pb.PinnedCell:
 
 
 def policy_message(value: models.VirtualClusterPolicy) -> pb.VirtualClusterPolicy:
-    message = pb.VirtualClusterPolicy(name=value.name or "", s=value.s, cap=value.cap, trials_in_flight=value.trials_in_flight)
-    if value.backfill is not None:
-        message.backfill = value.backfill
-    return message
+    return pb.VirtualClusterPolicy(name=value.name or "", s=value.s, cap=value.cap, trials_in_flight=value.trials_in_flight)
 
 
 def virtual_cluster(message: pb.VirtualCluster) -> models.VirtualCluster:
@@ -33,7 +30,6 @@ def virtual_cluster(message: pb.VirtualCluster) -> models.VirtualCluster:
             s=policy.s,
             cap=policy.cap,
             trials_in_flight=policy.trials_in_flight,
-            backfill=policy.backfill,
         ),
         cells=tuple(
             models.CellUse(pool=u.pool, level=u.level, owned=u.owned, bound=u.bound, free=u.free, faulty=u.faulty)

@@ -61,7 +61,6 @@ class VirtualClusterPolicy:
     cap: int | None = None
     trials_in_flight: int | None = None
     """0 means any number."""
-    backfill: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.state import Settings, State
 from scheduler_service.core.vc import VcPolicy
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
-from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.cells.policy import POLICIES, cells
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.rpc.front import Front, Leading
@@ -83,8 +83,9 @@ def settings_of(config: Config) -> Settings:
 
 
 def vc_policy_of(config: Config) -> VcPolicy:
-    """Of virtual clusters that name none."""
-    return VcPolicy(config.policy, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight, config.backfill)
+    """Of virtual clusters that name none: the site's, where it is one for them."""
+    name = config.policy if config.policy in POLICIES else "fifo"
+    return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
 
 
 def clock(last_us: int) -> Callable[[], int]:

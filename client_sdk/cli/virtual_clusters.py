@@ -83,7 +83,7 @@ def _policy(policy: VirtualClusterPolicy) -> str:
     if policy.name != "fifo":
         words.append(f"cap={policy.cap}")
         words += [f"in-flight={policy.trials_in_flight}"] if policy.trials_in_flight else []
-    return " ".join([*words, *(["backfill"] if policy.backfill else [])])
+    return " ".join(words)
 
 
 @vc.command()
@@ -132,7 +132,6 @@ def _options(command: Any) -> Any:
         click.option("--policy", help="How it is scheduled inside, such as fifo or fitgpp.  [default: the site's]"),
         click.option("--fitgpp-s", "s", type=click.FloatRange(min=0), help="Weight of the grace period against the size."),
         click.option("--fitgpp-cap", "cap", type=click.IntRange(min=0), help="How often a job may be preempted for trials."),
-        click.option("--backfill/--no-backfill", default=None, help="Let jobs start that do not delay the first."),
         output_option("json", "yaml"),
         quiet_option,
         click.argument("name"),
@@ -252,5 +251,5 @@ def _pins(said: Sequence[str]) -> list[PinnedCell]:
 
 
 def _policy_of(said: dict[str, Any]) -> VirtualClusterPolicy | None:
-    policy = VirtualClusterPolicy(name=said["policy"], s=said["s"], cap=said["cap"], backfill=said["backfill"])
+    policy = VirtualClusterPolicy(name=said["policy"], s=said["s"], cap=said["cap"])
     return None if policy == VirtualClusterPolicy() else policy

@@ -42,7 +42,6 @@ def _policy_out(policy: VcPolicy) -> pb.VirtualClusterPolicy:
         s=policy.s,
         cap=policy.cap,
         trials_in_flight=policy.trials_in_flight or 0,
-        backfill=policy.backfill,
     )
 
 

@@ -15,8 +15,7 @@ from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequ
 from scheduler_service.core.state import State
 from scheduler_service.core.tenants import named, pools_of
 from scheduler_service.core.vc import Quota, VcPolicy, VirtualCluster
-from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.rpc.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, InvalidArgument
@@ -132,12 +131,10 @@ def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
         asked.s if asked.HasField("s") else otherwise.s,
         asked.cap if asked.HasField("cap") else otherwise.cap,
         in_flight,
-        asked.backfill if asked.HasField("backfill") else otherwise.backfill,
     )
-    try:
-        stages(policy.name, FitGppSettings(policy.s, policy.cap, policy.trials_in_flight), policy.backfill)
-    except ValueError as error:
-        raise InvalidArgument("INVALID_FIELD", f"policy.name: {error}", field="policy.name", rule="policy.known") from None
+    if policy.name not in POLICIES:
+        why = f"policy.name: there is no {policy.name!r}; there are {', '.join(POLICIES)}"
+        raise InvalidArgument("INVALID_FIELD", why, field="policy.name", rule="policy.known")
     return policy
 
 

@@ -46,18 +46,16 @@ class PinnedCell(_message.Message):
     def __init__(self, name: _Optional[str] = ..., pool: _Optional[str] = ..., level: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
 
 class VirtualClusterPolicy(_message.Message):
-    __slots__ = ("name", "s", "cap", "trials_in_flight", "backfill")
+    __slots__ = ("name", "s", "cap", "trials_in_flight")
     NAME_FIELD_NUMBER: _ClassVar[int]
     S_FIELD_NUMBER: _ClassVar[int]
     CAP_FIELD_NUMBER: _ClassVar[int]
     TRIALS_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
-    BACKFILL_FIELD_NUMBER: _ClassVar[int]
     name: str
     s: float
     cap: int
     trials_in_flight: int
-    backfill: bool
-    def __init__(self, name: _Optional[str] = ..., s: _Optional[float] = ..., cap: _Optional[int] = ..., trials_in_flight: _Optional[int] = ..., backfill: bool = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., s: _Optional[float] = ..., cap: _Optional[int] = ..., trials_in_flight: _Optional[int] = ...) -> None: ...
 
 class CellUse(_message.Message):
     __slots__ = ("pool", "level", "owned", "bound", "free", "faulty")
