@@ -225,6 +225,7 @@ class Pools:
         for node, fact in self._facts[name].items():
             self.seats.pop(node, None)
             if fact.inner == leading.inner and fact.model == leading.model:
+                self.misfits.pop(node, None)
                 self._seat(node, fact)
                 pool.set_node(fact.seat.slot, fact.healthy)
             else:

@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from client_sdk import JobEventKind, JobState
+from client_sdk.cli import ebb as main
 from tests.harness import LIMIT, Site, run
 from tests.store.waiting import wait_for
 
-EBB = [sys.executable, "-c", "from client_sdk.cli import main; main()"]
 CONFIGURATION = """
 virtual_clusters: true
 reclaim_grace: 5
@@ -35,8 +37,8 @@ def test_every_command_of_the_page_does_what_it_says(folder: Path) -> None:
     file.write_text(re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)[0])
     with Site(folder / "site", ["--config", str(file)]) as site:
         for command in said:
-            done = run([*EBB, *command], EBB_ADDRESS=site.cluster.address, EBB_VC="vision")
-            assert (done.returncode, done.stderr) == (0, ""), command
+            done = CliRunner().invoke(main, command, env={"EBB_ADDRESS": site.cluster.address, "EBB_VC": "vision"})
+            assert done.exit_code == 0, (command, done.output)
         assert {vc.name: vc.weight for vc in site.client.virtual_clusters()} == {"vision": 1, "speech": 1}
 
 
@@ -47,9 +49,9 @@ def test_a_guarantee_is_kept_whatever_others_do_and_survives_the_scheduler(folde
     with Site(folder / "site", ["--config", str(file)]) as site:
 
         def ebb(*arguments: str, status: int = 0, **environment: str) -> str:
-            done = run([*EBB, *arguments], EBB_ADDRESS=site.cluster.address, **environment)
-            assert done.returncode == status, done.stdout + done.stderr
-            return done.stderr if status else done.stdout
+            done = CliRunner().invoke(main, arguments, env={"EBB_ADDRESS": site.cluster.address, **environment})
+            assert done.exit_code == status, done.output
+            return done.output
 
         def submit(*arguments: str, **environment: str) -> int:
             return int(ebb("submit", "-q", "--cwd", "/", *arguments, "--", "sleep", "1000", **environment))
