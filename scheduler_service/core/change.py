@@ -250,8 +250,8 @@ def _fill_earmark(state: State, now: Micros, operation_id: int, victim: Run, rel
 def with_share(want: Vector, devices: int) -> Vector:
     """So many of the devices that are wanted, each with its share of the rest, which is there as soon as the device is. One
     that kept more would keep what others' devices carry."""
-    part = (amount * devices // max(want.devices, 1) for amount in (want.cpu_milli, want.memory_mib))
-    return Vector(*part, devices)
+    of = max(want.devices, 1)
+    return Vector(want.cpu_milli * devices // of, want.memory_mib * devices // of, devices)
 
 
 def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:
