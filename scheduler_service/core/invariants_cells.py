@@ -16,7 +16,6 @@ def check_cells(state: State, pools: Pools) -> None:
     _check_runs(state)
     _check_kept(state)
     _check_bindings(state, pools)
-    _check_promises(pools)
 
 
 def _require(holds: bool, what: str) -> None:
@@ -77,11 +76,3 @@ def _check_bindings(state: State, pools: Pools) -> None:
             level = None if pool is None else level_of(pool.shape, quota.level)
             if pool is not None and level is not None:
                 _require(unbound(pool, Owner(vc.id), level) >= 0, f"virtual cluster {vc.name} has more {quota} than it owns")
-
-
-def _check_promises(pools: Pools) -> None:
-    """Eqn 2 at every level: where all is well, nothing is missing."""
-    for name, pool in pools.pools.items():
-        well = all(pool.healthy(slot) == (1 << pool.shape.devices) - 1 for (of, slot) in pools.nodes if of == name)
-        if well and pools.complete(name):
-            _require(pool.holds(), f"pool {name}: cells are missing: {pool.shortfall()}")

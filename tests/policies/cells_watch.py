@@ -1,6 +1,7 @@
 """What must hold of tenants and is seen only over a step: who was told to leave and for whom, and who got what was freed."""
 
 from collections.abc import Sequence
+from operator import le
 
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.placing import find
@@ -31,7 +32,7 @@ class Watched(Tenants):
     plain: Sequence[Plain] = ()
 
     def step(self, *events: Event, after: int = 0) -> Step:
-        kept = self._kept()
+        kept, before = self._kept(), self._missing()
         taken = super().step(*events, after=after)
         dropped = {line.job_id for line in taken.log if line.kind is EventKind.EARMARK_DROPPED}
         for change in taken.changes:
@@ -39,9 +40,13 @@ class Watched(Tenants):
                 if change.old is None:
                     self._placed(change.new, kept, dropped)
                 self._told(change.old, change.new, dropped)
-        if self.plain and len(self.state.nodes.rows) == sum(len(pool.nodes) for pool in self.plain):
+        if self._complete():
+            missing = self._missing()
             for pool in self.plain:
                 self._free_lists(pool)
+                # What was bound while something was faulty may be in the way when it is well again; else nothing ever is.
+                then = before.get(pool.name, missing.get(pool.name, []))
+                assert all(map(le, missing.get(pool.name, then), then)), f"{pool.name}: {then} cells were missing: {missing}"
             for vc in self.state.vcs.rows:
                 self._nobody_is_held_up(vc)
         return taken
@@ -50,6 +55,16 @@ class Watched(Tenants):
         """What is kept for whom."""
         rows = self.state.operations.rows.values()
         return {(row.node, device): row.job_id for row in rows for devices in row.devices for device in devices}
+
+    def _complete(self) -> bool:
+        return bool(self.plain) and len(self.state.nodes.rows) == sum(len(pool.nodes) for pool in self.plain)
+
+    def _missing(self) -> dict[str, list[int]]:
+        """Of the pools that are wholly healthy: cells that are promised and could not be had (Eqn 2), by level."""
+        if not self._complete():
+            return {}
+        well = [pool for pool in self.plain if len(healthy(self.state, pool)) == pool.leaves]
+        return {pool.name: short(self.state, pool) for pool in well}
 
     def _placed(self, run: Run, kept: dict[Place, int], dropped: set[int]) -> None:
         """No stealing."""

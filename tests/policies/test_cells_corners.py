@@ -78,3 +78,22 @@ def test_who_was_told_to_leave_is_not_promoted() -> None:
     assert not tenants.guaranteed(guest)
     tenants.leave(guest)
     assert tenants.guaranteed(guest)
+
+
+# ---- virtual clusters that change --------------------------------------------------------------------------------------
+
+
+def test_what_a_new_virtual_cluster_was_promised_is_there_at_once() -> None:
+    """Two nodes suffice for one node and two devices; but those two are in use on different nodes."""
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "device", 5))
+    jobs = [tenants.ask("A", 1) for _ in range(5)]
+    tenants.end(*jobs[1:4])
+    assert sorted(tenants.at(jobs[0]) + tenants.at(jobs[4])) == ["one[0]", "two[0]"]
+    tenants.change("A", ("four-2x2", "device", 2))
+    assert [tenants.guaranteed(job) for job in (jobs[0], jobs[4])] == [True, True]
+    tenants.vc("B", ("four-2x2", "node", 1))
+    assert sorted(tenants.guaranteed(job) for job in (jobs[0], jobs[4])) == [False, True]
+    owner, again = tenants.ask("B", 4), tenants.ask("A", 1)
+    assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
+    assert tenants.guaranteed(again)
