@@ -373,10 +373,12 @@ class State:
         """Of which pool the node is, and what of it is well and open."""
         if self.pools is None:
             return
-        row = self.nodes.rows.get(node)
-        devices: list[NodeDevice] = []
-        while row is not None and (device := self.devices.rows.get((node, len(devices)))) is not None:
-            devices.append(device)
+        row, rows, devices = self.nodes.rows.get(node), self.devices.rows, []
+        if row is not None and (count := row.capacity.devices):
+            if (node, count - 1) in rows:
+                devices = [device for index in range(count) if (device := rows.get((node, index))) is not None]
+            if len(devices) < count:
+                row = None  # as it joins, or is loaded, or its inventory changes, its devices come one by one
         self.pools.set_node(node, row, devices)
         self._hold_cells(node)
 
