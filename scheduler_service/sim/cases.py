@@ -82,11 +82,7 @@ class Case(Model):
         if name is None:
             return None
         recording = self.model_copy(update={"policy": Policy(name=name), "repeat": 0})
-        return None if recording == self.model_copy(update={"policy": self._unlabelled}) else recording
-
-    @property
-    def _unlabelled(self) -> Policy:
-        return self.policy.model_copy(update={"label": ""})
+        return None if recording == self.model_copy(update={"policy": self.policy.in_effect}) else recording
 
 
 @dataclass(frozen=True)
