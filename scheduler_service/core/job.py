@@ -6,10 +6,9 @@ no slots, which makes changing them cheap (see `rows`).
 """
 
 from enum import IntEnum
-from functools import cached_property
 from typing import NamedTuple
 
-from scheduler_service.core.rows import dataclass
+from scheduler_service.core.rows import dataclass, derived
 from scheduler_service.core.values import ZERO, Micros, Vector
 
 
@@ -323,7 +322,7 @@ class Run:
     guarded_us: Micros | None = None
     """Until then no trial may have it preempted."""
 
-    @cached_property
+    @derived
     def key(self) -> RunKey:
         return RunKey(self.job_id, self.run, self.task)
 
