@@ -40,11 +40,12 @@ class Deadline(IntEnum):
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
+NOT_DUE = (None, None, None)
 
 
-def due(job: Job | None) -> tuple[Micros | None, Micros | None, Micros | None]:
+def due(job: Job) -> tuple[Micros | None, Micros | None, Micros | None]:
     """When each of DUE comes."""
-    return (None, None, None) if job is None else (job.eligible_us, job.limit_us, job.start_by_us)
+    return job.eligible_us, job.limit_us, job.start_by_us
 
 
 def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
