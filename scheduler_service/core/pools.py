@@ -67,7 +67,7 @@ class Pools:
         self._pool_of: dict[int, str] = {}
         """Node -> the pool among whose facts it is."""
         self._first: dict[str, int] = {}
-        """Planned pool -> of its nodes the one that joined first: the others must be like it, also those with earlier places."""
+        """Planned pool -> of its nodes the one that joined first: the others must be like it, whatever their places."""
         self._held: dict[int, tuple[Mask, Mask]] = {}
         """Node -> what `hold` said last."""
         self._order: list[str] | None = None
