@@ -73,6 +73,8 @@ class Pools:
         self._order: list[str] | None = None
         """What `in_order` returns, until a pool comes or goes."""
         self._shares: dict[str, Counter[Vector]] = {}
+        self._lowest: dict[str, Vector] = {}
+        """What `share` returns, until a node comes or goes."""
         self._vcs: dict[int, VirtualCluster] = {}
         self._bindings: dict[str, dict[tuple[str, int], Binding]] = {}
 
@@ -139,16 +141,19 @@ class Pools:
 
     def share(self, pool: str) -> Vector:
         """What of its node goes with each device of the pool."""
-        shares = iter(self._shares[pool])
-        lowest = next(shares)
-        for share in shares:
-            lowest = least(lowest, share)
+        lowest = self._lowest.get(pool)
+        if lowest is None:
+            shares = iter(self._shares[pool])
+            lowest = next(shares)
+            for share in shares:
+                lowest = least(lowest, share)
+            self._lowest[pool] = lowest
         return lowest
 
     def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
         """How many cells of each level of the pool it owns."""
-        levels = self.pools[pool].shape.levels
-        return tuple(sum(q.cells for q in vc.quotas if (q.pool, q.level) == (pool, level)) for level in levels)
+        quota, owner = self.pools[pool].promises.quota, Owner(vc.id)
+        return tuple([quota.get((owner, level), 0) for level in range(len(self.pools[pool].shape.fan))])
 
     def doomed(self, vc: int, pool: str, level: str) -> int:
         """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
@@ -258,6 +263,7 @@ class Pools:
         self.seats[node] = fact.seat
         self.nodes[fact.seat.pool, fact.seat.slot] = node
         self._shares[fact.seat.pool][fact.seat.share] += 1
+        self._lowest.pop(fact.seat.pool, None)
         if node in self._held:
             self.hold(node, *self._held[node])
 
@@ -269,6 +275,7 @@ class Pools:
             del self.seats[node]
             del self.nodes[name, fact.seat.slot]
             self._shares[name] -= Counter([fact.seat.share])
+            self._lowest.pop(name, None)
             pool = self.pools[name]
             pool.set_node(fact.seat.slot, None)
             pool.set_guaranteed(fact.seat.slot, 0)
