@@ -34,7 +34,7 @@ def stages(name: str, settings: FitGppSettings, backfilled: bool = False) -> Sta
         return Stages(backfill.backfill if backfilled else fifo.fifo, None)
     made = _PREEMPTING.get(name)
     if made is None:
-        raise ValueError(f"there is no policy {name!r}; there are cells, quota, fifo, {', '.join(_PREEMPTING)}")
+        raise ValueError(f"there is no policy {name!r}; there are fifo, {', '.join((*_PREEMPTING, *_IN_VCS))}")
     policy, victims = made
     return Stages(policy(settings, serve), lambda state, trial, rng: victims(state, trial, settings, rng))
 

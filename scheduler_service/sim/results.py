@@ -150,6 +150,8 @@ def _run_table(rows: NDArray[Any], nodes: NDArray[Any]) -> Any:
     columns = {name: _column(rows[name][order]) for name in _RUN.names or ()}
     ends = np.concatenate(([0], np.cumsum(rows["nodes"], dtype=np.int64))).astype(np.int32)
     columns["nodes"] = pa.ListArray.from_arrays(pa.array(ends), pa.array(nodes)).take(pa.array(order))
+    if (rows["guaranteed_us"] == NEVER).all():
+        del columns["guaranteed_us"]  # nobody guarantees anything, or nothing: without virtual clusters there is no such thing
     columns["why"] = _named(rows["why"][order], ["", *(reason.name.lower() for reason in StopReason)])
     return pa.table(columns)
 

@@ -15,7 +15,7 @@ LONGER = int(os.environ.get("EBB_MACHINE_EXAMPLES", "0"))
 
 TestCells = CellsMachine.TestCase
 TestCells.settings = settings(
-    max_examples=LONGER or 60,
+    max_examples=LONGER or 30,
     stateful_step_count=40,
     derandomize=not LONGER,
     database=None,

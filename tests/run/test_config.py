@@ -127,5 +127,5 @@ def test_without_virtual_clusters_there_are_no_pools() -> None:
 
 def test_the_sites_policy_is_that_of_virtual_clusters_that_name_none() -> None:
     config = load(None, {**VCS, "policy": "lrtp", "fitgpp_cap": 2, "backfill": True})
-    assert vc_policy_of(config) == VcPolicy("lrtp", 4.0, 2, None, True)
+    assert vc_policy_of(config) == VcPolicy("lrtp", 4.0, 2, None)
     assert stages_of(config).victims is None, "they are the virtual clusters' own"

@@ -41,7 +41,7 @@ def joined(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any
         runs.append(_moved_nodes(_moved(its_runs, "job", first_job), first_node))
         first_job += int(max(its_jobs["job"].to_numpy(), default=0))
         first_node += count
-    return pa.concat_tables(jobs), pa.concat_tables(runs)
+    return pa.concat_tables(jobs), pa.concat_tables(runs, promote_options="default")
 
 
 def _moved(table: Any, name: str, by: int) -> Any:
