@@ -239,4 +239,4 @@ class Cells(RuleBasedStateMachine):
 
 
 TestCells = Cells.TestCase
-TestCells.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCells.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

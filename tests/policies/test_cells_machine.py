@@ -7,15 +7,17 @@ To search for longer, with other examples each time:
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.policies.cells_machine import CellsMachine
 
 LONGER = int(os.environ.get("EBB_MACHINE_EXAMPLES", "0"))
 
+pytestmark = pytest.mark.timeout(400)  # some 45 s of a core that is not always its own
 TestCells = CellsMachine.TestCase
 TestCells.settings = settings(
-    max_examples=LONGER or 30,
+    max_examples=LONGER or 60,
     stateful_step_count=40,
     derandomize=not LONGER,
     database=None,

@@ -116,7 +116,7 @@ def _leaves(quotas: Counter[str]) -> int:
 
 
 @settings(
-    max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck), print_blob=False
+    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck), print_blob=False
 )
 @given(data=st.data(), mine=QUOTAS.filter(bool), other=QUOTAS, faulty=st.booleans())
 def test_a_request_that_the_private_cluster_could_serve_is_served(
