@@ -4,12 +4,13 @@ VENV := .venv
 PY := $(VENV)/bin/python
 GENERATED := proto/ebb/v1 third_party/buf/validate
 
-.PHONY: demo serve test lint types imports proto proto-check migrations-check tests bench gpu-report clean lock
+.PHONY: demo serve test test-long lint types imports proto proto-check migrations-check tests bench gpu-report clean lock
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo   a trial preempts training jobs, and they resume (about a minute)"
-	@echo "make test   lint, types, import rules, proto, migrations, all tests"
+	@echo "make test   lint, types, import rules, proto, migrations, tests (some minutes)"
+	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
 	@echo "make bench  every benchmark, or one: make bench ONLY=step_cost"
 	@echo "make gpu-report  what NVML says and costs, on a machine with GPUs"
@@ -48,7 +49,11 @@ migrations-check: $(VENV)/.ready
 	$(PY) -m pytest tests/store/test_migrations.py
 
 tests: $(VENV)/.ready
-	$(PY) -m pytest -n 2 --dist worksteal $(ARGS)
+	$(PY) -m pytest -n 3 --dist worksteal $(ARGS)
+
+# The tests that take long, and of all others many more examples, which are others each time. An hour or so.
+test-long: $(VENV)/.ready
+	EBB_EXAMPLES=$${EBB_EXAMPLES:-20} $(PY) -m pytest -n 2 --dist worksteal -m "" --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.ready
 	$(PY) -m benchmarks $(ONLY)

@@ -5,6 +5,8 @@ import signal
 
 from hypothesis import settings
 
+from tests.thorough import LONG, examples
+
 # A shell that runs us in the background has us ignore Ctrl-C, and every process that we start would: those that are
 # tested with it must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -21,6 +23,6 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # elsewhere they would leave folders in the hierarchy of whoever runs us.
 os.environ.setdefault("EBB_AGENT_CONTROL_GROUPS", "off")
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("ebb", deadline=None)
+# How long an example takes says how busy the machine is. The same examples each time: a change is judged by what it did.
+settings.register_profile("ebb", deadline=None, max_examples=examples(30), derandomize=not LONG, database=None)
 settings.load_profile("ebb")

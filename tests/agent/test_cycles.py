@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from node_agent.jobs.cycles import FEWEST, Cycle, Wave
 from tests.agent.waves import AIMLESS, HEIGHT, SHAPES, Kind, Series, aimless, seen, wave
+from tests.thorough import examples
 
 WINDOW = 60.0
 
@@ -47,7 +48,7 @@ def torch_loop(seconds: float, steps_a_second: float = 2.0) -> Series:
     ),
     seed=st.integers(0, 1 << 32),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(100))
 def test_a_period_is_found(shape: str, samples: float, rate: float, kind: Kind, seed: int) -> None:
     """To a third of the window, whatever the shape, under noise, growth and varying periods."""
     about = min(samples / rate, WINDOW / 3.5)
@@ -71,7 +72,7 @@ def test_a_period_of_a_few_samples_is_found(shape: str) -> None:
 
 
 @given(name=st.sampled_from(sorted(AIMLESS)), seed=st.integers(0, 1 << 32))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50))
 def test_what_has_no_period_is_unknown(name: str, seed: int) -> None:
     series = aimless(Random(seed), name)
     cycle = found(series)

@@ -10,6 +10,7 @@ from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.quotas import available, feasible
 from scheduler_service.core.cells.shape import leaves
 from tests.core.cells import cells_of, cheapest_by_definition, free_by_definition, leaves_of, shapes
+from tests.thorough import examples
 
 VCS = (1, 2, 3)
 
@@ -239,4 +240,4 @@ class Cells(RuleBasedStateMachine):
 
 
 TestCells = Cells.TestCase
-TestCells.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestCells.settings = settings(max_examples=examples(40), stateful_step_count=30)

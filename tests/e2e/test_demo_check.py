@@ -167,8 +167,7 @@ MOMENTS = random.Random(20)
 """In seconds: while Python starts, the database is made, nodes join, jobs train, trials arrive."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("upto", [0.6, 2.5, 5.0, 9.0, 16.0])
+@pytest.mark.parametrize("upto", [0.6, 5.0, *(pytest.param(upto, marks=pytest.mark.long) for upto in (2.5, 9.0, 16.0))])
 def test_ctrl_c_leaves_nothing(place: Path, upto: float) -> None:
     moment, again = MOMENTS.uniform(upto / 2, upto), MOMENTS.uniform(0.1, 1.0)
     demo = subprocess.Popen(

@@ -52,7 +52,6 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
 def test_documented_commands_do_what_they_say(cluster: Cluster) -> None:
     """In the order of the page, which tells one story: job 1 is submitted, suspended, resumed, ..., cancelled."""
     commands = documented()

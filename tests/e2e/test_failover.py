@@ -22,7 +22,7 @@ from tests.store.fixtures import short_dir
 from tests.store.proxy import Proxy
 from tests.store.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 FLAGS = ("--lease", "3")
 WRITER = "ebb writer"
@@ -124,6 +124,7 @@ def two(shared: Shared) -> Iterator[Two]:
 # ---- the leader is gone ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_kill_9_of_the_leader_under_load(two: Two) -> None:
     """What runs goes on; agents and clients follow without a restart, also back again."""
     site = two.site

@@ -12,7 +12,7 @@ from tests.harness import LIMIT, WHOLE_NODE, Load, Site, alive, job_processes
 from tests.store.waiting import wait_for
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.long)])
 def test_at_any_moment_under_load(site: Site, seed: int) -> None:
     random = Random(seed)
     with Load(site, seed) as load:

@@ -14,7 +14,7 @@ from tests.harness import LIMIT, WHOLE_NODE, Load, Site
 from tests.store.waiting import wait_for
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_at_any_moment_under_load(site: Site, seed: int) -> None:
     random = Random(seed)
     with Load(site, seed) as load:

@@ -10,7 +10,7 @@ from client_sdk import JobState
 from tests.harness import WHOLE_NODE, Site, run, run_module
 
 
-@pytest.mark.parametrize("name", ["recording.jsonl", "recording.jsonl.gz"])
+@pytest.mark.parametrize("name", ["recording.jsonl", pytest.param("recording.jsonl.gz", marks=pytest.mark.long)])
 def test_a_recording_of_a_real_scheduler_is_replayed(folder: Path, name: str) -> None:
     file = folder / name
     with Site(folder / "site", ["--record", str(file)], nodes=["n1"]) as site:

@@ -12,7 +12,7 @@ from scheduler_service.leading import SKIPPED_JOBS
 from tests.harness import LIMIT, Site, alive
 from tests.store.waiting import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def stop_scheduler(site: Site) -> None:

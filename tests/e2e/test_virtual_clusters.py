@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 
 from client_sdk import JobEventKind, JobState
@@ -28,7 +27,6 @@ pools:
 PAGE = Path(__file__).parents[2] / "docs" / "virtual-clusters.md"
 
 
-@pytest.mark.slow
 def test_every_command_of_the_page_does_what_it_says(folder: Path) -> None:
     """In the order of the page, which tells one story."""
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
@@ -44,7 +42,6 @@ def test_every_command_of_the_page_does_what_it_says(folder: Path) -> None:
         assert {vc.name: vc.weight for vc in site.client.virtual_clusters()} == {"vision": 1, "speech": 1}
 
 
-@pytest.mark.slow
 def test_a_guarantee_is_kept_whatever_others_do_and_survives_the_scheduler(folder: Path) -> None:
     file = folder / "scheduler.yaml"
     recording = folder / "recording.jsonl"

@@ -51,7 +51,7 @@ def test_without_torch_it_tells_all_but_what_a_load_shows(plug_in: PlugIn, tmp_p
     assert "No load, and no wave" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_with_torch_it_tells_the_times_under_load_and_the_wave(plug_in: PlugIn, tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(TORCH)
     driver = plug_in(machine(1))

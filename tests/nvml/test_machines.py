@@ -16,6 +16,7 @@ from node_agent.devices.graph import LEVELS, tree
 from node_agent.devices.reading import Gpu, Level, MigInstance, Pair, Reading
 from node_agent.devices.tree import Tree, leaves
 from tests.nvml.conftest import PlugIn
+from tests.thorough import examples
 
 GPU_IS_LOST = 15
 MACHINES = sorted((Path(__file__).parent / "machines").glob("*.json"))
@@ -118,14 +119,14 @@ def told_differently(draw: st.DrawFn, reading: Reading) -> Reading:
     return Reading(gpus=tuple(draw(st.permutations(gpus))), pairs=tuple(draw(st.permutations(pairs))))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_the_tree_depends_on_what_is_said_and_not_on_its_order(data: st.DataObject) -> None:
     reading = data.draw(readings())
     assert tree(data.draw(told_differently(reading))) == tree(reading)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(readings())
 def test_every_tree_is_uniform_and_its_levels_refine_each_other(reading: Reading) -> None:
     found = tree(reading)
@@ -255,7 +256,7 @@ def test_no_gpus_at_all() -> None:
     assert tree(Reading()) == Tree()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(readings())
 def test_pairs_that_are_far_apart_need_not_be_told(reading: Reading) -> None:
     told = reading.model_copy(update={"pairs": tuple(p for p in reading.pairs if p.links or p.level not in ("system", None))})

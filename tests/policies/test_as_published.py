@@ -4,7 +4,7 @@
 """
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler_service.config import Config
@@ -121,7 +121,6 @@ def test_also_those_are_drawn_that_can_make_no_room() -> None:
     assert not any(useless in drawn for drawn in sparing)
 
 
-@settings(deadline=None)  # a plan is carried out and the state is built anew
 @given(clusters_with_gangs(), NEEDS, st.integers(0, 9), st.sampled_from(("fitgpp", "lrtp", "rand")))
 def test_a_plan_with_gangs_can_be_carried_out(state: State, needs: list[Vector], seed: int, rule: str) -> None:
     """A gang that is drawn for what it has on several nodes is told once."""

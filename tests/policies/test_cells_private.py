@@ -21,6 +21,7 @@ from scheduler_service.core.vc import Within
 from tests.policies.cells_watch import begins, head
 from tests.policies.plain_cells import Plain, short
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
+from tests.thorough import examples
 
 LEVELS = ("device", "switch", "node", "rack")
 SIZES = {"device": 1, "switch": 2, "node": 4, "rack": 8}
@@ -115,9 +116,7 @@ def _leaves(quotas: Counter[str]) -> int:
     return sum(SIZES[level] * count for level, count in quotas.items())
 
 
-@settings(
-    max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck), print_blob=False
-)
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), print_blob=False)
 @given(data=st.data(), mine=QUOTAS.filter(bool), other=QUOTAS, faulty=st.booleans())
 def test_a_request_that_the_private_cluster_could_serve_is_served(
     data: st.DataObject, mine: Counter[str], other: Counter[str], faulty: bool

@@ -4,7 +4,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core import job as rows
@@ -21,7 +21,6 @@ SUBMITTED = Submitted("ada", "r", JobSpec(("true",), Vector(1, 2, 3), environmen
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
-@settings(deadline=None)
 @given(st.data())
 def test_every_event_comes_back(kind: type, data: st.DataObject) -> None:
     event: Any = data.draw(st.from_type(kind))
@@ -30,7 +29,6 @@ def test_every_event_comes_back(kind: type, data: st.DataObject) -> None:
     assert text(back) == text(event)
 
 
-@settings(deadline=None)
 @given(make.clusters())
 def test_every_row_comes_back(cluster: list[Any]) -> None:
     for row in cluster:

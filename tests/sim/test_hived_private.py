@@ -113,7 +113,6 @@ def test_the_plan_has_what_the_paper_compares() -> None:
     assert CLAIMS["preempted"].number == 55
 
 
-@pytest.mark.slow
 def test_figures_are_drawn(tmp_path: Path) -> None:
     days = np.linspace(0, 20, 50).tolist()
     two = {"quota": [0.5] * 50, "cells": [0.25] * 50}

@@ -64,7 +64,7 @@ def test_all_jobs_ask_for_the_load_that_they_are_said_to(whole: list[SimJob]) ->
     assert offered(whole, 62) == pytest.approx(UTILISATION * NODES * NODE_GPUS, rel=0.001)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_the_tenants_use_is_what_the_paper_prints() -> None:
     """Tables 4 and 5, of tenants of whom a single job is not as large as what they own; prod-c is given what is missing."""
     shapes: dict[str, list[hived_fit.Shape]] = {}

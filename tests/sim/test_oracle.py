@@ -20,6 +20,7 @@ from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.jobs import Listed, SimJob
 from scheduler_service.sim.world import Site, World
 from tests.sim.oracle import Amount, Job, Oracle, Rules
+from tests.thorough import LONG, examples
 
 
 class Small(NamedTuple):
@@ -126,11 +127,11 @@ def compare(small: Small) -> None:
     assert engine.ends == {job.number: job.over for job in oracle.jobs}
 
 
-examples = partial(settings, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-pytestmark = pytest.mark.timeout(400)  # what fails is made small first
+patiently = partial(settings, suppress_health_check=[HealthCheck.too_slow])
+pytestmark = pytest.mark.timeout(0 if LONG else 400)  # what fails is made small first
 
 
-@examples(max_examples=100)
+@patiently(max_examples=examples(40))
 @given(small(trials=False))
 def test_first_come_first_served_is_what_it_says(small: Small) -> None:
     compare(small)
@@ -163,7 +164,7 @@ def at_its_cap() -> Small:
     return Small([(1, 0, 1), (0, 0, 4)], jobs, Rules(trials=True, s=1.0))
 
 
-@examples(max_examples=300)
+@patiently(max_examples=examples(120))
 @given(small(trials=True))
 @example(asked_again())
 @example(at_its_cap())

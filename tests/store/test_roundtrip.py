@@ -10,9 +10,10 @@ from scheduler_service.core.job import Job, JobEvent, JobState, Reason, Run, Run
 from scheduler_service.core.journal import Change
 from tests.store import make
 from tests.store.contract import Db
+from tests.thorough import examples
 
 # It is emptied between examples; a fresh one for each would take far longer.
-in_one_database = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+in_one_database = settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @in_one_database
