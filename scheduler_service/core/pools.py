@@ -66,6 +66,8 @@ class Pools:
         """Pool -> node -> what it brings."""
         self._shares: dict[str, Counter[Vector]] = {}
         self._vcs: dict[int, VirtualCluster] = {}
+        self._exchanged: dict[int, dict[tuple[str, str], int]] = {}
+        """Virtual cluster -> (pool, level) -> what open windows add to its quota."""
         self._bindings: dict[str, dict[tuple[str, int], Binding]] = {}
 
     # ---- facts -----------------------------------------------------------------------------------------------------------
@@ -101,6 +103,17 @@ class Pools:
             if name in self.pools:
                 self._set_quotas(self.pools[name], vc, row)
 
+    def set_exchanged(self, vc: int, pool: str, level: str, count: int) -> None:
+        """What windows that are open add to a quota; negative for givers."""
+        mine = self._exchanged.setdefault(vc, {})
+        mine[pool, level] = count
+        if not count:
+            del mine[pool, level]
+        if not mine:
+            del self._exchanged[vc]
+        if pool in self.pools:
+            self._set_quotas(self.pools[pool], vc, self._vcs.get(vc))
+
     def set_binding(self, old: Binding | None, new: Binding | None) -> None:
         for row in (old, new):
             if row is None:
@@ -132,9 +145,18 @@ class Pools:
         return lowest
 
     def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
-        """How many cells of each level of the pool it owns."""
-        levels = self.pools[pool].shape.levels
-        return tuple(sum(q.cells for q in vc.quotas if (q.pool, q.level) == (pool, level)) for level in levels)
+        """How many cells of each level of the pool it owns now, with those that it has in exchange."""
+        levels, mine = self.pools[pool].shape.levels, self._exchanged.get(vc.id, {})
+        owned = Counter({level: mine.get((pool, level), 0) for level in levels})
+        for quota in vc.quotas:
+            if quota.pool == pool:
+                owned[quota.level] += quota.cells
+        return tuple(owned[level] for level in levels)
+
+    def has_cells_in(self, vc: VirtualCluster) -> set[str]:
+        """The pools in which it owns something, or has it in exchange."""
+        taken = {pool for (pool, _), count in self._exchanged.get(vc.id, {}).items() if count > 0}
+        return taken | {quota.pool for quota in vc.quotas}
 
     def doomed(self, vc: int, pool: str, level: str) -> int:
         """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
@@ -240,6 +262,9 @@ class Pools:
         for quota in row.quotas if row is not None else ():
             if quota.pool == pool.name and (level := level_of(pool.shape, quota.level)) is not None:
                 owned[level] += quota.cells
+        for (name, level_name), count in self._exchanged.get(vc, {}).items():
+            if name == pool.name and (level := level_of(pool.shape, level_name)) is not None:
+                owned[level] += count
         for level in range(len(pool.shape.levels)):
             pool.set_quota(Owner(vc), level, owned[level])
 

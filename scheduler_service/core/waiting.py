@@ -36,6 +36,16 @@ class Deadline(IntEnum):
     """job.start_by_us"""
     GUARD = 5
     """run.guarded_us"""
+    WINDOW_ENDS = 6
+    """exchange.lot.end_us; before others begin at the same time"""
+    WINDOW_BEGINS = 7
+    """exchange.lot.begin_us"""
+    ORDER_EXPIRES = 8
+    """exchange_order.expires_us"""
+    ORDER_BEGINS = 9
+    """exchange_order.begins_us"""
+    IDLE = 10
+    """idle_cells.due_us"""
 
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
