@@ -5,6 +5,7 @@ from typing import Any
 from scheduler_service.core.binding import bind, give_back, mask_of_earmark, owned
 from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell
 from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
 from scheduler_service.core.job import (
     EventKind,
     Job,
@@ -21,10 +22,13 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.messages import (
     Action,
+    Agree,
     Bind,
     Demote,
     DropEarmark,
     Earmark,
+    NoteIdle,
+    OfferIdle,
     Place,
     Plan,
     Preempt,
@@ -32,12 +36,14 @@ from scheduler_service.core.messages import (
     Reclaim,
     Spot,
     Wait,
+    Withdraw,
 )
 from scheduler_service.core.rows import changed, made
 from scheduler_service.core.standing import demote, promote, reclaim
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.waiting import queue_key, startable
+from scheduler_service.core.windows import agree
 
 WAITING = frozenset(
     {
@@ -88,6 +94,14 @@ def _act(state: State, action: Action, now: Micros) -> None:
             promote(state, action.job_id, now)
         case Demote():
             demote(state, action.job_id, now, action.cause_job)
+        case Agree():
+            agree(state, action.deal, now)
+        case NoteIdle():
+            note_idle(state, action, now)
+        case OfferIdle():
+            offer_idle(state, action, now)
+        case Withdraw():
+            withdraw(state, action)
 
 
 def _place(state: State, action: Place, now: Micros) -> None:

@@ -3,9 +3,9 @@
 from collections import defaultdict
 
 from scheduler_service.core.binding import mask_of_earmark, owned
-from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.errors import Broken
-from scheduler_service.core.pools import Pools, level_of
+from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import Owner
@@ -17,6 +17,7 @@ def check_cells(state: State, pools: Pools) -> None:
     _check_kept(state)
     _check_bindings(state, pools)
     _check_promises(pools)
+    _check_exchanges(state)
 
 
 def _require(holds: bool, what: str) -> None:
@@ -66,12 +67,15 @@ def _check_bindings(state: State, pools: Pools) -> None:
             used = used or bool(mask & (state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0)))
         _require(used or bool(binding.pin), f"cell {key} is bound and not used")
         _require(binding.vc in state.vcs.rows, f"cell {key} is bound to a virtual cluster that is not there")
+    traded = in_force(state.exchanges.rows.values())
+    _require(traded == state.traded.in_force, "what windows add to quotas")
     for vc in state.vcs.rows.values():
-        for quota in vc.quotas:
-            pool = pools.pools.get(quota.pool)
-            level = None if pool is None else level_of(pool.shape, quota.level)
-            if pool is not None and level is not None:
-                _require(unbound(pool, Owner(vc.id), level) >= 0, f"virtual cluster {vc.name} has more {quota} than it owns")
+        for name, pool in pools.pools.items():
+            for number, level in enumerate(pool.shape.levels):
+                owned = sum(quota.cells for quota in vc.quotas if (quota.pool, quota.level) == (name, level))
+                owned += traded.get((vc.id, name, level), 0)
+                bound = len(pool.bound_of(Owner(vc.id), number))
+                _require(bound <= owned, f"virtual cluster {vc.name} has {bound} {level} cells of {name}, and owns {owned}")
 
 
 def _check_promises(pools: Pools) -> None:
@@ -80,3 +84,22 @@ def _check_promises(pools: Pools) -> None:
         well = all(pool.healthy(slot) == (1 << pool.shape.devices) - 1 for (of, slot) in pools.nodes if of == name)
         if well and pools.complete(name):
             _require(pool.holds(), f"pool {name}: cells are missing: {pool.shortfall()}")
+
+
+def _check_exchanges(state: State) -> None:
+    """Nobody gives what it does not own, now or at any time that is agreed; what some are owed others owe; what is due was seen
+    to."""
+    now, live = state.cluster.clock_us, list(state.exchanges.rows.values())
+    for exchange in live:
+        lot, due = exchange.lot, exchange_due(exchange)
+        _require({exchange.giver, exchange.taker} <= state.vcs.rows.keys(), f"exchange {exchange.id} is with nobody")
+        _require(due is not None and due > now, f"exchange {exchange.id} was to open or close at {due}")
+        for at in moments(live, max(now, lot.begin_us), lot.end_us):
+            quotas = state.vcs.rows[exchange.giver].quotas
+            owned = sum(quota.cells for quota in quotas if (quota.pool, quota.level) == (lot.pool, lot.level))
+            owned += granted(live, at).get((exchange.giver, lot.pool, lot.level), 0)
+            _require(owned >= 0, f"virtual cluster {exchange.giver} gives {-owned} {lot.level} more than it owns, at {at}")
+    _require(sum(row.device_us for row in state.surpluses.rows.values()) == 0, "surpluses do not sum to zero")
+    for order in state.orders.rows.values():
+        _require(order.vc in state.vcs.rows, f"order {order.id} is nobody's")
+        _require(order.expires_us > now, f"order {order.id} has expired at {order.expires_us} and is on the board")

@@ -98,5 +98,3 @@ def _note(index: dict[tuple[int, str], int], key: tuple[int, str], row: int, the
         index[key] = row
     elif index.get(key) == row:
         del index[key]
-
-

@@ -52,6 +52,12 @@ DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
 
 
+EXCHANGE = frozenset(
+    {Deadline.WINDOW_ENDS, Deadline.WINDOW_BEGINS, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE}
+)
+"""Those of cell exchange."""
+
+
 def due(job: Job | None) -> tuple[Micros | None, Micros | None, Micros | None]:
     """When each of DUE comes."""
     return (None, None, None) if job is None else (job.eligible_us, job.limit_us, job.start_by_us)

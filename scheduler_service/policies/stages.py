@@ -8,6 +8,7 @@ from scheduler_service.core.job import Job
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.policies import backfill, fifo
+from scheduler_service.policies.cells.exchanging import MATCHES
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
 from scheduler_service.policies.lrtp import lrtp, lrtp_victims
@@ -23,11 +24,11 @@ class Stages(NamedTuple):
     """Which runs leave for a trial; None: nobody is preempted, and trials stand in one queue with all others."""
 
 
-def stages(name: str, settings: FitGppSettings, backfilled: bool = False) -> Stages:
+def stages(name: str, settings: FitGppSettings, backfilled: bool = False, exchange: str = "balanced") -> Stages:
     """`name` is cells (for virtual clusters, which each have a policy of their own), fifo, fitgpp, lrtp, rand or one of
-    `scores.CHOICES`. Raises ValueError for another."""
+    `scores.CHOICES`. Raises ValueError for another. `exchange`: one of `exchanging.MATCHES`, for virtual clusters."""
     if name == "cells":
-        return Stages(cells(), None)
+        return Stages(cells(MATCHES[exchange]), None)
     serve: Serve = backfill.serve if backfilled else fifo.serve
     if name == "fifo":
         return Stages(backfill.backfill if backfilled else fifo.fifo, None)
