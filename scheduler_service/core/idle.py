@@ -26,6 +26,8 @@ def noted(row: IdleCells, count: int, now: Micros, after_us: Micros) -> IdleCell
     history, since = list(row.history), now
     while history and history[-1][1] >= count:
         since = history.pop()[0]
+    if history and history[-1][0] == since:
+        history.pop()
     history.append((since, count))
     while len(history) > 1 and history[1][0] + after_us <= now:
         del history[0]

@@ -55,10 +55,10 @@ def run_proxies(state: State) -> Generator[Plan, str | None, None]:
 
 def _forget(state: State, on: set[int]) -> Iterator[Plan]:
     """Where a proxy was switched off nothing of it stays."""
-    off = [kind for kind in state.idle.rows if kind[0] not in on]
+    off = sorted(kind for kind in state.idle.rows if kind[0] not in on)
     if off:
-        offers = [order for order in state.orders.rows.values() if order.by_proxy and order.vc not in on]
-        yield (*(NoteIdle(*kind) for kind in off), *(Withdraw(order.id) for order in offers))
+        offers = sorted(order.id for order in state.orders.rows.values() if order.by_proxy and order.vc not in on)
+        yield (*(NoteIdle(*kind) for kind in off), *(Withdraw(order) for order in offers))
 
 
 def _note(state: State, pools: Pools, vc: VirtualCluster) -> Iterator[Plan]:
