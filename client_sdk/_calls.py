@@ -4,13 +4,13 @@ Every call of the API is safe to send again (Submit by its request_id), so all o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ebb.v1 import cluster_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
-from client_sdk import _convert, _convert_explained, _convert_nodes, errors, models
+from client_sdk import _calls_virtual_clusters, _convert, _convert_explained, _convert_nodes, errors, models
+from client_sdk._call import Call
 from client_sdk._requests import (
     Drain,
     Explain,
@@ -47,16 +47,6 @@ _OF_NODE: dict[str, tuple[type[Message], type[Message]]] = {
     "Undrain": (cluster_pb2.UndrainRequest, cluster_pb2.UndrainResponse),
     "Fence": (cluster_pb2.FenceRequest, cluster_pb2.FenceResponse),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """A request as it is sent, and how its answer is read."""
-
-    method: str
-    message: Message
-    response: type[Message]
-    read: Callable[[Any], T]
 
 
 def encode(request: Request[T]) -> Call[T]:
@@ -97,7 +87,10 @@ def encode(request: Request[T]) -> Call[T]:
             drain = _about_node(name, cluster_pb2.DrainRequest, reason=reason, evict=evict)
             call = Call("Cluster/Drain", drain, cluster_pb2.DrainResponse, _node)
         case _:
-            raise AssertionError(f"nobody knows how to send {request!r}")
+            found = _calls_virtual_clusters.encode(request)
+            if found is None:
+                raise AssertionError(f"nobody knows how to send {request!r}")
+            call = found
     return call
 
 

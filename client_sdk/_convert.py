@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from client_sdk import models
+from client_sdk import _convert_cells, models
 from client_sdk.errors import InvalidArgument
 
 E = TypeVar("E", bound=IntEnum)
@@ -76,12 +76,16 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         task_groups=tuple(map(_task_group, message.task_groups)),
         dependencies=tuple(dependency(each) for each in message.dependencies),
         array=models.Array(message.array.size, message.array.at_once) if message.HasField("array") else None,
+        virtual_cluster=message.virtual_cluster,
+        guarantee=enum(models.Guarantee, message.guarantee) or models.Guarantee.GUARANTEED,
+        cells=_convert_cells.cells(message.cells),
     )
 
 
 def _task_group(message: job_pb2.TaskGroup) -> models.TaskGroup:
     each = resources(message.resources)
-    return models.TaskGroup(message.count, each.devices, each.cpus, each.memory_mib, tuple(message.command) or None)
+    said = tuple(message.command) or None, message.level
+    return models.TaskGroup(message.count, each.devices, each.cpus, each.memory_mib, *said)
 
 
 def dependency(message: job_pb2.Dependency) -> models.Dependency:
@@ -110,6 +114,9 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             task_groups=map(_task_group_message, value.task_groups),
             dependencies=map(dependency_message, value.dependencies),
             array=None if value.array is None else job_pb2.Array(size=value.array.size, at_once=value.array.at_once),
+            virtual_cluster=value.virtual_cluster,
+            guarantee=job_pb2.Guarantee.Name(value.guarantee) if value.virtual_cluster else None,
+            cells=_convert_cells.cells_message(value.cells),
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"the job cannot be sent: {error}") from error
@@ -122,7 +129,9 @@ def _retry_message(value: models.Retry) -> job_pb2.Retry | None:
 
 
 def _task_group_message(value: models.TaskGroup) -> job_pb2.TaskGroup:
-    return job_pb2.TaskGroup(count=value.count, resources=resources_message(value.resources), command=value.command or ())
+    return job_pb2.TaskGroup(
+        count=value.count, resources=resources_message(value.resources), command=value.command or (), level=value.level
+    )
 
 
 def job(message: job_pb2.Job) -> models.Job:
@@ -156,6 +165,7 @@ def job(message: job_pb2.Job) -> models.Job:
         array_job_id=message.array_job_id or None,
         array_index=message.array_index if message.array_job_id else None,
         array=_array_status(message.array) if message.HasField("array") else None,
+        guaranteed=message.guaranteed,
     )
 
 
@@ -166,6 +176,7 @@ def task(message: job_pb2.Task) -> models.Task:
         devices=tuple(message.devices),
         resources=resources(message.resources),
         log_path=message.log_path or None,
+        guaranteed=message.guaranteed,
     )
 
 

@@ -17,6 +17,8 @@ class Task:
     """Indices of its devices on that node."""
     resources: Resources
     log_path: str | None = None
+    guaranteed: bool = False
+    """It holds cells of its virtual cluster; else it goes when somebody has a right to its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,8 @@ class Job:
     array_index: int | None = None
     array: ArrayStatus | None = None
     """For an array: how its elements stand."""
+    guaranteed: bool = False
+    """The current or last run holds cells of its virtual cluster."""
 
     @property
     def ended(self) -> bool:

@@ -7,12 +7,26 @@ from typing import Literal, TypeAlias, TypedDict
 
 from client_sdk import units
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import Array, Dependency, DependencyKind, Job, JobClass, JobSpec, Resources, Retry, TaskGroup
+from client_sdk.models import (
+    Array,
+    CellRequest,
+    Dependency,
+    DependencyKind,
+    Guarantee,
+    Job,
+    JobClass,
+    JobSpec,
+    Resources,
+    Retry,
+    TaskGroup,
+    Within,
+)
 
 Time: TypeAlias = float | str | timedelta
 """A length of time: a number of seconds, or like "90s", "1h30m", "2d"."""
 Jobs: TypeAlias = Job | int | Iterable[Job | int]
 
+_GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 
@@ -54,6 +68,22 @@ class JobOptions(TypedDict, total=False):
     array: int | None
     """So many jobs of this spec, told apart by EBB_ARRAY_INDEX; at most `array_at_once` are under way (0: any number)."""
     array_at_once: int
+    vc: str | None
+    """The virtual cluster that it belongs to; left out, it is taken from EBB_VC. Needed where the site has virtual clusters."""
+    guarantee: Guarantee | Literal["guaranteed", "overflow", "opportunistic"]
+    """Whether it waits for cells of its virtual cluster (guaranteed), runs meanwhile in anybody's idle ones (overflow), or only
+    in those (opportunistic)."""
+    pool: str
+    """Which nodes it runs on, by the pool's name or by the `model` of its devices."""
+    model: str
+    pin: str
+    """The pinned cell of its virtual cluster to run in."""
+    cell: str
+    """The level of which it has a whole cell, such as "socket"; for a gang say it in each group of `tasks`."""
+    within: str | Within | Iterable[str | Within]
+    """All of its tasks run in one cell of this level, such as "rack"."""
+    lazy: bool
+    """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
 
 
 def job_spec(
@@ -79,6 +109,14 @@ def job_spec(
     after_failed: Jobs = (),
     array: int | None = None,
     array_at_once: int = 0,
+    vc: str | None = None,
+    guarantee: Guarantee | Literal["guaranteed", "overflow", "opportunistic"] = Guarantee.GUARANTEED,
+    pool: str = "",
+    model: str = "",
+    pin: str = "",
+    cell: str = "",
+    within: str | Within | Iterable[str | Within] = (),
+    lazy: bool = False,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -104,7 +142,30 @@ def job_spec(
         task_groups=tuple(tasks),
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
+        **_tenancy(vc, guarantee, CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy)),
     )
+
+
+class _Tenancy(TypedDict):
+    virtual_cluster: str
+    guarantee: Guarantee
+    cells: CellRequest
+
+
+def _tenancy(vc: str | None, guarantee: Guarantee | str, cells: CellRequest) -> _Tenancy:
+    if isinstance(guarantee, str):
+        if guarantee not in _GUARANTEES:
+            raise InvalidArgument(f"{guarantee!r} is no guarantee; it is {', '.join(_GUARANTEES)}")
+        guarantee = _GUARANTEES[guarantee]
+    name = os.environ.get("EBB_VC", "") if vc is None else vc
+    if not name and (cells != CellRequest() or guarantee is not Guarantee.GUARANTEED):
+        raise InvalidArgument("cells and guarantees are those of a virtual cluster: say which, by vc (--vc) or EBB_VC")
+    return {"virtual_cluster": name, "guarantee": guarantee, "cells": cells}
+
+
+def _within(value: str | Within | Iterable[str | Within]) -> tuple[Within, ...]:
+    each = (value,) if isinstance(value, str | Within) else value
+    return tuple(Within(one) if isinstance(one, str) else one for one in each)
 
 
 def _resources(cpus: float | None, memory: str | int | None, devices: int | None) -> Resources:

@@ -10,7 +10,21 @@ from typing import Generic, Literal, TypeVar
 from client_sdk import units
 from client_sdk._options import Time, job_id
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import Dependency, Explanation, Job, JobEvent, JobSpec, JobState, Node, Preview
+from client_sdk.models import (
+    CellQuota,
+    Dependency,
+    Explanation,
+    Job,
+    JobEvent,
+    JobSpec,
+    JobState,
+    Node,
+    PinnedCell,
+    Pool,
+    Preview,
+    VirtualCluster,
+    VirtualClusterPolicy,
+)
 
 T = TypeVar("T")
 
@@ -102,6 +116,39 @@ class Drain(Request[Node]):
     node: str
     reason: str
     evict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListVirtualClusters(Request[Sequence[VirtualCluster]]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GetVirtualCluster(Request[VirtualCluster]):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVirtualCluster(Request[None]):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetVirtualCluster(Request[VirtualCluster]):
+    """Creates one, or changes what is not None."""
+
+    verb: Literal["Create", "Update"]
+    name: str
+    quotas: Sequence[CellQuota] | None
+    pins: Sequence[PinnedCell] | None
+    weight: int | None
+    policy: VirtualClusterPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListCells(Request[Sequence[Pool]]):
+    pool: str
+    virtual_cluster: str
 
 
 def address(given: str | None) -> str:

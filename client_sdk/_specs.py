@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from client_sdk._states import DependencyKind, JobClass
+from client_sdk._states import DependencyKind, Guarantee, JobClass
+from client_sdk._virtual_clusters import CellRequest
 from client_sdk.units import parse_memory
 
 
@@ -22,7 +23,8 @@ class TaskGroup:
     """Tasks of a gang that are alike, such as `TaskGroup(4, devices=1, cpus=4, memory="8GiB")`.
 
     Each of the `count` tasks has these resources. `memory` is written as in `Client.submit`, and kept as a number of MiB.
-    `command` is theirs where it differs from the job's. Ranks count through the groups of a job in order.
+    `command` is theirs where it differs from the job's. Ranks count through the groups of a job in order. With a `level` each
+    task has a whole cell of that level of its virtual cluster's.
     """
 
     count: int
@@ -30,6 +32,7 @@ class TaskGroup:
     cpus: float = 1.0
     memory: str | int = "1GiB"
     command: Sequence[str] | None = None
+    level: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", parse_memory(self.memory))
@@ -98,3 +101,7 @@ class JobSpec:
     dependencies: tuple[Dependency, ...] = ()
     """It waits in its queue until each of them holds."""
     array: Array | None = None
+    virtual_cluster: str = ""
+    """To which it belongs; empty where the site has none."""
+    guarantee: Guarantee = Guarantee.GUARANTEED
+    cells: CellRequest = field(default_factory=CellRequest)

@@ -107,6 +107,14 @@ class JobReason(IntEnum):
     """QUEUED array: as many of its elements run as may at once."""
     DEVICE_FAULT = 30
     """QUEUED: a run failed on a device that is faulty, which is not the job's fault; it starts again on another."""
+    BEYOND_QUOTA = 31
+    """QUEUED: the cells of its virtual cluster are in use."""
+    CELLS_FAULTY = 32
+    """QUEUED: its virtual cluster has free cells, and there is nothing for them now, because devices are faulty."""
+    RECLAIMED = 33
+    """STOPPING or QUEUED: it held devices as opportunistic, to which the job in `cause_job_id` has a right."""
+    NEVER_IN_QUOTA = 34
+    """QUEUED: its virtual cluster owns nothing that it could ever run in."""
 
 
 class JobEventKind(IntEnum):
@@ -146,6 +154,39 @@ class JobEventKind(IntEnum):
     """Every task of a gang is ready, and all were told to begin."""
     DEVICE_FAULT = 23
     """A device that its run holds is faulty; `text` says which and why."""
+    RECLAIMED = 24
+    """This opportunistic job was told to leave for the job in `cause_job_id`, which has a right to its devices."""
+    GUARANTEED = 25
+    """It runs on where it is, in cells of its virtual cluster from now on."""
+    OPPORTUNISTIC = 26
+    """It runs on where it is, and lost its guarantee."""
+
+
+class Guarantee(IntEnum):
+    """In which cells a job may run, where the site has virtual clusters."""
+
+    UNSPECIFIED = 0
+    GUARANTEED = 1
+    """In those that its virtual cluster owns; it waits for them, and nobody else takes them away."""
+    OVERFLOW = 2
+    """In those, or else meanwhile in anybody's idle ones."""
+    OPPORTUNISTIC = 3
+    """In anybody's idle ones, from which it goes when their owner wants them."""
+
+
+class DeviceUse(IntEnum):
+    """How a device is held."""
+
+    UNSPECIFIED = 0
+    IDLE = 1
+    GUARANTEED = 2
+    """By a run that holds cells of its virtual cluster."""
+    OPPORTUNISTIC = 3
+    """By a run that goes when somebody has a right to it."""
+    KEPT = 4
+    """For a job that waits for others to leave."""
+    FAULTY = 5
+    """By nobody, and nobody can have it."""
 
 
 class NodeState(IntEnum):

@@ -11,7 +11,22 @@ from client_sdk._access import access
 from client_sdk._options import JobOptions, Time, job_id, job_spec
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
-from client_sdk.models import Dependency, Explanation, Job, JobEvent, JobSpec, JobState, JobUpdate, Node, Preview
+from client_sdk.models import (
+    CellQuota,
+    Dependency,
+    Explanation,
+    Job,
+    JobEvent,
+    JobSpec,
+    JobState,
+    JobUpdate,
+    Node,
+    PinnedCell,
+    Pool,
+    Preview,
+    VirtualCluster,
+    VirtualClusterPolicy,
+)
 
 if TYPE_CHECKING:
     from client_sdk._aio_transport import AsyncTransport
@@ -191,6 +206,46 @@ class AsyncClient:
     async def fence(self, name: str) -> Node:
         """As `Client.fence`. Only where it is certain that nothing runs there any more."""
         return await self._transport.ask(_requests.OfNode("Fence", name))
+
+    async def virtual_clusters(self) -> Sequence[VirtualCluster]:
+        """As `Client.virtual_clusters`."""
+        return await self._transport.ask(_requests.ListVirtualClusters())
+
+    async def virtual_cluster(self, name: str) -> VirtualCluster:
+        """As `Client.virtual_cluster`."""
+        return await self._transport.ask(_requests.GetVirtualCluster(name))
+
+    async def create_virtual_cluster(
+        self,
+        name: str,
+        *,
+        quotas: Sequence[CellQuota] = (),
+        pins: Sequence[PinnedCell] = (),
+        weight: int = 1,
+        policy: VirtualClusterPolicy | None = None,
+    ) -> VirtualCluster:
+        """As `Client.create_virtual_cluster`."""
+        return await self._transport.ask(_requests.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
+
+    async def update_virtual_cluster(
+        self,
+        name: str,
+        *,
+        quotas: Sequence[CellQuota] | None = None,
+        pins: Sequence[PinnedCell] | None = None,
+        weight: int | None = None,
+        policy: VirtualClusterPolicy | None = None,
+    ) -> VirtualCluster:
+        """As `Client.update_virtual_cluster`."""
+        return await self._transport.ask(_requests.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
+
+    async def delete_virtual_cluster(self, name: str) -> None:
+        """As `Client.delete_virtual_cluster`."""
+        await self._transport.ask(_requests.DeleteVirtualCluster(name))
+
+    async def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
+        """As `Client.cells`."""
+        return await self._transport.ask(_requests.ListCells(pool, virtual_cluster))
 
     async def logs(
         self, job_id: int, *, follow: bool = False, run: int | None = None, task: int = 0

@@ -13,7 +13,22 @@ from client_sdk._options import JobOptions, Time, job_id, job_spec
 from client_sdk._requests import DEFAULT_ADDRESS
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
-from client_sdk.models import Dependency, Explanation, Job, JobEvent, JobSpec, JobState, JobUpdate, Node, Preview
+from client_sdk.models import (
+    CellQuota,
+    Dependency,
+    Explanation,
+    Job,
+    JobEvent,
+    JobSpec,
+    JobState,
+    JobUpdate,
+    Node,
+    PinnedCell,
+    Pool,
+    Preview,
+    VirtualCluster,
+    VirtualClusterPolicy,
+)
 
 if TYPE_CHECKING:
     from client_sdk._transport import Transport
@@ -114,7 +129,8 @@ class Client:
 
         What there is to say of it is in `JobOptions`: name, job_class ("trial" or "best-effort"), cpus, memory, devices,
         grace, env, working_directory, priority, time_limit, estimate, retries (retry_exit_codes, retry_exit_signals), tasks
-        (a gang), after_ok, after_any, after_failed, array (array_at_once).
+        (a gang), after_ok, after_any, after_failed, array (array_at_once). Where the site has virtual clusters: vc,
+        guarantee, pool, model, pin, cell, within, lazy.
 
         The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
         is given, and kept over this call's own tries; give one to make retries of your own program safe too.
@@ -247,6 +263,53 @@ class Client:
         beside its successor.
         """
         return self._transport.ask(_requests.OfNode("Fence", name))
+
+    def virtual_clusters(self) -> Sequence[VirtualCluster]:
+        """Every virtual cluster, with how its cells stand, in the order in which they were created."""
+        return self._transport.ask(_requests.ListVirtualClusters())
+
+    def virtual_cluster(self, name: str) -> VirtualCluster:
+        """A virtual cluster as it stands. Raises NotFound."""
+        return self._transport.ask(_requests.GetVirtualCluster(name))
+
+    def create_virtual_cluster(
+        self,
+        name: str,
+        *,
+        quotas: Sequence[CellQuota] = (),
+        pins: Sequence[PinnedCell] = (),
+        weight: int = 1,
+        policy: VirtualClusterPolicy | None = None,
+    ) -> VirtualCluster:
+        """Promises cells to a tenant. The same again is the same answer.
+
+        Raises FailedPrecondition where all virtual clusters together could then not have what they own: its `metadata` names
+        pool, level and how many are missing. AlreadyExists for another of that name, NotFound for a pool or level.
+        """
+        return self._transport.ask(_requests.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
+
+    def update_virtual_cluster(
+        self,
+        name: str,
+        *,
+        quotas: Sequence[CellQuota] | None = None,
+        pins: Sequence[PinnedCell] | None = None,
+        weight: int | None = None,
+        policy: VirtualClusterPolicy | None = None,
+    ) -> VirtualCluster:
+        """Changes what is given; `quotas` and `pins` take the place of all that there were. Raises as the create does.
+
+        What no longer fits runs on as opportunistic; nothing else moves.
+        """
+        return self._transport.ask(_requests.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
+
+    def delete_virtual_cluster(self, name: str) -> None:
+        """Only one without live jobs. Raises FailedPrecondition, NotFound."""
+        self._transport.ask(_requests.DeleteVirtualCluster(name))
+
+    def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
+        """The pools with their cells: whose each is, and how each device is held."""
+        return self._transport.ask(_requests.ListCells(pool, virtual_cluster))
 
     def logs(self, job_id: int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
         """A job's output, in pieces as they come: standard output and error of its current or last run, or of `run`.

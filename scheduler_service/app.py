@@ -20,7 +20,7 @@ from typing import Any
 from scheduler_service import store
 from scheduler_service.config import Config
 from scheduler_service.database import Engines, Lease, Reader
-from scheduler_service.leading import STOP_LIMIT, ClockBehind, Outrun, exit_timer, lead_under_lease, micros
+from scheduler_service.leading import STOP_LIMIT, ClockBehind, Outrun, exit_timer, lead_under_lease, micros, vc_policy_of
 from scheduler_service.notify import Notifier
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.server import Health, serving
@@ -65,7 +65,8 @@ async def serve(config: Config) -> None:
 
 def _front(config: Config, engines: Engines) -> Front:
     reader = Reader(engines.reader)
-    return Front(reader, getpass.getuser(), micros(config.default_grace), config.heartbeat, config.silent_after)
+    times = micros(config.default_grace), config.heartbeat, config.silent_after
+    return Front(reader, getpass.getuser(), *times, vc_policy_of(config))
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
 
 from scheduler_service.certificates import TlsFiles
+from scheduler_service.pools_config import PoolConfig, check_pools
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -50,6 +51,9 @@ class Config(BaseSettings):
     blame_nodes: int = Field(3, ge=0, description="a job that failed on so many nodes is not tried again; 0: never mind")
     bad_node_strikes: int = Field(3, ge=0, description="a node at fault for so many failures is drained; 0: never")
     earmark_ttl: float = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
+    virtual_clusters: bool = Field(False, description="guarantee cells to tenants: every job then belongs to a virtual cluster")
+    pools: list[PoolConfig] = Field([], description="nodes that make a pool by name, with levels above them")
+    reclaim_grace: float = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
     heartbeat: float = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: float = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
     lease: float = Field(5, ge=0.5, description="how long a dead scheduler keeps the lease, at most")
@@ -83,6 +87,9 @@ class Config(BaseSettings):
             ("postgresql://", "postgres://", "postgresql+psycopg://")
         ):
             raise ValueError("database must be a URL that begins with postgresql://")
+        check_pools(self.pools)
+        if self.pools and not self.virtual_clusters:
+            raise ValueError("pools are for a site with virtual clusters: set `virtual_clusters: true`, or leave them out")
         if self.silent_after < 2 * self.heartbeat:
             raise ValueError("silent_after must be at least twice heartbeat, else one late heartbeat makes a node silent")
         if self.advertise is None and _is_wildcard(self.listen.rpartition(":")[0]):

@@ -176,6 +176,8 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
     return [
         *(("node", row.id, row) for row in loaded.nodes),
         *(("device", (row.node, row.index), row) for row in loaded.devices),
+        *(("virtual_cluster", row.id, row) for row in loaded.vcs),
+        *(("cell_binding", (row.pool, row.level, row.index), row) for row in loaded.bindings),
         *(("job", row.id, row) for row in loaded.jobs),
         *(("run", row.key, row) for row in loaded.runs),
         *(("operation", row.id, row) for row in loaded.operations),

@@ -21,7 +21,9 @@ from scheduler_service.core.job import Cluster as ClusterRow
 from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.state import Settings, State
+from scheduler_service.core.vc import VcPolicy
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
+from scheduler_service.policies.cells.policy import POLICIES, cells
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.rpc.front import Front, Leading
@@ -53,6 +55,9 @@ class Outrun(Exception):
 
 
 def stages_of(config: Config) -> Stages:
+    """Where there are virtual clusters, each is scheduled by its own policy; the site's is what one gets that names none."""
+    if config.virtual_clusters:
+        return Stages(cells(), None)
     settings = FitGppSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
     return stages(config.policy, settings, config.backfill)
 
@@ -72,7 +77,15 @@ def settings_of(config: Config) -> Settings:
         retry_pause_us=micros(config.retry_pause),
         blame_nodes=config.blame_nodes,
         bad_node_strikes=config.bad_node_strikes,
+        reclaim_grace_us=micros(config.reclaim_grace),
+        pools=tuple(pool.plan() for pool in config.pools) if config.virtual_clusters else None,
     )
+
+
+def vc_policy_of(config: Config) -> VcPolicy:
+    """Of virtual clusters that name none: the site's, where it is one for them."""
+    name = config.policy if config.policy in POLICIES else "fifo"
+    return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
 
 
 def clock(last_us: int) -> Callable[[], int]:
@@ -147,6 +160,12 @@ async def lead(
     service.start()
     front.lead(leading)
     await announce(True)
+    left_out = [job.id for job in view.jobs.values() if bool(job.spec.vc) is not config.virtual_clusters]
+    if left_out:
+        with_or_without = "without a virtual cluster" if config.virtual_clusters else "of virtual clusters"
+        log.warning(
+            "%d live jobs %s wait for ever, the first is %d: cancel them", len(left_out), with_or_without, min(left_out)
+        )
     log.info("leading cluster %s in epoch %d: %d live jobs, %d nodes", state.cluster.id, epoch, len(view.jobs), len(view.nodes))
     try:
         stopped: asyncio.Future[Any] = service.stopped

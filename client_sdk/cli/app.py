@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from client_sdk.cli import change, commands, explain, listing, nodes, story, submit, top
+from client_sdk.cli import cells, change, commands, explain, listing, nodes, story, submit, top, virtual_clusters
 from client_sdk.cli.session import Session
 from client_sdk.errors import EbbError
 
@@ -102,6 +102,8 @@ _COMMANDS: tuple[click.Command, ...] = (
     explain.explain,
     story.story,
     nodes.node,
+    virtual_clusters.vc,
+    cells.cells,
     top.top,
 )
 for command in _COMMANDS:

@@ -8,8 +8,10 @@ import click
 
 from client_sdk.cli import output
 from client_sdk.cli.session import JOB_ID, Session, no_header_option, output_option, parse_states, quiet_option
-from client_sdk.models import LIVE, Job, Retry
+from client_sdk.models import LIVE, Job, JobSpec, JobState, Retry
 from client_sdk.units import format_memory
+
+_HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
 
 
 @click.command("list", short_help="List jobs.")
@@ -28,7 +30,8 @@ def list_(
     """List jobs, newest first: those that have not ended, unless told otherwise.
 
     TIME counts from a job's first start. DEV is the number of devices. An array is one job until its elements start; each of
-    them is then a job of its own. The state PR is that of queued jobs that were preempted.
+    them is then a job of its own. The state PR is that of queued jobs that were preempted. With -o wide, VC is the virtual
+    cluster, and HOLDS says G where a job has cells of that (guaranteed), and O where it has what it gives back (opportunistic).
 
     \b
     Examples:
@@ -50,7 +53,7 @@ def list_(
     now = datetime.now(UTC)
     columns = ["ID", "NAME", "USER", "CLASS", "STATE", "REASON", "RUN", "NODE", "DEV", "TIME"]
     if fmt == "wide":
-        columns += ["PRIORITY", "LIMIT", "ARRAY", "CPUS", "MEMORY", "INDICES", "SUBMITTED", "COMMAND"]
+        columns += ["VC", "HOLDS", "PRIORITY", "LIMIT", "ARRAY", "CPUS", "MEMORY", "INDICES", "SUBMITTED", "COMMAND"]
     output.table(columns, [_row(job, now, fmt == "wide") for job in found], header=not no_header)
 
 
@@ -63,6 +66,8 @@ def _row(job: Job, now: datetime, wide: bool) -> list[str]:
     place = output.numbers(job.devices)
     return [
         *short,
+        job.spec.virtual_cluster or "-",
+        _holds(job),
         str(job.priority),
         "-" if job.time_limit is None else output.duration(job.time_limit),
         _array(job),
@@ -133,6 +138,13 @@ def _lines(job: Job) -> dict[str, str]:
         lines["next try"] = output.when(job.eligible_time)
     if spec.task_groups:
         lines["tasks"] = "; ".join(f"{group.count} of {output.amount(group.resources)}" for group in spec.task_groups)
+    if spec.virtual_cluster:
+        lines["virtual cluster"] = f"{spec.virtual_cluster}, {spec.guarantee.name.lower()}"
+        lines["holds"] = {"G": "cells of its virtual cluster", "O": "idle devices, until somebody has a right to them"}.get(
+            _holds(job), "-"
+        )
+    if asked := _cells(spec):
+        lines["cells"] = asked
     if spec.dependencies:
         kinds = (f"{other.kind.name.lower().replace('_', ' ')} {other.job_id}" for other in spec.dependencies)
         lines["submitted to run"] = ", ".join(kinds)
@@ -145,6 +157,23 @@ def _lines(job: Job) -> dict[str, str]:
     if job.cancel_requested:
         lines["cancel"] = "requested"
     return lines
+
+
+def _holds(job: Job) -> str:
+    """G or O where a run of it holds devices."""
+    if not job.spec.virtual_cluster or job.state not in _HOLDING:
+        return "-"
+    return "G" if job.guaranteed else "O"
+
+
+def _cells(spec: JobSpec) -> str:
+    asked = spec.cells
+    named = {"pool": asked.pool, "model": asked.model, "pin": asked.pin, "a whole": asked.level}
+    words = [f"{what} {name}" for what, name in named.items() if name]
+    for within in asked.within:
+        group = "" if within.task_group is None else f" for group {within.task_group}"
+        words.append(f"within one {within.level}{' if possible' if within.preferred else ''}{group}")
+    return ", ".join([*words, *(["lazy"] if asked.lazy else [])])
 
 
 def _failures(retry: Retry) -> str:

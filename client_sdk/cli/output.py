@@ -137,6 +137,8 @@ def reason_words(known: JobReason, cause_job_id: int | None) -> str:
     other = f" {cause_job_id}" if cause_job_id else ""
     if known is JobReason.PREEMPTED:
         return f"preempted for{other}" if other else "preempted"
+    if known is JobReason.RECLAIMED:
+        return f"reclaimed for{other}" if other else "reclaimed"
     return known.name.lower().replace("_", " ") + other
 
 

@@ -37,6 +37,17 @@ from client_sdk.errors import InvalidArgument
 @click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
 @click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
 @click.option("-a", "--array", metavar="N[%M]", help="N jobs (EBB_ARRAY_INDEX 0 to N-1), at most M of them at once.")
+@click.option("--vc", metavar="NAME", help="The virtual cluster that it belongs to.  [default: $EBB_VC]")
+@click.option("--overflow", "guarantee", flag_value="overflow", help="Where its cells are in use, take anybody's idle ones.")
+@click.option("--opportunistic", "guarantee", flag_value="opportunistic", help="Only anybody's idle cells, until reclaimed.")
+@click.option("--pool", help="The pool to run in.  [default: any where the virtual cluster has room]")
+@click.option("--model", help="Only devices of this model.")
+@click.option("--pin", metavar="NAME", help="Run in this pinned cell of the virtual cluster.")
+@click.option("--cell", metavar="LEVEL", help="Take a whole cell of this level, such as socket.")
+@click.option("--within", metavar="LEVEL", multiple=True, help="All tasks in one cell of this level, such as rack.")
+@click.option(
+    "--lazy", is_flag=True, default=None, help="Where its own virtual cluster takes its cells, run on as opportunistic."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end, and leave as `ebb wait` does.")
 @click.option("--request-id", metavar="ID", help="The same id never submits twice; for scripts that may run again.")
@@ -70,6 +81,8 @@ def submit(
       ebb submit --task 1:cpus=8 --task 4:gpus=1,cpus=4,memory=16GiB -- python train.py
       ebb submit --array 100%8 -- ./sweep.sh
       ebb submit --after-ok $(ebb submit -q -- ./prepare.sh) -- ./train.sh
+      ebb submit --vc vision --overflow --devices 4 -- python train.py
+      ebb submit --vc vision --tasks 2 --devices 8 --within rack -- python train.py
       ebb submit -f job.yaml
 
     A job file has the names of the options as its keys:
@@ -93,6 +106,9 @@ def submit(
         - {count: 4, command: [python, work.py]}
       after_ok: [7]
       # array: 10%2
+      # vc: vision
+      # guarantee: overflow       # or guaranteed, opportunistic
+      # within: [rack, {level: node, preferred: true}]
       env: {LR: 0.1}
       cwd: /data/resnet
     """

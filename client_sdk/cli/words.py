@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from client_sdk._options import JobOptions
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import TaskGroup
+from client_sdk.models import TaskGroup, Within
 from client_sdk.units import parse_duration, parse_memory
 
 Words = Mapping[str, Any]
@@ -172,12 +172,40 @@ def _split(group: str) -> dict[str, Any]:
     return {"count": count.strip(), **{name.strip(): said.strip() for name, _, said in pairs}}
 
 
+def _guarantee(value: Any) -> str:
+    if value not in ("guaranteed", "overflow", "opportunistic"):
+        raise InvalidArgument(f"{value!r} is no guarantee; it is guaranteed, overflow or opportunistic")
+    return str(value)
+
+
+def _within(value: Any) -> dict[str, Any]:
+    """Levels; in a file also with what else there is to say: {level: rack, preferred: true, task_group: 0}."""
+    found = []
+    for one in value if isinstance(value, list | tuple) else [value]:
+        if not isinstance(one, dict):
+            found.append(Within(text(one)))
+            continue
+        wrong = [key for key in one if key not in ("level", "preferred", "task_group")]
+        if wrong or "level" not in one:
+            raise InvalidArgument(f"{one!r} is not a level, nor like {{level: rack, preferred: true, task_group: 0}}")
+        group = one.get("task_group")
+        found.append(Within(text(one["level"]), flag(one.get("preferred", False)), None if group is None else whole(group)))
+    return {"within": found}
+
+
+def flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{value!r} is not true or false")
+    return value
+
+
 _OF_GROUP: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "devices": ("devices", whole),
     "gpus": ("devices", whole),
     "cpus": ("cpus", number),
     "memory": ("memory", _memory),
     "command": ("command", lambda value: command(value)),
+    "level": ("level", text),
 }
 
 
@@ -248,6 +276,14 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "after_any": _named("after_any", ids),
     "after_failed": _named("after_failed", ids),
     "array": _array,
+    "vc": _named("vc", text),
+    "guarantee": _named("guarantee", _guarantee),
+    "pool": _named("pool", text),
+    "model": _named("model", text),
+    "pin": _named("pin", text),
+    "cell": _named("cell", text),
+    "within": _within,
+    "lazy": _named("lazy", flag),
 }
 KEYS = ("command", *_READ)
 """Of a job file, which may also say gpus for devices."""

@@ -12,6 +12,8 @@ from client_sdk.testing._state import ACTIVE, Outcome, State, state_of
 
 def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.JobSpec:
     """With what the request leaves out. Raises as a submit does that can never start."""
+    if request.spec.virtual_cluster:
+        raise FailedPrecondition(NO_VIRTUAL_CLUSTERS, reason="NO_VIRTUAL_CLUSTERS")
     spec = job_pb2.JobSpec()
     spec.CopyFrom(request.spec)
     spec.job_class = spec.job_class or job_pb2.JOB_CLASS_BEST_EFFORT
@@ -26,6 +28,9 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
         spec.resources.CopyFrom(total)
     _nodes.check_can_ever_run(state, spec)
     return spec
+
+
+NO_VIRTUAL_CLUSTERS = "this scheduler runs without virtual clusters; so does every fake cluster"
 
 
 def submit(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Job:

@@ -8,13 +8,13 @@ from operator import methodcaller
 from typing import Any, NoReturn
 
 import grpc
-from ebb.v1 import cluster_pb2, scheduler_pb2
+from ebb.v1 import cluster_pb2, scheduler_pb2, virtual_clusters_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from client_sdk._wire import ERRORS
-from client_sdk.errors import EbbError, Internal, Unavailable
+from client_sdk.errors import EbbError, FailedPrecondition, Internal, Unavailable
 from client_sdk.testing import _asked, _explained, _nodes, _rules
 from client_sdk.testing._state import State
 
@@ -77,6 +77,16 @@ def _cluster(state: State) -> dict[str, Answer]:
     }
 
 
+def _virtual_clusters() -> dict[str, Answer]:
+    """The fake is a site without them."""
+
+    def refuse(_: Any) -> NoReturn:
+        raise FailedPrecondition(_asked.NO_VIRTUAL_CLUSTERS, reason="NO_VIRTUAL_CLUSTERS")
+
+    service = virtual_clusters_pb2.DESCRIPTOR.services_by_name["VirtualClusters"]
+    return {method.name: refuse for method in service.methods}
+
+
 class Server:
     """Serves from its making until `close`. Everything is guarded by the state's `changed`."""
 
@@ -98,10 +108,12 @@ class Server:
             "Logs": grpc.unary_stream_rpc_method_handler(self._logs, scheduler_pb2.LogsRequest.FromString, _serialize),
         }
         cluster = self._calls(_cluster(state), cluster_pb2)
+        virtual_clusters = self._calls(_virtual_clusters(), virtual_clusters_pb2)
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler("ebb.v1.Scheduler", scheduler),
                 grpc.method_handlers_generic_handler("ebb.v1.Cluster", cluster),
+                grpc.method_handlers_generic_handler("ebb.v1.VirtualClusters", virtual_clusters),
             )
         )
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"

@@ -15,5 +15,16 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for table in ("job_event", "operation", "device", "run", "job", "node", "leader", "cluster"):
+    for table in (
+        "job_event",
+        "operation",
+        "device",
+        "run",
+        "job",
+        "cell_binding",
+        "virtual_cluster",
+        "node",
+        "leader",
+        "cluster",
+    ):
         op.drop_table(table)

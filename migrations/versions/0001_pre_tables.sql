@@ -5,11 +5,12 @@ CREATE TABLE cluster (
     next_job BIGINT NOT NULL,
     next_node BIGINT NOT NULL,
     next_operation BIGINT NOT NULL,
+    next_vc BIGINT NOT NULL,
     clock_us BIGINT NOT NULL,
     one BOOLEAN DEFAULT true NOT NULL,
     CONSTRAINT cluster_pkey PRIMARY KEY (one),
     CONSTRAINT cluster_one_row CHECK (one),
-    CONSTRAINT cluster_numbers_count_up CHECK (next_job > 0 AND next_node > 0 AND next_operation > 0),
+    CONSTRAINT cluster_numbers_count_up CHECK (next_job > 0 AND next_node > 0 AND next_operation > 0 AND next_vc > 0),
     CONSTRAINT cluster_id_given CHECK (id <> '')
 );
 
@@ -80,6 +81,48 @@ COMMENT ON COLUMN node.drained_us IS 'Since when nothing new is placed on it; nu
 COMMENT ON COLUMN node.drain_user IS 'Who drained it; empty: Ebb itself';
 COMMENT ON COLUMN node.strikes IS 'Failures that were the node''s fault, less what went well since';
 
+CREATE TABLE virtual_cluster (
+    id BIGSERIAL NOT NULL,
+    name TEXT NOT NULL,
+    quotas JSONB NOT NULL,
+    pins JSONB NOT NULL,
+    weight INTEGER NOT NULL,
+    policy JSONB NOT NULL,
+    CONSTRAINT virtual_cluster_pkey PRIMARY KEY (id),
+    CONSTRAINT virtual_cluster_name_once UNIQUE (name) DEFERRABLE INITIALLY DEFERRED,
+    CONSTRAINT virtual_cluster_id_positive CHECK (id > 0),
+    CONSTRAINT virtual_cluster_name_given CHECK (name <> ''),
+    CONSTRAINT virtual_cluster_weight_positive CHECK (weight > 0),
+    CONSTRAINT virtual_cluster_quotas_is_array CHECK (jsonb_typeof(quotas) = 'array'),
+    CONSTRAINT virtual_cluster_quotas_positive CHECK (NOT jsonb_path_exists(quotas, '$[*][2] ? (@ < 1)')),
+    CONSTRAINT virtual_cluster_pins_is_array CHECK (jsonb_typeof(pins) = 'array'),
+    CONSTRAINT virtual_cluster_pins_not_negative CHECK (NOT jsonb_path_exists(pins, '$[*][3] ? (@ < 0)'))
+);
+
+COMMENT ON TABLE virtual_cluster IS 'Tenants: what each is guaranteed. Quotas and pins are part of their row, which is always changed as a whole';
+COMMENT ON COLUMN virtual_cluster.name IS 'By which jobs name it; not given again to another while it is there';
+COMMENT ON COLUMN virtual_cluster.quotas IS 'The cells that it owns: array of [pool, level, how many]';
+COMMENT ON COLUMN virtual_cluster.pins IS 'Certain cells that are its alone: array of [name, pool, level, index]';
+COMMENT ON COLUMN virtual_cluster.weight IS 'Of its share of opportunistic cells, beside the others''';
+COMMENT ON COLUMN virtual_cluster.policy IS 'How it is scheduled inside, by name (see core.vc.VcPolicy)';
+
+CREATE TABLE cell_binding (
+    pool TEXT NOT NULL,
+    level TEXT NOT NULL,
+    index INTEGER NOT NULL,
+    vc BIGINT NOT NULL,
+    pin TEXT NOT NULL,
+    CONSTRAINT cell_binding_pkey PRIMARY KEY (pool, level, index),
+    CONSTRAINT cell_binding_vc_exists FOREIGN KEY(vc) REFERENCES virtual_cluster (id),
+    CONSTRAINT cell_binding_index_not_negative CHECK (index >= 0)
+);
+
+COMMENT ON TABLE cell_binding IS 'Cells of virtual clusters. All other cells are free, and have no rows: they follow from nodes and devices';
+COMMENT ON COLUMN cell_binding.level IS 'Of the pool''s tree';
+COMMENT ON COLUMN cell_binding.index IS 'The cell''s number among those of its level in the pool';
+COMMENT ON COLUMN cell_binding.vc IS 'Whose it is';
+COMMENT ON COLUMN cell_binding.pin IS 'Pinned: its name, by which jobs ask for it; empty: bound while guaranteed runs are in it';
+
 CREATE TABLE job (
     id BIGSERIAL NOT NULL,
     name TEXT NOT NULL,
@@ -110,10 +153,11 @@ CREATE TABLE job (
     more JSONB,
     array_job BIGINT NOT NULL,
     array_index INTEGER NOT NULL,
+    vc TEXT NOT NULL,
     CONSTRAINT job_pkey PRIMARY KEY (id),
     CONSTRAINT job_job_class_known CHECK (job_class IN (1, 2)),
     CONSTRAINT job_state_known CHECK (state IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)),
-    CONSTRAINT job_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30)),
+    CONSTRAINT job_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34)),
     CONSTRAINT job_demand_not_negative CHECK (demand_cpu_milli >= 0 AND demand_memory_mib >= 0 AND demand_devices >= 0),
     CONSTRAINT job_id_positive CHECK (id > 0),
     CONSTRAINT job_command_given CHECK (jsonb_typeof(command) = 'array' AND jsonb_array_length(command) > 0),
@@ -137,7 +181,7 @@ COMMENT ON COLUMN job.command IS 'Program and arguments: an array of strings';
 COMMENT ON COLUMN job.environment IS 'Array of [name, value], in the order given';
 COMMENT ON COLUMN job.submitted_us IS 'When it was submitted; microseconds since 1970';
 COMMENT ON COLUMN job.state IS 'Where the job is in its life: 1 QUEUED, 2 STARTING, 3 RUNNING, 4 STOPPING, 5 UNREACHABLE, 6 SUCCEEDED, 7 FAILED, 8 CANCELLED, 9 SUSPENDED, 10 TIMED_OUT';
-COMMENT ON COLUMN job.reason IS 'Why it is in this state: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT, 30 DEVICE_FAULT';
+COMMENT ON COLUMN job.reason IS 'Why it is in this state: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT, 30 DEVICE_FAULT, 31 BEYOND_QUOTA, 32 CELLS_FAULTY, 33 RECLAIMED, 34 NEVER_IN_QUOTA';
 COMMENT ON COLUMN job.detail IS 'More about the reason, for people';
 COMMENT ON COLUMN job.cause_job IS 'The job behind the reason, or 0';
 COMMENT ON COLUMN job.run IS 'The current or last launch, counted from 1; 0 before the first';
@@ -150,6 +194,7 @@ COMMENT ON COLUMN job.spec_more IS 'What the user asked for beyond the usual, by
 COMMENT ON COLUMN job.more IS 'What is not as it usually is, by name (see core.job.Job); null: nothing';
 COMMENT ON COLUMN job.array_job IS 'The array that it is an element of, or 0';
 COMMENT ON COLUMN job.array_index IS 'Its place there';
+COMMENT ON COLUMN job.vc IS 'The name of its virtual cluster; empty where the site has none';
 
 CREATE TABLE run (
     job_id BIGINT NOT NULL,
@@ -175,11 +220,12 @@ CREATE TABLE run (
     task INTEGER NOT NULL,
     ready_at TEXT NOT NULL,
     guarded_us BIGINT,
+    guaranteed BOOLEAN NOT NULL,
     CONSTRAINT run_pkey PRIMARY KEY (job_id, run, task),
     CONSTRAINT run_of_job FOREIGN KEY(job_id) REFERENCES job (id),
     CONSTRAINT run_node_exists FOREIGN KEY(node) REFERENCES node (id),
     CONSTRAINT run_phase_known CHECK (phase IN (1, 2, 3, 4, 5)),
-    CONSTRAINT run_stop_reason_known CHECK (stop_reason IN (1, 2, 3, 4, 5, 6, 7, 8)),
+    CONSTRAINT run_stop_reason_known CHECK (stop_reason IN (1, 2, 3, 4, 5, 6, 7, 8, 9)),
     CONSTRAINT run_demand_not_negative CHECK (demand_cpu_milli >= 0 AND demand_memory_mib >= 0 AND demand_devices >= 0),
     CONSTRAINT run_counts_from_one CHECK (run > 0 AND task >= 0),
     CONSTRAINT run_grace_not_negative CHECK (stop_grace_us >= 0 AND stop_for >= 0),
@@ -198,7 +244,7 @@ COMMENT ON COLUMN run.placed_us IS 'When it was given its place; microseconds si
 COMMENT ON COLUMN run.started_us IS 'When its process ran; microseconds since 1970';
 COMMENT ON COLUMN run.ended_us IS 'When it ended; null while it has not; microseconds since 1970';
 COMMENT ON COLUMN run.log_path IS 'Of its output, on its node';
-COMMENT ON COLUMN run.stop_reason IS 'Why it was told to stop; null when it was not: 1 PREEMPTED, 2 CANCELLED, 3 UNCLAIMED, 4 SUSPENDED, 5 REQUEUED, 6 TIME_LIMIT, 7 GANG, 8 DRAINED';
+COMMENT ON COLUMN run.stop_reason IS 'Why it was told to stop; null when it was not: 1 PREEMPTED, 2 CANCELLED, 3 UNCLAIMED, 4 SUSPENDED, 5 REQUEUED, 6 TIME_LIMIT, 7 GANG, 8 DRAINED, 9 RECLAIMED';
 COMMENT ON COLUMN run.stop_grace_us IS 'Microseconds that it has to leave by itself';
 COMMENT ON COLUMN run.stop_us IS 'When it was told to stop; microseconds since 1970';
 COMMENT ON COLUMN run.stop_for IS 'The trial that needs the room, or 0';
@@ -208,6 +254,7 @@ COMMENT ON COLUMN run.lost IS 'It ended with its node, or nobody knows how it en
 COMMENT ON COLUMN run.task IS 'The rank within a gang; 0 for a job of one task';
 COMMENT ON COLUMN run.ready_at IS 'Of a task of a gang that is ready: where it can be reached, host:port';
 COMMENT ON COLUMN run.guarded_us IS 'Until when no trial may have it preempted; null: at any time; microseconds since 1970';
+COMMENT ON COLUMN run.guaranteed IS 'It holds cells of its virtual cluster; false: devices to which it has no right';
 
 CREATE TABLE device (
     node BIGINT NOT NULL,
@@ -248,6 +295,7 @@ CREATE TABLE operation (
     created_us BIGINT NOT NULL,
     deadline_us BIGINT,
     tasks INTEGER[] NOT NULL,
+    devices JSONB NOT NULL,
     CONSTRAINT operation_pkey PRIMARY KEY (id),
     CONSTRAINT operation_of_job FOREIGN KEY(job_id) REFERENCES job (id),
     CONSTRAINT operation_node_exists FOREIGN KEY(node) REFERENCES node (id),
@@ -257,6 +305,7 @@ CREATE TABLE operation (
     CONSTRAINT operation_kept_not_negative CHECK (kept_cpu_milli >= 0 AND kept_memory_mib >= 0 AND kept_devices >= 0),
     CONSTRAINT operation_keeps_no_more_than_wanted CHECK (kept_cpu_milli <= want_cpu_milli AND kept_memory_mib <= want_memory_mib AND kept_devices <= want_devices),
     CONSTRAINT operation_victims_is_array CHECK (jsonb_typeof(victims) = 'array'),
+    CONSTRAINT operation_devices_is_array CHECK (jsonb_typeof(devices) = 'array'),
     CONSTRAINT operation_id_positive CHECK (id > 0)
 );
 
@@ -274,6 +323,7 @@ COMMENT ON COLUMN operation.victims IS 'The runs that promised what is missing: 
 COMMENT ON COLUMN operation.created_us IS 'When it began; microseconds since 1970';
 COMMENT ON COLUMN operation.deadline_us IS 'When it lapses; null while it cannot; microseconds since 1970';
 COMMENT ON COLUMN operation.tasks IS 'The ranks of the job''s tasks that are to run there';
+COMMENT ON COLUMN operation.devices IS 'In cells: which devices are kept, an array for each of the tasks; empty: any';
 
 CREATE TABLE job_event (
     job_id BIGINT NOT NULL,
@@ -291,18 +341,18 @@ CREATE TABLE job_event (
     decision JSONB,
     CONSTRAINT job_event_pkey PRIMARY KEY (job_id, commit_no, line),
     CONSTRAINT job_event_of_job FOREIGN KEY(job_id) REFERENCES job (id),
-    CONSTRAINT job_event_kind_known CHECK (kind IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23)),
-    CONSTRAINT job_event_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30))
+    CONSTRAINT job_event_kind_known CHECK (kind IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)),
+    CONSTRAINT job_event_reason_known CHECK (reason IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34))
 );
 
 COMMENT ON TABLE job_event IS 'Each job''s story, in the order of (commit_no, line); only ever added to';
 COMMENT ON COLUMN job_event.commit_no IS 'The commit that made it durable';
 COMMENT ON COLUMN job_event.line IS 'Its place among the events of that commit';
 COMMENT ON COLUMN job_event.at_us IS 'When it happened; microseconds since 1970';
-COMMENT ON COLUMN job_event.kind IS 'What happened: 1 SUBMITTED, 2 PLACED, 3 STARTED, 4 PREEMPTING, 5 PREEMPTED, 6 VACATED, 7 REQUEUED, 8 CANCEL_REQUESTED, 9 NODE_SILENT, 10 NODE_RETURNED, 11 ENDED, 12 EARMARK_DROPPED, 13 HELD, 14 RELEASED, 15 SUSPEND_REQUESTED, 16 SUSPENDED, 17 RESUMED, 18 REQUEUE_REQUESTED, 19 UPDATED, 20 TIME_LIMIT, 21 TASK_ENDED, 22 GANG_READY, 23 DEVICE_FAULT';
+COMMENT ON COLUMN job_event.kind IS 'What happened: 1 SUBMITTED, 2 PLACED, 3 STARTED, 4 PREEMPTING, 5 PREEMPTED, 6 VACATED, 7 REQUEUED, 8 CANCEL_REQUESTED, 9 NODE_SILENT, 10 NODE_RETURNED, 11 ENDED, 12 EARMARK_DROPPED, 13 HELD, 14 RELEASED, 15 SUSPEND_REQUESTED, 16 SUSPENDED, 17 RESUMED, 18 REQUEUE_REQUESTED, 19 UPDATED, 20 TIME_LIMIT, 21 TASK_ENDED, 22 GANG_READY, 23 DEVICE_FAULT, 24 RECLAIMED, 25 GUARANTEED, 26 OPPORTUNISTIC';
 COMMENT ON COLUMN job_event.run IS 'The launch that it is about, or 0';
 COMMENT ON COLUMN job_event.node IS 'The node that it is about, or 0';
-COMMENT ON COLUMN job_event.reason IS 'Why: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT, 30 DEVICE_FAULT';
+COMMENT ON COLUMN job_event.reason IS 'Why: 0 NONE, 1 BEHIND, 2 NO_ROOM, 3 TOO_LARGE, 4 WAITING_FOR_VICTIMS, 5 NOTHING_TO_PREEMPT, 6 PREEMPTED, 7 NODE_LOST, 8 NODE_SILENT, 9 CANCELLED, 10 EXITED, 11 SIGNALLED, 12 LAUNCH_FAILED, 13 EXIT_UNKNOWN, 14 YIELDED, 15 HELD, 16 SUSPENDED, 17 RESUMED, 18 REQUEUED, 19 TIME_LIMIT, 20 OUT_OF_MEMORY, 21 RETRYING, 22 FAILED_ON_SEVERAL_NODES, 23 DEPENDENCY, 24 DEPENDENCY_NEVER, 25 TASK_FAILED, 26 GANG_NOT_READY, 27 NODE_DRAINED, 28 ELEMENTS_FAILED, 29 ARRAY_LIMIT, 30 DEVICE_FAULT, 31 BEYOND_QUOTA, 32 CELLS_FAULTY, 33 RECLAIMED, 34 NEVER_IN_QUOTA';
 COMMENT ON COLUMN job_event.cause_job IS 'The job behind the reason, or 0';
 COMMENT ON COLUMN job_event.text IS 'For people';
 COMMENT ON COLUMN job_event.decision IS 'core.job.Decision: why these victims; null for other events';

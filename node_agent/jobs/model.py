@@ -49,6 +49,7 @@ class StopReason(IntEnum):
     TIME_LIMIT = 6
     GANG = 7
     DRAINED = 8
+    RECLAIMED = 9
 
 
 class Process(NamedTuple):

@@ -37,6 +37,14 @@ def _of(action: Bind) -> tuple[str, str, int, int]:
     return action.pool, action.level, action.index, action.vc
 
 
+def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
+    """Whether the job's virtual cluster may have these devices as its own, beside those that it has."""
+    if not state.settings.by_count:
+        return owned(state, job, node, mask)
+    vc = state.vcs.rows[state.vc_ids[job.spec.vc]]
+    return state.regular.get(vc.name, 0) + mask.bit_count() <= _pools(state).devices_of(vc)
+
+
 def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
     """Whether all of these devices are in cells that are bound to the job's virtual cluster, and to the pin that it names."""
     pools = _pools(state)

@@ -16,13 +16,12 @@ from scheduler_service.core.job import (
     OperationPhase,
     Reason,
     Run,
-    RunKey,
     RunPhase,
     StopReason,
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros, Vector, add, least, sub
+from scheduler_service.core.values import Micros, Vector, add, least, mask_of, sub
 
 
 def tell(state: State, now: Micros, job_id: int, kind: EventKind, **facts: Any) -> None:
@@ -184,7 +183,7 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     left(state, run)
     released = run.demand
     for operation_id in state.promised_by.get(run.key, ()):
-        released = sub(released, _fill_earmark(state, now, operation_id, run.key, released))
+        released = sub(released, _fill_earmark(state, now, operation_id, run, released))
     return ended
 
 
@@ -231,16 +230,28 @@ def show(state: State, job: Job) -> Job:
 # ---- earmarks ----------------------------------------------------------------------------------------------------------
 
 
-def _fill_earmark(state: State, now: Micros, operation_id: int, victim: RunKey, released: Vector) -> Vector:
-    """Moves what the earmark still misses from what was released; returns what it took."""
+def _fill_earmark(state: State, now: Micros, operation_id: int, victim: Run, released: Vector) -> Vector:
+    """Moves what the earmark still misses from what was released; returns what it took. Of devices that it names it takes
+    those, and no others."""
     operation = state.operations.rows[operation_id]
-    taken = least(released, sub(operation.want, operation.kept))
-    victims = tuple(key for key in operation.victims if key != victim)
+    if operation.devices:
+        more = (mask_of_earmark(operation) & mask_of(victim.devices)).bit_count()
+        kept = with_share(operation.want, operation.kept.devices + more)
+    else:
+        kept = add(operation.kept, least(released, sub(operation.want, operation.kept)))
+    victims = tuple(key for key in operation.victims if key != victim.key)
     phase = operation.phase if victims else OperationPhase.READY
-    state.put(state.operations, operation_id, changed(operation, kept=add(operation.kept, taken), victims=victims, phase=phase))
+    state.put(state.operations, operation_id, changed(operation, kept=kept, victims=victims, phase=phase))
     if not victims:
         start_earmark_clock(state, now, operation.job_id)
-    return taken
+    return least(released, sub(kept, operation.kept))
+
+
+def with_share(want: Vector, devices: int) -> Vector:
+    """So many of the devices that are wanted, each with its share of the rest, which is there as soon as the device is. One
+    that kept more would keep what others' devices carry."""
+    of = max(want.devices, 1)
+    return Vector(want.cpu_milli * devices // of, want.memory_mib * devices // of, devices)
 
 
 def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from scheduler_service.core.binding import bind, give_back, mask_of_earmark, owned
-from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell
+from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark
+from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell, with_share
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
 from scheduler_service.core.job import (
@@ -150,7 +150,7 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
     mask = mask_of(devices)
     require(mask.bit_count() == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
     require(not mask & ~state.idle_devices.get(spot.node, 0), f"{name}: a device is not idle")
-    require(not guaranteed or owned(state, job, spot.node, mask), f"{name}: job {job.id} has no right to a device")
+    require(not guaranteed or entitled(state, job, spot.node, mask), f"{name}: job {job.id} has no right to a device")
     run = made(
         Run,
         job_id=job.id,
@@ -241,8 +241,9 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         promised = add(promised, run.demand)
     kept = least(action.want, state.room.free(action.node))
     if action.devices:
-        kept = kept._replace(devices=_idle_of(state, job, action))
-    require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
+        kept = with_share(action.want, _idle_of(state, job, action))  # all that it names is idle, or a victim's
+    else:
+        require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
     state.put(state.cluster_table, 0, changed(cluster, next_operation=cluster.next_operation + 1))
     operation = Operation(
@@ -273,7 +274,7 @@ def _idle_of(state: State, job: Job, action: Earmark) -> int:
         require(not more & mask, f"job {job.id}: a device is named twice")
         mask |= more
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
-    require(owned(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
+    require(entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
     leaving = 0
     for key in action.victims:

@@ -127,4 +127,6 @@ def _check_earmarks(state: State) -> None:
         complete = not any(other.victims for other in together)
         _require((operation.deadline_us is not None) == complete, f"earmark {operation.id}: deadline and victims")
         _require(len({other.node for other in together}) == len(together), f"job {operation.job_id} has two earmarks on a node")
-        _require(fits(operation.want, add(operation.kept, promised)), f"earmark {operation.id} was promised too little")
+        want = operation.want  # named devices carry their share of the host
+        want = Vector(devices=want.devices) if operation.devices else want
+        _require(fits(want, add(operation.kept, promised)), f"earmark {operation.id} was promised too little")

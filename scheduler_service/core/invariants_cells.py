@@ -16,7 +16,6 @@ def check_cells(state: State, pools: Pools) -> None:
     _check_runs(state)
     _check_kept(state)
     _check_bindings(state, pools)
-    _check_promises(pools)
     _check_exchanges(state)
 
 
@@ -32,7 +31,7 @@ def _check_runs(state: State) -> None:
         job = state.jobs.rows[run.job_id]
         _require(run.vc == job.spec.vc, f"run {key} is of {run.vc!r} and its job of {job.spec.vc!r}")
         _require(standing.setdefault(run.job_id, run.guaranteed) == run.guaranteed, f"job {run.job_id} is guaranteed in part")
-        if run.guaranteed:
+        if run.guaranteed and not state.settings.by_count:
             _require(owned(state, job, run.node, mask_of(run.devices)), f"run {key} is guaranteed outside its cells")
 
 
@@ -46,7 +45,8 @@ def _check_kept(state: State) -> None:
         node, job = operation.node, state.jobs.rows[operation.job_id]
         _require(not mask & kept[node], f"earmark {operation.id}: a device is kept twice")
         kept[node] |= mask
-        _require(owned(state, job, node, mask), f"earmark {operation.id} keeps devices outside the job's cells")
+        inside = state.settings.by_count or owned(state, job, node, mask)
+        _require(inside, f"earmark {operation.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
         leaving: Mask = 0
         for key in operation.victims:
@@ -70,20 +70,16 @@ def _check_bindings(state: State, pools: Pools) -> None:
     traded = in_force(state.exchanges.rows.values())
     _require(traded == state.traded.in_force, "what windows add to quotas")
     for vc in state.vcs.rows.values():
+        if state.settings.by_count:
+            _require(
+                state.regular.get(vc.name, 0) <= pools.devices_of(vc), f"virtual cluster {vc.name} has more than its quota"
+            )
         for name, pool in pools.pools.items():
             for number, level in enumerate(pool.shape.levels):
                 owned = sum(quota.cells for quota in vc.quotas if (quota.pool, quota.level) == (name, level))
                 owned += traded.get((vc.id, name, level), 0)
                 bound = len(pool.bound_of(Owner(vc.id), number))
                 _require(bound <= owned, f"virtual cluster {vc.name} has {bound} {level} cells of {name}, and owns {owned}")
-
-
-def _check_promises(pools: Pools) -> None:
-    """Eqn 2 at every level: where all is well, nothing is missing."""
-    for name, pool in pools.pools.items():
-        well = all(pool.healthy(slot) == (1 << pool.shape.devices) - 1 for (of, slot) in pools.nodes if of == name)
-        if well and pools.complete(name):
-            _require(pool.holds(), f"pool {name}: cells are missing: {pool.shortfall()}")
 
 
 def _check_exchanges(state: State) -> None:

@@ -163,6 +163,16 @@ class Pools:
         number = level_of(self.pools[pool].shape, level)
         return 0 if number is None else self.pools[pool].doomed(Owner(vc), number)
 
+    def devices_of(self, vc: VirtualCluster) -> int:
+        """How many devices are in all the cells that it owns."""
+        known = (quota for quota in vc.quotas if quota.pool in self.pools)
+        return sum(quota.cells * self._size(quota.pool, quota.level) for quota in known)
+
+    def _size(self, pool: str, level: str) -> int:
+        shape = self.pools[pool].shape
+        number = level_of(shape, level)
+        return 0 if number is None else shape.size(number)
+
     def tops(self, pool: str) -> int:
         """How many cells of its highest level it has, healthy or not."""
         plan, shape = self._plans.get(pool), self.pools[pool].shape
@@ -237,6 +247,7 @@ class Pools:
         for node, fact in self._facts[name].items():
             self.seats.pop(node, None)
             if fact.inner == leading.inner and fact.model == leading.model:
+                self.misfits.pop(node, None)
                 self._seat(node, fact)
                 pool.set_node(fact.seat.slot, fact.healthy)
             else:

@@ -1,6 +1,6 @@
 """Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
 
-from scheduler_service.core.binding import left, owned
+from scheduler_service.core.binding import entitled, left
 from scheduler_service.core.change import stop_job, tell
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
@@ -43,7 +43,7 @@ def promote(state: State, job_id: int, now: Micros) -> None:
     for run in runs:
         require(run.phase is not RunPhase.STOPPING, f"job {job_id} is leaving")
         require(not run.guaranteed, f"job {job_id} is guaranteed already")
-        require(owned(state, job, run.node, mask_of(run.devices)), f"job {job_id} holds devices of others")
+        require(entitled(state, job, run.node, mask_of(run.devices)), f"job {job_id} holds devices of others")
         state.put(state.runs, run.key, changed(run, guaranteed=True))
     tell(state, now, job_id, EventKind.GUARANTEED, run=runs[0].run, node=runs[0].node)
 

@@ -58,6 +58,8 @@ class Settings(NamedTuple):
     """A node with so many strikes is drained; 0: never."""
     reclaim_grace_us: Micros = 30 * SECOND
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
+    by_count: bool = False
+    """A virtual cluster's quota is a number of devices, wherever they are, and no cells: what HiveD is compared with."""
     pools: tuple[PoolPlan, ...] | None = None
     """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 
@@ -112,6 +114,8 @@ class State:
         """Node -> the devices that guaranteed runs hold."""
         self.opportunistic: dict[str, int] = {}
         """Virtual cluster -> how many devices its opportunistic runs hold."""
+        self.regular: dict[str, int] = {}
+        """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
         self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools)
@@ -308,9 +312,9 @@ class State:
             return
         mask, node = mask_of(row.devices), row.node
         for run, sign in ((old, -1), (new, 1)):
-            if run is not None and not run.guaranteed:
-                count = self.opportunistic.get(run.vc, 0) + sign * len(run.devices)
-                _set_or_drop(self.opportunistic, run.vc, count or None)
+            if run is not None:
+                counts = self.regular if run.guaranteed else self.opportunistic
+                _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * len(run.devices)) or None)
         if self.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
             runs = (self.runs.rows[key] for key in self.active.get(row.job_id, ()))
             _add_or_discard(self.overflowing, row.vc, row.job_id, any(not run.guaranteed for run in runs))
@@ -458,6 +462,8 @@ class State:
         kept, idle = self.kept_devices.get(node, 0), self.idle_devices.get(node, 0)
         neither = self.faulty_devices.get(node, 0) | self.held_devices.get(node, 0)
         kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
+        vc = self.jobs.rows[earmark.job_id].spec.vc
+        _set_or_drop(self.regular, vc, (self.regular.get(vc, 0) + (mask.bit_count() if keeps else -mask.bit_count())) or None)
         _set_or_drop(self.kept_devices, node, kept or None)
         _set_or_drop(self.idle_devices, node, idle or None)
         self._hold_cells(node)
@@ -484,6 +490,7 @@ class State:
             "kept": dict(self.kept_devices),
             "guaranteed": dict(self.guaranteed_devices),
             "opportunistic": dict(self.opportunistic),
+            "regular": dict(self.regular),
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},
             "vc_ids": dict(self.vc_ids),

@@ -9,6 +9,7 @@ from scheduler_service.core.job import Dependency, Elements, EventKind, Job, Job
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.rows import changed, made
 from scheduler_service.core.state import State
+from scheduler_service.core.tenants import pools_of
 from scheduler_service.core.values import Micros, Vector
 
 
@@ -18,6 +19,8 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         check_same_request(state.jobs.rows[known], event)
         return Accepted(known)
     if state.pools is None:
+        if spec.vc:
+            pools_of(state)
         check_can_ever_run(state, spec)
     else:
         check_in_cells(state, state.pools, spec)

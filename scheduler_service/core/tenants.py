@@ -1,12 +1,13 @@
 """Virtual clusters come, change and go at run time; what no longer fits goes on as opportunistic, and nothing else moves."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import is_unbound, without
 from scheduler_service.core.cells.quotas import feasible
+from scheduler_service.core.cells.shape import leaves
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.pools import Pools, level_of
@@ -34,10 +35,13 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     if event.create:
         cluster = state.cluster
         state.put(state.cluster_table, 0, changed(cluster, next_vc=new.id + 1))
+    missing = {name: pool.shortfall() for name, pool in pools.pools.items()}
     state.put(state.vcs, new.id, new)
     _pin(state, old, new, now)
     call_off_excess(state, new.id, now, f"virtual cluster {new.name} owns fewer cells now")
     shrink(state, pools, new.id, f"virtual cluster {new.name} owns fewer cells now", now)
+    for name in sorted(missing):
+        _make_room(state, pools, name, missing[name], f"virtual cluster {new.name} owns other cells now", now)
     return VcChanged(new.id)
 
 
@@ -162,3 +166,29 @@ def _pin(state: State, old: VirtualCluster, new: VirtualCluster, now: Micros) ->
         key = pin.pool, pin.level, pin.cell
         if key not in state.bindings.rows:
             state.put(state.bindings, key, Binding(*key, new.id, pin.name))
+
+
+def _make_room(state: State, pools: Pools, name: str, missing: Sequence[int], why: str, now: Micros) -> None:
+    """What was just promised may be there in number and yet be in use in part, here and there. Of the level that is short those
+    cells are given back, with all that is bound in them, that cost the fewest guaranteed devices."""
+    pool = pools.pools[name]
+    while any(after > before for after, before in zip(pool.shortfall(), missing, strict=True)):
+        level = max(at for at, (after, before) in enumerate(zip(pool.shortfall(), missing, strict=True)) if after > before)
+        inside: dict[int, list[Binding]] = defaultdict(list)
+        barred: set[int] = set()
+        for binding in state.bindings.rows.values():
+            number = level_of(pool.shape, binding.level) if binding.pool == name else None
+            if number is not None:
+                cell = binding.index * pool.shape.size(number) // pool.shape.size(level)
+                inside[cell].append(binding)
+                if binding.pin or number >= level:
+                    barred.add(cell)
+        costs = []
+        for cell in inside.keys() - barred:
+            slots = leaves(pool.shape, level, cell)
+            if all(pool.healthy(slot) & mask == mask for slot, mask in slots):
+                costs.append((sum((pool.held(slot)[0] & mask).bit_count() for slot, mask in slots), cell))
+        if not costs:
+            return  # something is faulty
+        for binding in sorted(inside[min(costs)[1]], key=lambda row: (row.level, row.index)):
+            evacuate(state, pools, binding, why, now)

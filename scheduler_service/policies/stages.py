@@ -8,6 +8,7 @@ from scheduler_service.core.job import Job
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.policies import backfill, fifo
+from scheduler_service.policies.cells.by_count import by_count
 from scheduler_service.policies.cells.exchanging import MATCHES
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
@@ -26,15 +27,17 @@ class Stages(NamedTuple):
 
 def stages(name: str, settings: FitGppSettings, backfilled: bool = False, exchange: str = "balanced") -> Stages:
     """`name` is cells (for virtual clusters, which each have a policy of their own), fifo, fitgpp, lrtp, rand or one of
-    `scores.CHOICES`. Raises ValueError for another. `exchange`: one of `exchanging.MATCHES`, for virtual clusters."""
+    `scores.CHOICES`. Raises ValueError for another. `exchange`: how cells are exchanged, one of `exchanging.MATCHES`."""
     if name == "cells":
         return Stages(cells(MATCHES[exchange]), None)
+    if name == "quota":
+        return Stages(by_count(), None)
     serve: Serve = backfill.serve if backfilled else fifo.serve
     if name == "fifo":
         return Stages(backfill.backfill if backfilled else fifo.fifo, None)
     made = _PREEMPTING.get(name)
     if made is None:
-        raise ValueError(f"there is no policy {name!r}; there are cells, fifo, {', '.join(_PREEMPTING)}")
+        raise ValueError(f"there is no policy {name!r}; there are cells, quota, fifo, {', '.join(_PREEMPTING)}")
     policy, victims = made
     return Stages(policy(settings, serve), lambda state, trial, rng: victims(state, trial, settings, rng))
 

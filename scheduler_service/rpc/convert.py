@@ -28,6 +28,7 @@ from scheduler_service.core.job import (
 from scheduler_service.core.messages import GangPlace, KnownRun, NodeSeen, Order, Report, RunExited, RunReady, RunStarted, Start
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import ZERO, Micros, Vector, add
+from scheduler_service.core.vc import CellRequest, Guarantee, Within
 from scheduler_service.run.view import JobView, NodeView
 
 # ---- in ----------------------------------------------------------------------------------------------------------------
@@ -57,8 +58,18 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         gang=gang,
         dependencies=dependencies_in(spec.dependencies),
         array=Array(spec.array.size, spec.array.at_once) if spec.HasField("array") else None,
+        vc=spec.virtual_cluster,
+        guarantee=Guarantee(spec.guarantee) if spec.guarantee else Guarantee.GUARANTEED,
+        cells=_cells_in(spec),
         **more,
     )
+
+
+def _cells_in(spec: job_pb2.JobSpec) -> CellRequest:
+    asked = spec.cells
+    levels = tuple(group.level for group in spec.task_groups) or (asked.level,)
+    within = (Within(w.level, not w.preferred, w.task_group if w.HasField("task_group") else -1) for w in asked.within)
+    return CellRequest(asked.pool, asked.model, asked.pin, levels if any(levels) else (), tuple(within), asked.lazy)
 
 
 def dependencies_in(found: Iterable[job_pb2.Dependency]) -> tuple[Dependency, ...]:
@@ -148,11 +159,27 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
     if spec.gang:
         groups = (job_pb2.TaskGroup(count=g.size, resources=vector_out(g.demand), command=g.command) for g in spec.gang)
         out.task_groups.extend(groups)
+    if spec.vc:
+        out.virtual_cluster, out.guarantee = spec.vc, int(spec.guarantee)  # type: ignore[assignment]
+        _cells_out(spec, out)
     if spec.dependencies:
         out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
     if spec.array:
         out.array.CopyFrom(job_pb2.Array(size=spec.array.size, at_once=spec.array.at_once))
     return out
+
+
+def _cells_out(spec: JobSpec, out: job_pb2.JobSpec) -> None:
+    pool, model, pin, levels, within, lazy, *_ = spec.cells
+    asked = job_pb2.CellRequest(pool=pool, model=model, pin=pin, lazy=lazy)
+    for one in within:
+        asked.within.add(level=one.level, preferred=not one.required, task_group=None if one.group < 0 else one.group)
+    if not spec.gang:
+        asked.level = levels[0] if levels else ""
+    for group, level in zip(out.task_groups, levels, strict=False):
+        group.level = level
+    if asked != job_pb2.CellRequest():
+        out.cells.CopyFrom(asked)
 
 
 def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
@@ -189,6 +216,7 @@ def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
         out.node = _name(nodes, runs[0].node)
         out.devices.extend(runs[0].devices)
         out.log_path = runs[0].log_path
+        out.guaranteed = runs[0].guaranteed
         out.tasks.extend(task_out(run, nodes) for run in runs)
     if job.elements is not None and job.spec.array is not None:
         size, e = job.spec.array.size, job.elements
@@ -205,6 +233,7 @@ def task_out(run: Run, nodes: Nodes) -> job_pb2.Task:
         devices=run.devices,
         resources=vector_out(run.demand),
         log_path=run.log_path,
+        guaranteed=run.guaranteed,
     )
 
 

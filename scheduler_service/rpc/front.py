@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from scheduler_service.core.job import Node
 from scheduler_service.core.values import Micros
+from scheduler_service.core.vc import VcPolicy
 from scheduler_service.policies.stages import Stages
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.ports import NotCommitted, Reader
@@ -18,6 +19,7 @@ from scheduler_service.run.view import View
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_FIFO = VcPolicy()
 READERS = 5
 """Queries at once: as many as there are connections to read on."""
 ASK_AGAIN = 1.0
@@ -59,13 +61,21 @@ class Front:
     """Holds the Leading of the moment, and reads from the database; handlers ask for it at each call."""
 
     def __init__(
-        self, reader: Reader, user: str, default_grace_us: Micros, heartbeat_seconds: float, silent_after_seconds: float
+        self,
+        reader: Reader,
+        user: str,
+        default_grace_us: Micros,
+        heartbeat_seconds: float,
+        silent_after_seconds: float,
+        vc_policy: VcPolicy = _FIFO,
     ) -> None:
         self.reader = reader
         self.user = user
         self.default_grace_us = default_grace_us
         self.heartbeat_seconds = heartbeat_seconds
         self.silent_after_seconds = silent_after_seconds
+        self.vc_policy = vc_policy
+        """Of virtual clusters that name no other."""
         self._leading: Leading | None = None
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.clock = time.monotonic

@@ -55,6 +55,12 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         if tasks > MOST_TASKS:
             too_many = f"spec.task_groups: at most {MOST_TASKS} tasks in all, not {tasks}"
             raise InvalidArgument("INVALID_FIELD", too_many, field="spec.task_groups", rule="tasks.max")
+        asked = request.spec
+        if not asked.virtual_cluster and (
+            asked.guarantee or asked.HasField("cells") or any(g.level for g in asked.task_groups)
+        ):
+            whose = "spec.virtual_cluster: say whose cells and guarantee are meant"
+            raise InvalidArgument("INVALID_FIELD", whose, field="spec.virtual_cluster", rule="virtual_cluster.given")
         spec = spec_in(request.spec, self._front.default_grace_us)
         given = request.spec.HasField("grace_period")
         who = user()

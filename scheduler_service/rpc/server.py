@@ -6,7 +6,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
-from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc, cluster_pb2, cluster_pb2_grpc, scheduler_pb2, scheduler_pb2_grpc
+from ebb.v1 import (
+    agent_link_pb2,
+    agent_link_pb2_grpc,
+    cluster_pb2,
+    cluster_pb2_grpc,
+    scheduler_pb2,
+    scheduler_pb2_grpc,
+    virtual_clusters_pb2,
+    virtual_clusters_pb2_grpc,
+)
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
@@ -20,11 +29,12 @@ from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Checked
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.scheduler import Scheduler
+from scheduler_service.rpc.virtual_clusters import VirtualClusters
 from scheduler_service.run.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
-_FILES = (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR, agent_link_pb2.DESCRIPTOR)
+_FILES = (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR, virtual_clusters_pb2.DESCRIPTOR, agent_link_pb2.DESCRIPTOR)
 SERVICES = tuple(service.full_name for file in _FILES for service in file.services_by_name.values())
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.so_reuseport", 0),  # a second scheduler on the same port is a mistake, not a partner
@@ -64,6 +74,7 @@ async def serving(
     transfers = Transfers()
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), server)
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), server)
+    virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), server)
     agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), server)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

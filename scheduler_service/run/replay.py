@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_service.core import job as rows
+from scheduler_service.core import vc as vc_rows
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.messages import Step
 from scheduler_service.core.state import State
@@ -20,7 +21,7 @@ from scheduler_service.run.record import FORMAT, End, Line, Row, Section, Steppe
 PolicyOf = Callable[[str, Mapping[str, Any]], Policy]
 """Makes a policy from its name and parameters."""
 _text = canonical()
-_ROWS = {name: kind for name, kind in vars(rows).items() if is_dataclass(kind)}
+_ROWS = {name: kind for module in (rows, vc_rows) for name, kind in vars(module).items() if is_dataclass(kind)}
 
 
 class Unreadable(Exception):

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import AlreadyExists, Refused
-from scheduler_service.core.job import JobClass
 from scheduler_service.core.messages import Accepted, Event, Order, Reply, Request, Rng, RunStarted, Step, Submitted
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import check_same_request
@@ -23,7 +22,7 @@ from scheduler_service.core.values import Micros
 from scheduler_service.drawing import Drawing
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.record import Recorder, Unrecorded
-from scheduler_service.run.view import View
+from scheduler_service.run.view import Heads, View
 
 BATCH = 200
 """Events of one step: about 20 ms of work."""
@@ -72,7 +71,7 @@ class _Published(NamedTuple):
     step: Step
     batch: Sequence[_Waiting]
     replies: Sequence[Reply | Exception]
-    heads: dict[JobClass, int]
+    heads: Heads
 
 
 class Service:
@@ -312,6 +311,7 @@ class Service:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)
 
 
-def _heads(state: State) -> dict[JobClass, int]:
+def _heads(state: State) -> Heads:
     """The first job of each queue."""
-    return {job_class: queue[0][-1] for job_class, queue in state.queues.items() if queue}
+    heads: Heads = {("", job_class): queue[0][-1] for job_class, queue in state.queues.items() if queue}
+    return heads | {at: queue[0][-1] for at, queue in state.lanes.items()}

@@ -13,11 +13,16 @@ from typing import NamedTuple
 from scheduler_service.core.job import Job, JobClass, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import ZERO, Vector, add, sub
+from scheduler_service.core.waiting import Lane, lanes_of
 
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
 """What a watcher waits for, where it is not the id of one job."""
 _ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM})
+
+
+Heads = dict[tuple[str, JobClass | Lane], int]
+"""Virtual cluster (empty: there are none) and queue -> its first job."""
 
 
 class JobView(NamedTuple):
@@ -65,7 +70,7 @@ class View:
         self.runs_on: dict[int, dict[RunKey, Run]] = {}
         """Node -> the runs that are active there."""
         self._earmarks_on: dict[int, set[int]] = {}
-        self.heads: dict[JobClass, int] = {}
+        self.heads: Heads = {}
         """The first job of each queue."""
         self._kept: deque[_Commit] = deque(maxlen=KEPT_COMMITS)
         self._wakers: dict[int, set[asyncio.Future[int]]] = {}
@@ -73,7 +78,7 @@ class View:
 
     # ---- forward -------------------------------------------------------------------------------------------------------
 
-    def apply(self, commit_no: int, changes: Sequence[Change], heads: dict[JobClass, int]) -> None:
+    def apply(self, commit_no: int, changes: Sequence[Change], heads: Heads) -> None:
         """Takes over what a commit changed, and wakes whoever watches it. `heads`: the first job of each queue."""
         self.heads = heads
         if commit_no == self.commit_no:
@@ -139,13 +144,15 @@ class View:
     def explained(self, job: Job) -> Job:
         """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
 
-        The first of its class, at which the policy has not looked, waits for the first of the other class.
+        The first of its class, at which the policy has not looked, waits for the first of the other class. In a virtual cluster
+        it is the same; what is only opportunistic is in a queue of its own there.
         """
         waits = job.held or job.eligible_us is not None or job.waits_for
         if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
-            head = self.heads.get(job.spec.job_class, 0)
+            own, *others = _queues_of(job)
+            head = self.heads.get(own, 0)
             if head == job.id and job.reason is Reason.NONE:
-                head = next((other for other in self.heads.values() if other != job.id), 0)
+                head = next((self.heads[other] for other in others if other in self.heads), 0)
             if head and head != job.id:
                 return replace(job, reason=Reason.BEHIND, cause_job=head, detail="")
         return job
@@ -257,3 +264,14 @@ class View:
         self.closed = True
         for key in list(self._wakers):
             self._wake(key)
+
+
+def _queues_of(job: Job) -> tuple[tuple[str, JobClass | Lane], ...]:
+    """The queue in which it stands for cells, and the other that is served together with that."""
+    vc, job_class = job.spec.vc, job.spec.job_class
+    if not vc:
+        return (vc, job_class), *((vc, other) for other in JobClass if other is not job_class)
+    lane = lanes_of(job)[0]
+    return (vc, lane), *(
+        (vc, other) for other in (Lane.TRIAL, Lane.BEST_EFFORT) if lane is not Lane.OPPORTUNISTIC and other is not lane
+    )

@@ -80,13 +80,13 @@ class Agents:
         """A task of a gang is prepared at the first order, and begins at the second."""
         run, job = order.run, order.job
         if order.gang is None:
-            party = self._party(life, (order.node,), now)
+            party = self._party(life, (order.node,), now, run.guaranteed)
         elif begins(job):
             if (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
                 self._gathers(prepared, now, MET)
             return
         else:
-            party = self._gangs.get(job.id) or self._gangs.setdefault(job.id, self._party(life, job.seats, now))
+            party = self._gangs.get(job.id) or self._gangs.setdefault(job.id, self._party(life, job.seats, now, run.guaranteed))
         task = Task(run.key, self._nodes[order.node - 1], party)
         party.tasks.append(task)
         self._tasks[task.key] = task
@@ -97,8 +97,8 @@ class Agents:
         else:
             self._gathers(task, now + self._delays.start(self._rng), READY)
 
-    def _party(self, life: Life, nodes: tuple[int, ...], now: Micros) -> Party:
-        launch = Launch(nodes, now)
+    def _party(self, life: Life, nodes: tuple[int, ...], now: Micros, guaranteed: bool) -> Party:
+        launch = Launch(nodes, now, guaranteed_us=now if guaranteed else None)
         life.launches.append(launch)
         return Party(life, launch, len(nodes), len(nodes))
 

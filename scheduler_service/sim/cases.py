@@ -24,7 +24,7 @@ from scheduler_service.sim.metrics import History, curves, numbers
 from scheduler_service.sim.results import Lives
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster
-from scheduler_service.sim.workloads import Skipped, Workload, arrivals_of, jobs_of, times_from
+from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.world import Site, World
 
@@ -152,7 +152,8 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
     policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill).policy
     settings, failures = case.policy.settings(), case.failures
     if case.virtual_clusters:
-        settings = settings._replace(pools=tuple(pool.plan() for pool in case.pools))
+        plans = tuple(pool.plan() for pool in case.pools)
+        settings = settings._replace(pools=plans, by_count=case.policy.name == "quota")
     return Site(
         nodes,
         policy,
@@ -180,7 +181,7 @@ def engine() -> str:
 
 def jobs_in(workload: BaseModel) -> int | None:
     """How many jobs there will be, where the workload says so."""
-    count = getattr(workload, "jobs", None)
+    count = sum(map(sum, workload.counts().values())) if isinstance(workload, Hived) else getattr(workload, "jobs", None)
     return count if isinstance(count, int) else None
 
 

@@ -26,6 +26,8 @@ class Launch:
     """From here on it did its work, unless it had left by then; between `began_us` and this it went back to its checkpoint."""
     why: StopReason | None = None
     """For what it was told to leave, where that is known: only PREEMPTED makes room for a trial."""
+    guaranteed_us: Micros | None = None
+    """From here on it held cells of its virtual cluster, until it left or lost its guarantee."""
     lost_us: Micros | None = None
     """When the first of its nodes died; it does no work from here on. Where it was placed on a dead one: at once."""
 

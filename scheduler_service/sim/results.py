@@ -54,6 +54,7 @@ _RUN = np.dtype(
         ("signalled_us", "<i8"),
         ("lost_us", "<i8"),
         ("ended_us", "<i8"),
+        ("guaranteed_us", "<i8"),
         ("why", "i1"),
     ]
 )
@@ -80,7 +81,7 @@ class Lives:
         start, preemptions = NEVER, 0
         for number, launch in enumerate(life.launches, 1):
             began, works, signalled = launch.began_us, launch.works_us, launch.signalled_us
-            lost, ended, why = launch.lost_us, launch.ended_us, launch.why
+            lost, ended, guaranteed, why = launch.lost_us, launch.ended_us, launch.guaranteed_us, launch.why
             if began is not None and start == NEVER:
                 start = began
             if why is StopReason.PREEMPTED:
@@ -95,6 +96,7 @@ class Lives:
                 NEVER if signalled is None else signalled,
                 NEVER if lost is None else lost,
                 NEVER if ended is None else ended,
+                NEVER if guaranteed is None else guaranteed,
                 0 if why is None else why,
             )
             self._nodes.extend(launch.nodes)

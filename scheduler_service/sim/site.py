@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from scheduler_service.core.state import Settings
 from scheduler_service.core.topology import Device, Inventory
@@ -15,7 +15,7 @@ from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.agents import Delay, Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
-from scheduler_service.sim.workloads.distributions import Amount, Model
+from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
 
 NO_CAP = 2**31 - 1
 LONGEST_S = 1e10
@@ -31,14 +31,14 @@ class Nodes(Model):
     gpus: int = Field(default=0, ge=0, le=1024, description="of each")
     gpu_memory_gib: float = Field(default=16, gt=0, le=1e6, description="of each GPU")
     model: str = Field(default="gpu", min_length=1, max_length=64, description="of each GPU; pools are named after it")
-    tree: dict[str, Annotated[int, Field(ge=1, le=1024)]] = Field(
-        default={}, description="levels between node and GPU, outermost first, and how many there are in each of the one before"
+    tree: Annotated[tuple[tuple[str, Annotated[int, Field(ge=1, le=1024)]], ...], BeforeValidator(pairs)] = Field(
+        default=(), description="levels between node and GPU, outermost first, and how many there are in each of the one before"
     )
 
     @model_validator(mode="after")
     def _even(self) -> "Nodes":
-        if self.gpus % prod(self.tree.values()):
-            raise ValueError(f"{self.gpus} GPUs do not go evenly into {self.tree}")
+        if self.gpus % prod(fan for _, fan in self.tree):
+            raise ValueError(f"{self.gpus} GPUs do not go evenly into {dict(self.tree)}")
         return self
 
     def inventories(self, first: int) -> Iterator[Inventory]:
@@ -47,11 +47,11 @@ class Nodes(Model):
         paths = [self._path(device) for device in range(self.gpus)]
         for node in range(first, first + self.nodes):
             devices = (Device(d, f"{node}/{d}", self.model, memory, path) for d, path in enumerate(paths))
-            yield Inventory(capacity, tuple(self.tree), tuple(devices))
+            yield Inventory(capacity, tuple(level for level, _ in self.tree), tuple(devices))
 
     def _path(self, device: int) -> tuple[int, ...]:
         path, rest = [], self.gpus
-        for fan in self.tree.values():
+        for _, fan in self.tree:
             rest //= fan
             path.append(device // rest % fan)
         return tuple(path)

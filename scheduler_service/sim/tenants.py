@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from scheduler_service.core.job import JobSpec
 from scheduler_service.core.messages import VcRequested
@@ -12,23 +12,24 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Guarantee, Quota, VcPolicy
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
-from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.distributions import Model, pairs
 
-Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Cells = Annotated[tuple[tuple[str, Annotated[int, Field(ge=0, le=10_000_000)]], ...], BeforeValidator(pairs)]
+"""Level: how many."""
 
 
 class VirtualCluster(Model):
     """A tenant, and what it is guaranteed."""
 
     name: str = Field(min_length=1, max_length=64, description="as the workload's jobs call it")
-    owns: dict[str, dict[str, Count]] = Field(
-        default={}, description="pool: {level: cells}; pools are named after their devices, such as gpu-8, or as `pools` says"
+    owns: Annotated[tuple[tuple[str, Cells], ...], BeforeValidator(pairs)] = Field(
+        default=(), description="pool: {level: cells}; pools are named after their devices, such as gpu-8, or as `pools` says"
     )
     weight: int = Field(default=1, ge=1, le=1_000_000, description="of its share of others' idle cells")
     policy: Literal["fifo", "priority", "fitgpp", "lrtp", "rand"] = Field(default="fifo", description="inside it")
 
     def requested(self) -> VcRequested:
-        quotas = tuple(Quota(pool, level, count) for pool, levels in self.owns.items() for level, count in levels.items())
+        quotas = tuple(Quota(pool, level, count) for pool, levels in self.owns for level, count in levels)
         return VcRequested(self.name, True, quotas, weight=self.weight, policy=VcPolicy(self.policy))
 
 

@@ -21,7 +21,7 @@ from scheduler_service.sim.failures import NO_OUTAGES, Outages
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
 
-ENDED = EventKind.ENDED
+ENDED, GUARANTEED = EventKind.ENDED, EventKind.GUARANTEED
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,8 @@ class World:
         for line in taken.log:
             if line.kind is ENDED:
                 self._over(line.job_id)
+            elif line.kind is GUARANTEED:
+                self.lives[line.job_id].launches[-1].guaranteed_us = self.now
 
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1

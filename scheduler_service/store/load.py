@@ -24,6 +24,7 @@ from scheduler_service.core.job import (
     Run,
     RunKey,
 )
+from scheduler_service.core.vc import Binding, VirtualCluster
 from scheduler_service.store import rows, tables
 from scheduler_service.store.errors import Unavailable
 
@@ -39,6 +40,8 @@ class Loaded:
     nodes: tuple[Node, ...]
     devices: tuple[NodeDevice, ...]
     operations: tuple[Operation, ...]
+    vcs: tuple[VirtualCluster, ...]
+    bindings: tuple[Binding, ...]
     last_runs: tuple[Run, ...]
     """The last runs of jobs that are live and have no active run: for readers, who show where a job ran."""
     commit_no: int
@@ -49,22 +52,25 @@ _ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
 _CLUSTER = select(tables.cluster)
 _COMMIT_NO = select(tables.leader.c.commit_no)
 _JOBS = select(_job).where(_job.c.ended_us.is_(None)).order_by(_job.c.id)
-_RUNS = select(_run).where(_run.c.ended_us.is_(None)).order_by(_run.c.job_id, _run.c.run, _run.c.task)
+_OF_JOB = _run.c.job_id == _job.c.id
+_A_RUN = select(_run, _job.c.vc).join(_job, _OF_JOB)
+_RUNS = _A_RUN.where(_run.c.ended_us.is_(None)).order_by(_run.c.job_id, _run.c.run, _run.c.task)
 _LAST_RUNS = (
-    select(_run)
-    .join(_job, and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run))
+    select(_run, _job.c.vc)
+    .join(_job, and_(_OF_JOB, _run.c.run == _job.c.run))
     .where(_job.c.ended_us.is_(None), _run.c.ended_us.is_not(None))
     .order_by(_run.c.job_id, _run.c.task)
 )
 _NODES = select(tables.node).order_by(tables.node.c.id)
 _DEVICES = select(tables.device).order_by(tables.device.c.node, tables.device.c.index)
 _OPERATIONS = select(tables.operation).order_by(tables.operation.c.id)
-_FIRST_TASK = and_(_run.c.job_id == _job.c.id, _run.c.run == _job.c.run, _run.c.task == 0)
+_VCS = select(tables.virtual_cluster).order_by(tables.virtual_cluster.c.id)
+_BINDING = tables.cell_binding
+_BINDINGS = select(_BINDING).order_by(_BINDING.c.pool.collate("C"), _BINDING.c.level.collate("C"), _BINDING.c.index)
+_FIRST_TASK = and_(_OF_JOB, _run.c.run == _job.c.run, _run.c.task == 0)
 _WITH_RUN = select(_job, _run).select_from(_job.outerjoin(_run, _FIRST_TASK))
 _JOB_COLUMNS = len(_job.columns)
-_RUN = select(_run).where(
-    _run.c.job_id == bindparam("job_id"), _run.c.run == bindparam("run"), _run.c.task == bindparam("task")
-)
+_RUN = _A_RUN.where(_run.c.job_id == bindparam("job_id"), _run.c.run == bindparam("run"), _run.c.task == bindparam("task"))
 
 
 @contextmanager
@@ -92,6 +98,8 @@ def load(conn: Connection, jobs: bool = True) -> Loaded:
             nodes=tuple(map(rows.to_node, conn.execute(_NODES))),
             devices=tuple(map(rows.to_device, conn.execute(_DEVICES))),
             operations=tuple(map(rows.to_operation, conn.execute(_OPERATIONS))),
+            vcs=tuple(map(rows.to_vc, conn.execute(_VCS))),
+            bindings=tuple(map(rows.to_binding, conn.execute(_BINDINGS))),
             last_runs=tuple(map(rows.to_run, conn.execute(_LAST_RUNS))) if jobs else (),
             commit_no=conn.execute(_COMMIT_NO).scalar_one(),
         )
@@ -106,10 +114,12 @@ def _with_tasks(conn: Connection, found: Sequence[Sequence[Any]]) -> list[JobAnd
     gangs = [(job.id, job.run) for job, first in jobs if job.spec.gang and first[0] is not None]
     others: dict[int, list[Run]] = {}
     if gangs:
-        query = select(_run).where(tuple_(_run.c.job_id, _run.c.run).in_(gangs), _run.c.task > 0).order_by(_run.c.task)
+        query = _A_RUN.where(tuple_(_run.c.job_id, _run.c.run).in_(gangs), _run.c.task > 0).order_by(_run.c.task)
         for run in map(rows.to_run, conn.execute(query)):
             others.setdefault(run.job_id, []).append(run)
-    return [(job, () if first[0] is None else (rows.to_run(first), *others.get(job.id, ()))) for job, first in jobs]
+    return [
+        (job, () if first[0] is None else (rows.to_run((*first, job.spec.vc)), *others.get(job.id, ()))) for job, first in jobs
+    ]
 
 
 def find_job(conn: Connection, job_id: int) -> JobAndRun | None:

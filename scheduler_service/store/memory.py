@@ -174,20 +174,31 @@ def load(memory: Memory, jobs: bool = True) -> Loaded:
         return Loaded(
             cluster=next(iter(of["cluster"].rows(rows.to_cluster)), None),
             jobs=tuple(of["job"].rows(rows.to_job, is_live)) if jobs else (),
-            runs=tuple(of["run"].rows(rows.to_run, is_live)),
+            runs=_runs(memory, is_live),
             nodes=tuple(of["node"].rows(rows.to_node)),
             devices=tuple(of["device"].rows(rows.to_device)),
             operations=tuple(of["operation"].rows(rows.to_operation)),
-            last_runs=tuple(of["run"].rows(rows.to_run, is_last)) if jobs else (),
+            vcs=tuple(of["virtual_cluster"].rows(rows.to_vc)),
+            bindings=tuple(of["cell_binding"].rows(rows.to_binding)),
+            last_runs=_runs(memory, is_last) if jobs else (),
             commit_no=memory.commit_no,
         )
+
+
+def _run(memory: Memory, record: Record) -> Run:
+    vc = memory.tables["job"].records[(record["job_id"],)]["vc"]
+    return memory.tables["run"].row(record, lambda values: rows.to_run((*values, vc)))
+
+
+def _runs(memory: Memory, where: Callable[[Record], bool]) -> tuple[Run, ...]:
+    return tuple(_run(memory, record) for _, record in sorted(memory.tables["run"].records.items()) if where(record))
 
 
 def _with_tasks(memory: Memory, record: Record) -> JobAndRun:
     job, runs = memory.tables["job"].row(record, rows.to_job), memory.tables["run"]
     tasks: list[Run] = []
     while (key := (job.id, job.run, len(tasks))) in runs.records:
-        tasks.append(runs.row(runs.records[key], rows.to_run))
+        tasks.append(_run(memory, runs.records[key]))
     return job, tuple(tasks)
 
 
@@ -201,9 +212,8 @@ def find_job(memory: Memory, job_id: int) -> JobAndRun | None:
 def find_run(memory: Memory, key: RunKey) -> Run | None:
     """See `store.find_run`."""
     with memory.lock:
-        runs = memory.tables["run"]
-        record = runs.records.get((key.job_id, key.run, key.task))
-        return None if record is None else runs.row(record, rows.to_run)
+        record = memory.tables["run"].records.get((key.job_id, key.run, key.task))
+        return None if record is None else _run(memory, record)
 
 
 def find_ends(memory: Memory, job_ids: Collection[int]) -> dict[int, JobState]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from scheduler_service.core.job import Array, Dependency, DependencyKind, Elements, Job, JobSpec, Reason, Retry, TaskGroup
 from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import CellRequest, Guarantee, Within
 
 Record = dict[str, Any]
 
@@ -35,6 +36,11 @@ def _retry(found: list[Any]) -> Retry:
     return Retry(found[0], tuple(found[1]), tuple(found[2]))
 
 
+def _cells(found: list[Any]) -> CellRequest:
+    pool, model, pin, levels, within, *rest = found
+    return CellRequest(pool, model, pin, tuple(levels), tuple(Within(*one) for one in within), *rest)
+
+
 _SPEC = (
     _Field("priority", 0, _same),
     _Field("time_limit_us", 0, _same),
@@ -43,6 +49,8 @@ _SPEC = (
     _Field("gang", (), _gang),
     _Field("dependencies", (), _dependencies),
     _Field("array", None, lambda found: Array(*found)),
+    _Field("guarantee", Guarantee.GUARANTEED, Guarantee),
+    _Field("cells", CellRequest(), _cells),
 )
 _JOB = (
     _Field("priority", 0, _same),

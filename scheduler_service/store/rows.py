@@ -27,6 +27,7 @@ from scheduler_service.core.job import (
     StopReason,
 )
 from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.store import more
 
 Record = dict[str, Any]
@@ -43,6 +44,7 @@ def cluster_new(c: Cluster) -> Record:
         "next_job": c.next_job,
         "next_node": c.next_node,
         "next_operation": c.next_operation,
+        "next_vc": c.next_vc,
         "clock_us": c.clock_us,
     }
 
@@ -82,6 +84,7 @@ def job_new(j: Job) -> Record:
     record["spec_more"] = more.of_spec(spec)
     record["array_job"] = j.array_job
     record["array_index"] = j.array_index
+    record["vc"] = spec.vc
     return record
 
 
@@ -104,6 +107,7 @@ def run_changed(r: Run) -> Record:
         "lost": r.lost,
         "ready_at": r.ready_at,
         "guarded_us": r.guarded_us,
+        "guaranteed": r.guaranteed,
     }
 
 
@@ -168,7 +172,23 @@ def operation_new(o: Operation) -> Record:
         "created_us": o.created_us,
         "deadline_us": o.deadline_us,
         "tasks": o.tasks,
+        "devices": o.devices,
     }
+
+
+def vc_new(v: VirtualCluster) -> Record:
+    return {
+        "id": v.id,
+        "name": v.name,
+        "quotas": v.quotas,
+        "pins": v.pins,
+        "weight": v.weight,
+        "policy": {**v.policy._asdict(), "s": _number(v.policy.s)},
+    }
+
+
+def binding_new(b: Binding) -> Record:
+    return {"pool": b.pool, "level": b.level, "index": b.index, "vc": b.vc, "pin": b.pin}
 
 
 def event_new(line: int, e: JobEvent) -> Record:
@@ -230,20 +250,22 @@ def _keys(parts: Sequence[Sequence[int]]) -> tuple[RunKey, ...]:
 
 
 def to_cluster(v: Sequence[Any]) -> Cluster:
-    return Cluster(*v[:6])
+    return Cluster(*v[:7])
 
 
 def to_job(v: Sequence[Any]) -> Job:
     command, environment = tuple(v[9]), tuple((name, value) for name, value in v[10])
     demand = Vector(v[5], v[6], v[7])
-    spec = JobSpec(command, demand, JobClass(v[4]), v[8], v[1], environment, v[11], **more.to_spec(v[25]))
+    spec = JobSpec(command, demand, JobClass(v[4]), v[8], v[1], environment, v[11], vc=v[29], **more.to_spec(v[25]))
     state = {"array_job": v[27], "array_index": v[28], **more.to_job(v[26])}
     return Job(v[0], spec, v[2], v[3], v[12], JobState(v[13]), Reason(v[14]), *v[15:25], **state)
 
 
 def to_run(v: Sequence[Any]) -> Run:
+    """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
     job_id, run, node, devices, cpu_milli, memory_mib, count, phase, placed_us, started_us, ended_us, log_path = v[:12]
     stop_reason, stop_grace_us, stop_us, stop_for, exit_code, exit_signal, yielded, lost, task, ready_at, guarded_us = v[12:23]
+    guaranteed, vc = v[23:25]
     return Run(
         job_id,
         run,
@@ -266,6 +288,8 @@ def to_run(v: Sequence[Any]) -> Run:
         task,
         ready_at,
         guarded_us,
+        vc,
+        guaranteed,
     )
 
 
@@ -279,8 +303,18 @@ def to_device(v: Sequence[Any]) -> NodeDevice:
 
 def to_operation(v: Sequence[Any]) -> Operation:
     want, kept = Vector(v[5], v[6], v[7]), Vector(v[8], v[9], v[10])
-    victims, tasks = _keys(v[11]), tuple(v[14])
-    return Operation(v[0], OperationKind(v[1]), OperationPhase(v[2]), v[3], v[4], want, kept, victims, v[12], v[13], tasks)
+    victims, tasks, devices = _keys(v[11]), tuple(v[14]), tuple(map(tuple, v[15]))
+    row = OperationKind(v[1]), OperationPhase(v[2]), v[3], v[4], want, kept, victims, v[12], v[13], tasks, devices
+    return Operation(v[0], *row)
+
+
+def to_vc(v: Sequence[Any]) -> VirtualCluster:
+    quotas, pins = tuple(Quota(*quota) for quota in v[2]), tuple(Pin(*pin) for pin in v[3])
+    return VirtualCluster(v[0], v[1], quotas, pins, v[4], VcPolicy(**{**v[5], "s": float(v[5]["s"])}))
+
+
+def to_binding(v: Sequence[Any]) -> Binding:
+    return Binding(*v[:5])
 
 
 def to_event(v: Sequence[Any]) -> JobEvent:

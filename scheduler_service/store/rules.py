@@ -30,10 +30,20 @@ def _length(text: str | None, *_dimension: int) -> int | None:
     return None if text is None else len(json.loads(text))
 
 
+def _path_exists(text: str | None, path: str) -> bool | None:
+    """Of JSON paths only those that find, in an array of arrays, one whose nth item is less than a bound."""
+    asked = re.fullmatch(r"\$\[\*\]\[(\d+)\] \? \(@ < (\d+)\)", path)
+    if asked is None:
+        raise NotImplementedError(path)
+    place, bound = int(asked[1]), int(asked[2])
+    return None if text is None else any(item[place] < bound for item in json.loads(text))
+
+
 _FUNCTIONS: tuple[tuple[str, int, Callable[..., Any]], ...] = (
     ("jsonb_typeof", 1, _kind),
     ("jsonb_array_length", 1, _length),
     ("cardinality", 1, _length),
+    ("jsonb_path_exists", 2, _path_exists),
     ("num_nulls", -1, lambda *values: sum(value is None for value in values)),
     ("num_nonnulls", -1, lambda *values: sum(value is not None for value in values)),
 )

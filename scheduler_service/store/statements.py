@@ -72,7 +72,7 @@ def _writes(
 
 _JOB_CONSTANT = (
     "name user_name request_id job_class demand_cpu_milli demand_memory_mib demand_devices grace_us command environment "
-    "working_directory submitted_us spec_more array_job array_index"
+    "working_directory submitted_us spec_more array_job array_index vc"
 )
 _RUN_CONSTANT = "node devices demand_cpu_milli demand_memory_mib demand_devices placed_us"
 
@@ -82,6 +82,8 @@ WRITES = {
         # In the order in which rows refer to each other.
         _writes(tables.cluster, ("id",), rows.cluster_new, constant=("seed",)),
         _writes(tables.node, ("id",), rows.node_new),
+        _writes(tables.virtual_cluster, ("id",), rows.vc_new),
+        _writes(tables.cell_binding, ("pool", "level", "index"), rows.binding_new),
         _writes(tables.job, ("id",), rows.job_new, rows.job_changed, tuple(_JOB_CONSTANT.split())),
         _writes(tables.run, ("job_id", "run", "task"), rows.run_new, rows.run_changed, tuple(_RUN_CONSTANT.split())),
         _writes(tables.device, ("node", "index"), rows.device_new),

@@ -110,11 +110,12 @@ cluster = Table(
     _big("next_job", "The id that the next job gets"),
     _big("next_node"),
     _big("next_operation"),
+    _big("next_vc"),
     _micros("clock_us", "The time of the last step, behind which time never goes back"),
     Column("one", Boolean(), nullable=False, server_default=text("true"), comment="Always true: there is one row"),
     PrimaryKeyConstraint("one", name="cluster_pkey"),
     _rule("cluster_one_row", "one"),
-    _rule("cluster_numbers_count_up", "next_job > 0 AND next_node > 0 AND next_operation > 0"),
+    _rule("cluster_numbers_count_up", "next_job > 0 AND next_node > 0 AND next_operation > 0 AND next_vc > 0"),
     _rule("cluster_id_given", "id <> ''"),
     comment="The one row about the cluster as a whole; absent until the first commit of the first leader",
 )
@@ -160,6 +161,42 @@ node = Table(
     comment="Machines with an agent",
 )
 
+virtual_cluster = Table(
+    "virtual_cluster",
+    metadata,
+    _big("id"),
+    _text("name", "By which jobs name it; not given again to another while it is there"),
+    _json("quotas", "The cells that it owns: array of [pool, level, how many]"),
+    _json("pins", "Certain cells that are its alone: array of [name, pool, level, index]"),
+    _int("weight", "Of its share of opportunistic cells, beside the others'"),
+    _json("policy", "How it is scheduled inside, by name (see core.vc.VcPolicy)"),
+    PrimaryKeyConstraint("id", name="virtual_cluster_pkey"),
+    # Deferred: one may be deleted and another of its name created in one commit.
+    UniqueConstraint("name", name="virtual_cluster_name_once", deferrable=True, initially="DEFERRED"),
+    _rule("virtual_cluster_id_positive", "id > 0"),
+    _rule("virtual_cluster_name_given", "name <> ''"),
+    _rule("virtual_cluster_weight_positive", "weight > 0"),
+    _rule("virtual_cluster_quotas_is_array", "jsonb_typeof(quotas) = 'array'"),
+    _rule("virtual_cluster_quotas_positive", "NOT jsonb_path_exists(quotas, '$[*][2] ? (@ < 1)')"),
+    _rule("virtual_cluster_pins_is_array", "jsonb_typeof(pins) = 'array'"),
+    _rule("virtual_cluster_pins_not_negative", "NOT jsonb_path_exists(pins, '$[*][3] ? (@ < 0)')"),
+    comment="Tenants: what each is guaranteed. Quotas and pins are part of their row, which is always changed as a whole",
+)
+
+cell_binding = Table(
+    "cell_binding",
+    metadata,
+    _text("pool"),
+    _text("level", "Of the pool's tree"),
+    _int("index", "The cell's number among those of its level in the pool"),
+    _big("vc", "Whose it is"),
+    _text("pin", "Pinned: its name, by which jobs ask for it; empty: bound while guaranteed runs are in it"),
+    PrimaryKeyConstraint("pool", "level", "index", name="cell_binding_pkey"),
+    ForeignKeyConstraint(["vc"], ["virtual_cluster.id"], name="cell_binding_vc_exists"),
+    _rule("cell_binding_index_not_negative", "index >= 0"),
+    comment="Cells of virtual clusters. All other cells are free, and have no rows: they follow from nodes and devices",
+)
+
 job = Table(
     "job",
     metadata,
@@ -190,6 +227,7 @@ job = Table(
     _json("more", "What is not as it usually is, by name (see core.job.Job); null: nothing", null=True),
     _big("array_job", "The array that it is an element of, or 0"),
     _int("array_index", "Its place there"),
+    _text("vc", "The name of its virtual cluster; empty where the site has none"),
     PrimaryKeyConstraint("id", name="job_pkey"),
     _known("job", "job_class", JobClass),
     _known("job", "state", JobState),
@@ -230,6 +268,7 @@ run = Table(
     _int("task", "The rank within a gang; 0 for a job of one task"),
     _text("ready_at", "Of a task of a gang that is ready: where it can be reached, host:port"),
     _micros("guarded_us", "Until when no trial may have it preempted; null: at any time", null=True),
+    _flag("guaranteed", "It holds cells of its virtual cluster; false: devices to which it has no right"),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
@@ -278,6 +317,7 @@ operation = Table(
     _micros("created_us", "When it began"),
     _micros("deadline_us", "When it lapses; null while it cannot", null=True),
     _column("tasks", ARRAY(Integer()), "The ranks of the job's tasks that are to run there"),
+    _json("devices", "In cells: which devices are kept, an array for each of the tasks; empty: any"),
     PrimaryKeyConstraint("id", name="operation_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="operation_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="operation_node_exists"),
@@ -290,6 +330,7 @@ operation = Table(
         "kept_cpu_milli <= want_cpu_milli AND kept_memory_mib <= want_memory_mib AND kept_devices <= want_devices",
     ),
     _rule("operation_victims_is_array", "jsonb_typeof(victims) = 'array'"),
+    _rule("operation_devices_is_array", "jsonb_typeof(devices) = 'array'"),
     _rule("operation_id_positive", "id > 0"),
     comment="What takes several phases and must survive a change of leader; deleted when done",
 )

@@ -117,10 +117,12 @@ class ExchangeMachine(RuleBasedStateMachine):
         sizes=st.lists(st.sampled_from((1, 1, 2, 4)), min_size=1, max_size=2),
         overflow=st.booleans(),
         vacates=st.booleans(),
+        copies=st.sampled_from((1, 1, 2, 6)),
     )
-    def submit(self, vc: str, sizes: list[int], overflow: bool, vacates: bool) -> None:
+    def submit(self, vc: str, sizes: list[int], overflow: bool, vacates: bool, copies: int) -> None:
         more = {"guarantee": OVERFLOW} if overflow and self.overflow else {}
-        self.t.asked(vc, *sizes, vacates=vacates, **more)
+        for _ in range(copies):
+            self.t.asked(vc, *sizes, vacates=vacates, **more)
         self.t.begin(*sorted(self.t.state.jobs.rows))
 
     @precondition(lambda self: self.t.state.active)

@@ -30,6 +30,7 @@ TREES = {
     "P100": (("socket", "switch"), (2, 2, 2)),
     "CT1": ((), (2,)),
     "FOUR": (("switch",), (2, 2)),
+    "SIX": (("switch",), (3, 2)),
 }
 """Model -> levels, outermost first, and how many of the next each splits into."""
 OPPORTUNISTIC, OVERFLOW = Guarantee.OPPORTUNISTIC, Guarantee.OVERFLOW

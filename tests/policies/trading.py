@@ -1,5 +1,6 @@
 """Virtual clusters that exchange cells, in the engine; times in hours from the beginning."""
 
+from operator import le
 from typing import Any
 
 from scheduler_service.core.errors import Refused
@@ -40,7 +41,10 @@ class Traders(Tenants):
         self.policy = cells(match)
 
     def step(self, *events: Any, after: int = 0) -> Step:
+        before = self._missing()
         taken = super().step(*events, after=after)
+        missing = self._missing()
+        assert not before or all(map(le, missing, before)), f"{before} cells were missing, and now {missing}: Eqn 2"
         for change in taken.changes:
             if change.table == "exchange_order":
                 self.orders[change.key] = change.new
@@ -53,6 +57,12 @@ class Traders(Tenants):
             entries = [entry.device_us for entry in self.booked.values() if entry.vc == vc]
             assert row.device_us == sum(entries), "a surplus is the sum of its ledger"
         return taken
+
+    def _missing(self) -> tuple[int, ...]:
+        """By level, cells that are promised and could not be had; empty where not all is well."""
+        if self.state.pools is None or FOURS not in self.state.pools.pools or self.state.faulty_devices:
+            return ()
+        return self.state.pools.pools[FOURS].shortfall()
 
     def until(self, hour: float) -> None:
         """Time passes, with a step whenever something is due."""

@@ -19,6 +19,7 @@ from ebb.v1 import (
     job_pb2,
     scheduler_pb2,
     scheduler_pb2_grpc,
+    virtual_clusters_pb2_grpc,
 )
 from google.rpc import error_details_pb2, status_pb2
 
@@ -64,6 +65,7 @@ class Server:
         self.channel = grpc.insecure_channel(self.address)
         self.scheduler: Any = scheduler_pb2_grpc.SchedulerStub(self.channel)
         self.cluster: Any = cluster_pb2_grpc.ClusterStub(self.channel)
+        self.vcs: Any = virtual_clusters_pb2_grpc.VirtualClustersStub(self.channel)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,8 +7,12 @@ from click.testing import CliRunner
 
 from scheduler_service.cli import main
 from scheduler_service.config import ConfigError, load
+from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.vc import VcPolicy
+from scheduler_service.leading import settings_of, stages_of, vc_policy_of
 
 DATABASE = {"database": "postgresql://ebb:secret@localhost/ebb"}
+VCS = {**DATABASE, "virtual_clusters": True}
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +48,14 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ({**DATABASE, "heartbeat": 9, "silent_after": 10}, "twice heartbeat"),
         ({**DATABASE, "policy": "random"}, "policy"),
         ({**DATABASE, "lease": 0}, "lease"),
+        ({**DATABASE, "pools": [{"name": "a", "nodes": ["n1"]}]}, "set `virtual_clusters: true`"),
+        ({**VCS, "pools": [{"name": "a", "nodes": ["n1"]}, {"name": "b", "nodes": ["n1"]}]}, "node n1 is there twice"),
+        ({**VCS, "pools": [{"name": "a", "nodes": ["n1"]}, {"name": "a", "nodes": ["n2"]}]}, "pool a is there twice"),
+        ({**VCS, "pools": [{"name": "a", "nodes": []}]}, r"pools\.0\.nodes"),
+        ({**VCS, "pools": [{"name": "a", "nodes": ["n1"], "levels": [{"name": "rack", "of": 2}]}]}, "do not make whole cells"),
+        ({**VCS, "pools": [{"name": "a", "nodes": [["n1"], ["n2", "n3"]], "levels": ["rack"]}]}, "must be equal"),
+        ({**VCS, "pools": [{"name": "a", "nodes": [["n1"], ["n2"]]}]}, r"grouped 1 deep, so `levels` must have 1 names"),
+        ({**VCS, "pools": [{"name": "a", "nodes": ["n1"], "levels": [{"name": "node", "of": 1}]}]}, "another level already"),
         ({**DATABASE, "lease": float("inf")}, "lease"),
     ],
 )
@@ -77,3 +89,43 @@ def test_a_wrong_setting_ends_the_command_with_status_2() -> None:
     result = CliRunner().invoke(main, ["serve", "--listen", "10.0.0.1:1", "--database", "postgresql://x/y"])
     assert result.exit_code == 2
     assert "loopback" in result.stderr
+
+
+def test_pools_are_said_flat_or_in_groups(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(
+        """
+database: postgresql://localhost/ebb
+virtual_clusters: true
+pools:
+  - name: a100
+    nodes: [[[n1, n2], [n3, n4], [n5, n6]], [[n7, n8], [n9, n10], [n11, n12]]]
+    levels: [rack, pod]
+  - name: v100
+    nodes: [m1, m2, m3, m4]
+    levels: [{name: rack, of: 2}]
+  - name: spare
+    nodes: [x1]
+"""
+    )
+    settings = settings_of(load(file, {}))
+    assert settings.pools == (
+        PoolPlan("a100", tuple(f"n{i}" for i in range(1, 13)), (("rack", 2), ("pod", 3))),
+        PoolPlan("v100", ("m1", "m2", "m3", "m4"), (("rack", 2),)),
+        PoolPlan("spare", ("x1",)),
+    )
+    shown = CliRunner().invoke(main, ["serve", "--config", str(file), "--check-config"])
+    assert shown.exit_code == 0
+    assert "virtual_clusters: True" in shown.output
+    assert "{'name': 'a100', 'nodes': ['n1', 'n2'" in shown.output
+
+
+def test_without_virtual_clusters_there_are_no_pools() -> None:
+    assert settings_of(load(None, DATABASE)).pools is None
+    assert settings_of(load(None, VCS)).pools == ()
+
+
+def test_the_sites_policy_is_that_of_virtual_clusters_that_name_none() -> None:
+    config = load(None, {**VCS, "policy": "lrtp", "fitgpp_cap": 2, "backfill": True})
+    assert vc_policy_of(config) == VcPolicy("lrtp", 4.0, 2, None, True)
+    assert stages_of(config).victims is None, "they are the virtual clusters' own"

@@ -136,7 +136,7 @@ def test_those_behind_the_first_are_said_to_be_behind_it() -> None:
     rows = [("job", n, job(n, reason=Reason.NO_ROOM if n == 1 else Reason.NONE)) for n in (1, 2)]
     preempted = job(3, reason=Reason.PREEMPTED, cause_job=9, requeued=True)
     view = View([*rows, ("job", 3, preempted)], commit_no=1)
-    view.apply(2, [], {JobClass.BEST_EFFORT: 1})
+    view.apply(2, [], {("", JobClass.BEST_EFFORT): 1})
     shown = {n: (s.job.reason, s.job.cause_job) for n in (1, 2, 3) if (s := view.job(n)) is not None}
     assert shown == {1: (Reason.NO_ROOM, 0), 2: (Reason.BEHIND, 1), 3: (Reason.PREEMPTED, 9)}
 

@@ -45,6 +45,7 @@ MIXED: dict[str, Any] = {
 }
 WORKLOADS: list[dict[str, Any]] = [
     {"kind": "fitgpp", "jobs": 50, "grace": 4, "times_from": None},
+    {"kind": "hived", "jobs": 500, "tenants": ["res-a", "prod-e"], "scale": 1.5, "file": "philly.csv"},
     {"kind": "philly", "file": "philly.csv", "trials": {"shorter_than_s": 60}, "gpus": [1, 2], "gang_of": None},
     {"kind": "openb", "file": "a/b.csv.gz", "jobs": 9, "resample": True, "arrivals": {"kind": "poisson", "load": 2}},
     {"kind": "sacct", "file": "s.txt", "demand": "requested", "arrivals": {"kind": "recorded", "speed": 2}},

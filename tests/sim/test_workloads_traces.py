@@ -59,6 +59,15 @@ def test_what_is_kept_of_philly() -> None:
     assert skipped.total() == 995
 
 
+def test_the_virtual_clusters_with_the_most_jobs_are_kept() -> None:
+    counts = Counter(job.vc for job in read(counting_gpus(PHILLY))[0])
+    most = {vc for vc, _ in counts.most_common(2)}
+    assert len(set(sorted(counts.values())[-3:])) == 3, "no two are as large"
+    jobs, skipped = read(counting_gpus(PHILLY, vcs=2))
+    assert {job.vc for job in jobs} == most
+    assert len(jobs) + skipped["is not of one of the virtual clusters with the most jobs"] == 1000
+
+
 def test_what_is_assumed_of_philly() -> None:
     jobs, _ = read(Philly(file=PHILLY, cpus_per_gpu=2.5, memory_gib_per_gpu=0.5, gang_of=4))
     gangs = {job.spec.demand.devices: job.spec.gang for job in jobs}

@@ -69,7 +69,7 @@ class Postgres(Db):
         self._execute("UPDATE leader SET expires_at = clock_timestamp() - interval '1 microsecond'")
 
     def empty(self) -> None:
-        self._execute("TRUNCATE cluster, node, job, run, device, operation, job_event CASCADE")
+        self._execute("TRUNCATE cluster, node, job, run, device, operation, virtual_cluster, cell_binding, job_event CASCADE")
 
     def take_from_elsewhere(self, name: str) -> int | None:
         with self._reader.engine.connect() as conn:

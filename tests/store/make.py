@@ -37,6 +37,7 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import Binding, CellRequest, Guarantee, Pin, Quota, VcPolicy, VirtualCluster, Within
 from scheduler_service.store import Loaded
 
 T = 1_700_000_000_000_001
@@ -44,7 +45,18 @@ SPEC = JobSpec(("python", "train.py"), Vector(4000, 16384, 1), JobClass.BEST_EFF
 CLUSTER = Cluster("lab", 7)
 NODE = Node(1, "n1", "boot", NodeState.UP, Vector(64000, 256000, 4), ("socket",), T)
 DEVICE = NodeDevice(1, 0, "GPU-0", "sim", 81920, (0,), numa_node=0, link_domain=1)
-TABLES = {Cluster: "cluster", Job: "job", Run: "run", Node: "node", NodeDevice: "device", Operation: "operation"}
+VC = VirtualCluster(1, "vision", (Quota("a100", "node", 2),), (Pin("big", "a100", "node", 7),), 3, VcPolicy("fitgpp", cap=2))
+BINDING = Binding("a100", "node", 7, 1, "big")
+TABLES = {
+    Cluster: "cluster",
+    Job: "job",
+    Run: "run",
+    Node: "node",
+    NodeDevice: "device",
+    Operation: "operation",
+    VirtualCluster: "virtual_cluster",
+    Binding: "cell_binding",
+}
 
 
 def job(job_id: int, **fields: Any) -> Job:
@@ -91,6 +103,8 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         nodes=tuple(sorted(kinds[Node], key=lambda r: r.id)),
         devices=tuple(sorted(kinds[NodeDevice], key=lambda r: (r.node, r.index))),
         operations=tuple(sorted(kinds[Operation], key=lambda r: r.id)),
+        vcs=tuple(sorted(kinds[VirtualCluster], key=lambda r: r.id)),
+        bindings=tuple(sorted(kinds[Binding], key=lambda r: (r.pool, r.level, r.index))),
         last_runs=tuple(
             sorted((r for r in kinds[Run] if r.phase is RunPhase.ENDED and r.key[:2] in last), key=lambda r: r.key)
         ),
@@ -104,6 +118,7 @@ words = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=
 big = st.integers(0, 2**63 - 1)
 small = st.integers(-(2**31), 2**31 - 1)
 natural = st.integers(0, 2**31 - 1)
+positive = st.integers(1, 2**31 - 1)
 times = st.integers(0, 2**62)
 vectors = st.builds(Vector, big, big, natural)
 reals = st.floats(allow_nan=False)
@@ -114,6 +129,19 @@ def maybe(values: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
 
 
 dependencies = st.lists(st.builds(Dependency, big, st.sampled_from(DependencyKind)), max_size=2).map(tuple)
+withins = st.builds(Within, words, st.booleans(), small)
+cell_requests = st.builds(
+    CellRequest,
+    words,
+    words,
+    words,
+    st.lists(words, max_size=2).map(tuple),
+    st.lists(withins, max_size=2).map(tuple),
+    st.booleans(),
+)
+vc_policies = st.builds(VcPolicy, words, st.floats(allow_nan=False), natural, st.none() | natural, st.booleans())
+quotas_of = st.lists(st.builds(Quota, words, words, st.integers(1, 2**31 - 1)), max_size=3).map(tuple)
+pins_of = st.lists(st.builds(Pin, words, words, words, natural), max_size=2).map(tuple)
 nodes_of = st.lists(big, max_size=2).map(tuple)
 
 specs = st.builds(
@@ -134,6 +162,9 @@ specs = st.builds(
     ),
     dependencies=dependencies,
     array=st.none() | st.builds(Array, natural, natural),
+    vc=words,
+    guarantee=st.sampled_from(Guarantee),
+    cells=cell_requests,
 )
 
 
@@ -181,7 +212,7 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
 
 
 @st.composite
-def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task: int = 0) -> Run:
+def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task: int = 0, vc: str = "") -> Run:
     phase = draw(st.sampled_from([p for p in RunPhase if p is not RunPhase.ENDED])) if alive else RunPhase.ENDED
     return Run(
         job_id,
@@ -205,6 +236,8 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         task,
         draw(words),
         draw(maybe(times)),
+        vc,
+        draw(st.booleans()),
     )
 
 
@@ -213,7 +246,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
     """The rows of a whole cluster, which refer to each other as they should."""
     count = st.integers(1, 2**40)
     rows: list[Any] = [
-        Cluster("lab", draw(st.integers(-(2**63), 2**63 - 1)), draw(count), draw(count), draw(count), draw(times))
+        Cluster("lab", draw(st.integers(-(2**63), 2**63 - 1)), draw(count), draw(count), draw(count), draw(count), draw(times))
     ]
     nodes = draw(st.integers(1, 3))
     for n in range(1, nodes + 1):
@@ -238,14 +271,16 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             )
         )
     for j in range(1, draw(st.integers(0, 3)) + 1):
-        rows.append(draw(jobs(j)))
+        job = draw(jobs(j))
+        rows.append(job)
         launches = draw(st.integers(0, 3))
         on = [draw(st.integers(1, nodes)) for _ in range(launches)]
         for number, node in enumerate(on, 1):
             alive = number == launches and draw(st.booleans())
-            rows.append(draw(runs(j, number, node, alive)))
+            rows.append(draw(runs(j, number, node, alive, vc=job.spec.vc)))
             for task in range(1, draw(st.integers(1, 3))):
-                rows.append(draw(runs(j, number, draw(st.integers(1, nodes)), alive and draw(st.booleans()), task)))
+                elsewhere, lives = draw(st.integers(1, nodes)), alive and draw(st.booleans())
+                rows.append(draw(runs(j, number, elsewhere, lives, task, job.spec.vc)))
             path = draw(st.lists(natural, max_size=2).map(tuple))
             named = node, j * 10 + number, f"GPU-{j}.{number}", draw(words), draw(big), path
             rows.append(NodeDevice(*named, draw(st.none() | natural), draw(st.none() | natural), draw(words)))
@@ -256,7 +291,13 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             kind, phase = OperationKind.EARMARK, draw(st.sampled_from(OperationPhase))
             node = draw(st.integers(1, nodes))
             tasks_there = draw(st.lists(natural, max_size=2).map(tuple))
-            rows.append(Operation(j, kind, phase, j, node, want, kept, victims, draw(times), draw(maybe(times)), tasks_there))
+            devices = tuple(draw(nodes_of) for _ in tasks_there)
+            last = draw(times), draw(maybe(times)), tasks_there, devices
+            rows.append(Operation(j, kind, phase, j, node, want, kept, victims, *last))
+    for v in range(1, draw(st.integers(0, 3)) + 1):
+        row = draw(st.builds(VirtualCluster, st.just(v), st.just(f"vc {v}"), quotas_of, pins_of, positive, vc_policies))
+        cells = draw(st.lists(st.tuples(words, words, natural), max_size=3, unique=True))
+        rows += [row, *(Binding(f"{v} {pool}", level, index, v, draw(words)) for pool, level, index in cells)]
     return rows
 
 

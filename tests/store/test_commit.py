@@ -10,6 +10,7 @@ from scheduler_service import store
 from scheduler_service.core.job import JobState, OperationPhase, RunKey, RunPhase
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import Pin, Quota
 from tests.store import make
 from tests.store.contract import Db
 
@@ -84,6 +85,15 @@ REFUSALS: list[tuple[str, Sequence[Change]]] = [
     ("operation_kept_not_negative", make.new(make.operation(1, 1, kept=Vector(-1, 0, 0)))),
     ("operation_keeps_no_more_than_wanted", make.new(make.operation(1, 1, kept=Vector(3, 0, 0)))),
     ("operation_phase_known", make.new(make.operation(1, 1, phase=7))),
+    ("operation_devices_is_array", make.new(make.operation(1, 1, devices={}))),
+    ("virtual_cluster_name_once", make.new(make.VC, replace(make.VC, id=2))),
+    ("virtual_cluster_name_given", make.new(replace(make.VC, name=""))),
+    ("virtual_cluster_weight_positive", make.new(replace(make.VC, weight=0))),
+    ("virtual_cluster_quotas_positive", make.new(replace(make.VC, quotas=(Quota("p", "node", 2), Quota("p", "device", 0))))),
+    ("virtual_cluster_pins_not_negative", make.new(replace(make.VC, pins=(Pin("x", "p", "node", -1),)))),
+    ("cell_binding_pkey", make.new(make.VC, make.BINDING, replace(make.BINDING, pin=""))),
+    ("cell_binding_vc_exists", make.new(make.BINDING)),
+    ("cell_binding_index_not_negative", make.new(make.VC, replace(make.BINDING, index=-1))),
     ("cluster_pkey", make.new(replace(make.CLUSTER, id="second"))),
     ("cluster_numbers_count_up", [make.changed(make.CLUSTER, next_job=0)]),
     ("job_present", [make.changed(make.job(7), state=JobState.RUNNING)]),

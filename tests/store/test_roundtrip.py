@@ -30,14 +30,23 @@ def test_new_rows_come_back(db: Db, epoch: int, rows: list[Any]) -> None:
 def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None:
     db.empty()
     spec = data.draw(make.specs)
-    old = [make.CLUSTER, make.NODE, data.draw(make.jobs(1, spec)), data.draw(make.runs(1, 1, 1, alive=True)), make.DEVICE]
+    old = [
+        make.CLUSTER,
+        make.NODE,
+        data.draw(make.jobs(1, spec)),
+        data.draw(make.runs(1, 1, 1, alive=True, vc=spec.vc)),
+        make.DEVICE,
+    ]
+    old += [make.VC, make.BINDING]
     db.commit(epoch, make.new(*old), [])
     job = data.draw(make.jobs(1, spec))
-    run = data.draw(make.runs(1, 1, 1, alive=data.draw(st.booleans())))
+    run = data.draw(make.runs(1, 1, 1, alive=data.draw(st.booleans()), vc=spec.vc))
     kept = {name: getattr(old[3], name) for name in ("devices", "demand", "placed_us")}
     run = Run(**{**{name: getattr(run, name) for name in Run.__dataclass_fields__}, **kept})
     new = [replace(make.CLUSTER, clock_us=data.draw(make.times)), replace(make.NODE, sequence=5), job, run]
     new.append(replace(make.DEVICE, fault="it is lost"))
+    new.append(replace(make.VC, quotas=data.draw(make.quotas_of), weight=7, policy=data.draw(make.vc_policies)))
+    new.append(replace(make.BINDING, pin=""))
     changes = [Change(make.TABLES[type(a)], None, a, b) for a, b in zip(old, new, strict=True)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, new)
@@ -61,6 +70,26 @@ def test_deleted_rows_are_gone_and_may_make_room_for_others(db: Db, epoch: int) 
     changes = [*make.new(moved), make.deleted(make.DEVICE), make.deleted(operation)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, [make.CLUSTER, make.NODE, moved, job, run])
+
+
+def test_a_virtual_cluster_goes_with_its_cells_and_another_takes_its_name(db: Db, epoch: int) -> None:
+    other, cell = replace(make.VC, id=2, pins=()), replace(make.BINDING, vc=2, pin="")
+    db.commit(epoch, make.new(make.VC, make.BINDING), [])
+    gone = [make.deleted(make.VC), make.deleted(make.BINDING)]
+    number = db.commit(epoch, [*make.new(other, cell), *gone], [])
+    assert db.load() == make.loaded(number, [other, cell])
+
+
+def test_a_run_has_the_virtual_cluster_of_its_job_however_it_is_read(db: Db, epoch: int) -> None:
+    job = make.job(1, spec=replace(make.SPEC, vc="vision"), run=1, state=JobState.RUNNING)
+    run = make.run(1, vc="vision", guaranteed=True)
+    db.commit(epoch, make.new(make.NODE, job, run), [])
+    assert db.load().runs == (run,)
+    assert db.load(jobs=False).runs == (run,)
+    assert db.find_run(run.key) == run
+    assert db.find_job(1) == (job, (run,))
+    db.commit(epoch, [make.changed(run, phase=RunPhase.ENDED, ended_us=make.T, guaranteed=False)], [])
+    assert db.load().last_runs == (replace(run, phase=RunPhase.ENDED, ended_us=make.T, guaranteed=False),)
 
 
 def test_devices_may_swap_their_indices(db: Db, epoch: int) -> None:

@@ -33,6 +33,7 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
     STOP_REASON_GANG: _ClassVar[StopReason]
     STOP_REASON_DRAINED: _ClassVar[StopReason]
+    STOP_REASON_RECLAIMED: _ClassVar[StopReason]
 RUN_PHASE_UNSPECIFIED: RunPhase
 RUN_PHASE_STARTING: RunPhase
 RUN_PHASE_RUNNING: RunPhase
@@ -48,6 +49,7 @@ STOP_REASON_REQUEUED: StopReason
 STOP_REASON_TIME_LIMIT: StopReason
 STOP_REASON_GANG: StopReason
 STOP_REASON_DRAINED: StopReason
+STOP_REASON_RECLAIMED: StopReason
 
 class ConnectRequest(_message.Message):
     __slots__ = ("hello", "reports", "heartbeat", "observations")

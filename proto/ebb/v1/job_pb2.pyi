@@ -65,6 +65,17 @@ class JobReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_REASON_ELEMENTS_FAILED: _ClassVar[JobReason]
     JOB_REASON_ARRAY_LIMIT: _ClassVar[JobReason]
     JOB_REASON_DEVICE_FAULT: _ClassVar[JobReason]
+    JOB_REASON_BEYOND_QUOTA: _ClassVar[JobReason]
+    JOB_REASON_CELLS_FAULTY: _ClassVar[JobReason]
+    JOB_REASON_RECLAIMED: _ClassVar[JobReason]
+    JOB_REASON_NEVER_IN_QUOTA: _ClassVar[JobReason]
+
+class Guarantee(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GUARANTEE_UNSPECIFIED: _ClassVar[Guarantee]
+    GUARANTEE_GUARANTEED: _ClassVar[Guarantee]
+    GUARANTEE_OVERFLOW: _ClassVar[Guarantee]
+    GUARANTEE_OPPORTUNISTIC: _ClassVar[Guarantee]
 
 class DependencyKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -99,6 +110,9 @@ class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_EVENT_KIND_TASK_ENDED: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_GANG_READY: _ClassVar[JobEventKind]
     JOB_EVENT_KIND_DEVICE_FAULT: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_RECLAIMED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_GUARANTEED: _ClassVar[JobEventKind]
+    JOB_EVENT_KIND_OPPORTUNISTIC: _ClassVar[JobEventKind]
 JOB_CLASS_UNSPECIFIED: JobClass
 JOB_CLASS_TRIAL: JobClass
 JOB_CLASS_BEST_EFFORT: JobClass
@@ -144,6 +158,14 @@ JOB_REASON_NODE_DRAINED: JobReason
 JOB_REASON_ELEMENTS_FAILED: JobReason
 JOB_REASON_ARRAY_LIMIT: JobReason
 JOB_REASON_DEVICE_FAULT: JobReason
+JOB_REASON_BEYOND_QUOTA: JobReason
+JOB_REASON_CELLS_FAULTY: JobReason
+JOB_REASON_RECLAIMED: JobReason
+JOB_REASON_NEVER_IN_QUOTA: JobReason
+GUARANTEE_UNSPECIFIED: Guarantee
+GUARANTEE_GUARANTEED: Guarantee
+GUARANTEE_OVERFLOW: Guarantee
+GUARANTEE_OPPORTUNISTIC: Guarantee
 DEPENDENCY_KIND_UNSPECIFIED: DependencyKind
 DEPENDENCY_KIND_AFTER_OK: DependencyKind
 DEPENDENCY_KIND_AFTER_ANY: DependencyKind
@@ -172,6 +194,9 @@ JOB_EVENT_KIND_TIME_LIMIT: JobEventKind
 JOB_EVENT_KIND_TASK_ENDED: JobEventKind
 JOB_EVENT_KIND_GANG_READY: JobEventKind
 JOB_EVENT_KIND_DEVICE_FAULT: JobEventKind
+JOB_EVENT_KIND_RECLAIMED: JobEventKind
+JOB_EVENT_KIND_GUARANTEED: JobEventKind
+JOB_EVENT_KIND_OPPORTUNISTIC: JobEventKind
 
 class Resources(_message.Message):
     __slots__ = ("cpu_milli", "memory_mib", "devices")
@@ -184,14 +209,42 @@ class Resources(_message.Message):
     def __init__(self, cpu_milli: _Optional[int] = ..., memory_mib: _Optional[int] = ..., devices: _Optional[int] = ...) -> None: ...
 
 class TaskGroup(_message.Message):
-    __slots__ = ("count", "resources", "command")
+    __slots__ = ("count", "resources", "command", "level")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     count: int
     resources: Resources
     command: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, count: _Optional[int] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ...) -> None: ...
+    level: str
+    def __init__(self, count: _Optional[int] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., level: _Optional[str] = ...) -> None: ...
+
+class Within(_message.Message):
+    __slots__ = ("level", "preferred", "task_group")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_FIELD_NUMBER: _ClassVar[int]
+    TASK_GROUP_FIELD_NUMBER: _ClassVar[int]
+    level: str
+    preferred: bool
+    task_group: int
+    def __init__(self, level: _Optional[str] = ..., preferred: bool = ..., task_group: _Optional[int] = ...) -> None: ...
+
+class CellRequest(_message.Message):
+    __slots__ = ("pool", "model", "pin", "level", "within", "lazy")
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    PIN_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    WITHIN_FIELD_NUMBER: _ClassVar[int]
+    LAZY_FIELD_NUMBER: _ClassVar[int]
+    pool: str
+    model: str
+    pin: str
+    level: str
+    within: _containers.RepeatedCompositeFieldContainer[Within]
+    lazy: bool
+    def __init__(self, pool: _Optional[str] = ..., model: _Optional[str] = ..., pin: _Optional[str] = ..., level: _Optional[str] = ..., within: _Optional[_Iterable[_Union[Within, _Mapping]]] = ..., lazy: bool = ...) -> None: ...
 
 class Dependency(_message.Message):
     __slots__ = ("job_id", "kind")
@@ -220,7 +273,7 @@ class Array(_message.Message):
     def __init__(self, size: _Optional[int] = ..., at_once: _Optional[int] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array")
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -242,6 +295,9 @@ class JobSpec(_message.Message):
     TASK_GROUPS_FIELD_NUMBER: _ClassVar[int]
     DEPENDENCIES_FIELD_NUMBER: _ClassVar[int]
     ARRAY_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    GUARANTEE_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_class: JobClass
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -256,21 +312,26 @@ class JobSpec(_message.Message):
     task_groups: _containers.RepeatedCompositeFieldContainer[TaskGroup]
     dependencies: _containers.RepeatedCompositeFieldContainer[Dependency]
     array: Array
-    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    virtual_cluster: str
+    guarantee: Guarantee
+    cells: CellRequest
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("rank", "node", "devices", "resources", "log_path")
+    __slots__ = ("rank", "node", "devices", "resources", "log_path", "guaranteed")
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
+    GUARANTEED_FIELD_NUMBER: _ClassVar[int]
     rank: int
     node: str
     devices: _containers.RepeatedScalarFieldContainer[int]
     resources: Resources
     log_path: str
-    def __init__(self, rank: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_path: _Optional[str] = ...) -> None: ...
+    guaranteed: bool
+    def __init__(self, rank: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_path: _Optional[str] = ..., guaranteed: bool = ...) -> None: ...
 
 class ArrayStatus(_message.Message):
     __slots__ = ("size", "pending", "live", "succeeded", "failed")
@@ -287,7 +348,7 @@ class ArrayStatus(_message.Message):
     def __init__(self, size: _Optional[int] = ..., pending: _Optional[int] = ..., live: _Optional[int] = ..., succeeded: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array")
+    __slots__ = ("id", "spec", "user", "state", "reason", "reason_detail", "cause_job_id", "run", "node", "devices", "submit_time", "start_time", "end_time", "exit_code", "exit_signal", "preempted_for_trial", "cancel_requested", "log_path", "priority", "time_limit", "run_time", "held", "suspend_requested", "retries", "eligible_time", "tasks", "array_job_id", "array_index", "array", "guaranteed")
     ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -317,6 +378,7 @@ class Job(_message.Message):
     ARRAY_JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
     ARRAY_FIELD_NUMBER: _ClassVar[int]
+    GUARANTEED_FIELD_NUMBER: _ClassVar[int]
     id: int
     spec: JobSpec
     user: str
@@ -346,7 +408,8 @@ class Job(_message.Message):
     array_job_id: int
     array_index: int
     array: ArrayStatus
-    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ...) -> None: ...
+    guaranteed: bool
+    def __init__(self, id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., state: _Optional[_Union[JobState, str]] = ..., reason: _Optional[_Union[JobReason, str]] = ..., reason_detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., run: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., submit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., exit_signal: _Optional[int] = ..., preempted_for_trial: _Optional[int] = ..., cancel_requested: bool = ..., log_path: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., run_time: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., held: bool = ..., suspend_requested: bool = ..., retries: _Optional[int] = ..., eligible_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[Task, _Mapping]]] = ..., array_job_id: _Optional[int] = ..., array_index: _Optional[int] = ..., array: _Optional[_Union[ArrayStatus, _Mapping]] = ..., guaranteed: bool = ...) -> None: ...
 
 class Candidate(_message.Message):
     __slots__ = ("job_id", "run", "node", "demand", "node_free", "size", "grace_period", "score", "preempted_for_trial", "sufficient", "chosen")

@@ -11,8 +11,8 @@ from scheduler_service.core.windows import most_cells
 
 
 def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
-    """Raises what says why not. A job that may run as opportunistic need only fit in some pool. Where nodes are still to come,
-    as long as there are none, nobody knows."""
+    """Raises what says why not. A job that may run as opportunistic need only fit in some pool, all of it idle. Where nodes are
+    still to come, as long as there are none, nobody knows."""
     vc = _named(state, spec.vc)
     _check_names(pools, vc, spec)
     if not pools.pools:
@@ -39,7 +39,7 @@ def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, po
     if isinstance(wanted, str):
         return wanted
     if spec.guarantee is not Guarantee.GUARANTEED:
-        return ""
+        return why_never(spec, shape, share, (0,) * shape.top + (pools.tops(pool),)) if spec.gang else ""
     if not spec.cells.pin:
         return why_never(spec, shape, share, most_cells(state, vc, pool, shape.levels))
     pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)

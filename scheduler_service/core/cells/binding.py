@@ -23,9 +23,9 @@ def best(free: Free, spare: Spare, now: Balance, level: int) -> int | None:
     for outer in range(level, len(free.lists)):
         if outer > level and not now.left[outer]:
             break
-        if free.lists[outer]:
+        if free.counts[outer]:
             cost, index = _cheapest(free, spare, outer, level)
-            if found is None or cost <= found[0]:
+            if found is None or cost < found[0]:
                 found = cost, index
             if not cost:
                 break
@@ -146,7 +146,7 @@ def partly_healthy(
 def costs_nobody(free: Free, claims: list[int], now: Balance, level: int, index: int) -> bool:
     """Whether no more would be missing anywhere if a free virtual cell were bound to this one, which is not free itself."""
     lost = free.inside(level, index)
-    have = [len(cells) - gone for cells, gone in zip(free.lists, lost, strict=True)]
+    have = [count - gone for count, gone in zip(free.counts, lost, strict=True)]
     rest = [count - (at == level) for at, count in enumerate(claims)]
     then = balance(have, rest, free.shape.fan)
     return all(after <= before for after, before in zip(then.missing, now.missing, strict=True))

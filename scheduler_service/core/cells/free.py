@@ -14,12 +14,14 @@ from scheduler_service.core.values import Mask
 class Free:
     """Open are the leaves that are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
 
-    __slots__ = ("_full", "_node", "_per", "_top", "lists", "open", "opportunistic", "shape", "used", "wholes")
+    __slots__ = ("_full", "_node", "_per", "_top", "counts", "lists", "open", "opportunistic", "shape", "used", "wholes")
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.lists: list[SortedList] = [SortedList() for _ in shape.fan]
         """(opportunistic leaves inside, index) by level."""
+        self.counts = [0] * len(shape.fan)
+        """f_k: how long the lists are. Asked at every request, and a list takes its time to say so."""
         self.open: dict[int, Mask] = {}
         self.opportunistic: dict[int, Mask] = {}
         self.used: list[dict[int, int]] = [{} for _ in shape.fan]
@@ -40,14 +42,16 @@ class Free:
             del self.open[slot]
         opportunistic = self.opportunistic.get(slot, 0)
         gone, come = change(self.shape, old, mask)
-        node, per, lists = self._node, self._per, self.lists
+        node, per, lists, counts = self._node, self._per, self.lists, self.counts
         for level, cell, leaves in gone:
             if level != node:
+                counts[level] -= 1
                 lists[level].remove(((leaves & opportunistic).bit_count(), slot * per[level] + cell))
             else:
                 self._close(slot)
         for level, cell, leaves in come:
             if level != node:
+                counts[level] += 1
                 lists[level].add(((leaves & opportunistic).bit_count(), slot * per[level] + cell))
             else:
                 self._reopen(slot)
@@ -65,8 +69,10 @@ class Free:
                 del self.wholes[level + 1][parent]
             if left != fan - 1:
                 break
+            self.counts[level] += fan - 1
             self.lists[level].update(self._buddies(level, index, fan))
             level, index = level + 1, parent
+        self.counts[level] -= 1
         self.lists[level].remove((self.used[level].get(index, 0), index))
 
     def _reopen(self, index: int) -> None:
@@ -78,9 +84,11 @@ class Free:
             self.wholes[level + 1][parent] = count
             if count != fan:
                 break
+            self.counts[level] -= fan - 1
             for buddy in self._buddies(level, index, fan):
                 self.lists[level].remove(buddy)
             level, index = level + 1, parent
+        self.counts[level] += 1
         self.lists[level].add((self.used[level].get(index, 0), index))
 
     def _buddies(self, level: int, index: int, fan: int) -> list[tuple[int, int]]:

@@ -190,7 +190,7 @@ class Pool:
 
     def balance(self) -> Balance:
         if self._balance is None:
-            self._balance = balance([len(cells) for cells in self.free], self.promises.claims, self.shape.fan)
+            self._balance = balance(self._lists.counts, self.promises.claims, self.shape.fan)
         return self._balance
 
     def obtainable(self, level: int) -> int:
@@ -211,7 +211,7 @@ class Pool:
 
     def safe_to_split(self, level_from: int, level_to: int) -> bool:
         """Whether as much of Eqn 2 holds after a claim to one `level_to` cell is met out of a free `level_from` cell."""
-        return bool(self.free[level_from]) and all(self.balance().left[level_to + 1 : level_from + 1])
+        return self._lists.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
 
     def to_bind(self, vc: Owner, level: int, need: int = 0) -> int | None:
         """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now.
@@ -254,7 +254,12 @@ class Pool:
         return {
             "bound": [dict(cells) for cells in self.bound],
             "free": [list(cells) for cells in self.free],
-            "counts": ([dict(c) for c in lists.used], [dict(c) for c in lists.wholes], [dict(c) for c in self.well]),
+            "counts": (
+                list(lists.counts),
+                [dict(c) for c in lists.used],
+                [dict(c) for c in lists.wholes],
+                [dict(c) for c in self.well],
+            ),
             "open": (dict(lists.open), dict(lists.opportunistic)),
             "partly": [set(cells) for cells in self.partly],
             "facts": tuple(dict(getattr(facts, name)) for name in facts.__slots__),

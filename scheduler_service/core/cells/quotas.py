@@ -26,7 +26,7 @@ def available(shape: Shape, slots: Iterable[int], pinned: Iterable[tuple[int, in
     for level, index in pinned:
         for slot, mask in leaves(shape, level, index):
             free.set_open(slot, free.open.get(slot, 0) & ~mask)
-    return {level: len(cells) for level, cells in enumerate(free.lists) if cells}
+    return {level: count for level, count in enumerate(free.counts) if count}
 
 
 def feasible(available: Mapping[int, int], shape: Shape, quotas: Mapping[int, int]) -> Shortfall | None:

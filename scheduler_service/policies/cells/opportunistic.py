@@ -12,12 +12,12 @@ from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.job import Job, Reason, TaskGroup
+from scheduler_service.core.job import Job, Reason, RunPhase, TaskGroup
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Spot, Wait
 from scheduler_service.core.pools import Pools, indices, positions
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
-from scheduler_service.core.vc import CellRequest, Owner, VirtualCluster
+from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import Lane
 from scheduler_service.policies.cells.guaranteed import suits
 
@@ -25,20 +25,26 @@ LOOKED_AT = 16
 """Jobs of a virtual cluster that are tried before it is another's turn."""
 
 
-def serve_opportunistic(state: State) -> Proposals:
+def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualCluster | None]:
+    """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
+    come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [vc for vc in state.vcs.rows.values() if (vc.name, Lane.OPPORTUNISTIC) in state.lanes]
     nowhere: set[_Kind] = set()
     while waiting:
         vc = min(waiting, key=lambda vc: (Fraction(state.opportunistic.get(vc.name, 0), vc.weight), vc.id))
-        if not (yield from _serve_one(state, vc, nowhere)):
+        started = yield from _serve_one(state, vc, nowhere)
+        if started is None:
             waiting.remove(vc)
+        elif started.spec.guarantee is Guarantee.OVERFLOW:
+            return vc
+    return None
 
 
 _Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
 
 
-def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind]) -> Generator[Plan, str | None, bool]:
-    """Whether one of its jobs was started. `nowhere`: what has found no place in this step; there is ever less."""
+def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind]) -> Generator[Plan, str | None, Job | None]:
+    """The one of its jobs that was started. `nowhere`: what has found no place in this step; there is ever less."""
     queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
     for job_id in [key[-1] for key in islice(queue, LOOKED_AT)]:
         job = state.jobs.rows[job_id]
@@ -47,9 +53,12 @@ def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind]) -> Generat
             continue
         action = place_opportunistic(state, job)
         if action is not None and (yield (action,)) is None:
-            return True
+            return job
         nowhere.add(kind)
-    return False
+    first = state.jobs.rows[queue[0][-1]] if queue else None
+    if first is not None and first.spec.guarantee is Guarantee.OPPORTUNISTIC:
+        yield (why_not_opportunistic(first),)
+    return None
 
 
 def place_opportunistic(state: State, job: Job) -> Place | None:
@@ -97,7 +106,7 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     try:
         for run in state.runs_of(job_id):
             seat = pools.seats.get(run.node)
-            if seat is None:
+            if seat is None or run.phase is RunPhase.STOPPING:
                 return None
             places = positions(seat, mask_of(run.devices))
             if not _bind_around(pools, seat.pool, seat.slot, places, owner, bound):

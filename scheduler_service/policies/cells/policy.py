@@ -30,15 +30,16 @@ def cells(match: Match | None = balanced) -> Policy:
                 return
 
     def serve(state: State, rng: Rng) -> Proposals:
-        yield from _start_on_cells_kept(state)
-        for vc in sorted(state.vcs.rows.values(), key=lambda vc: vc.id):
+        yield from start_on_cells_kept(state)
+        for owner in sorted(state.vcs.rows.values(), key=lambda vc: vc.id):
+            yield from serve_guaranteed(state, owner, rng)
+        while (vc := (yield from serve_opportunistic(state))) is not None:
             yield from serve_guaranteed(state, vc, rng)
-        yield from serve_opportunistic(state)
 
     return policy
 
 
-def _start_on_cells_kept(state: State) -> Proposals:
+def start_on_cells_kept(state: State) -> Proposals:
     """Jobs for which everybody has left that was in their way."""
     for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
         earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]

@@ -11,18 +11,18 @@ from scheduler_service.sim.commands import say, warnings
 from scheduler_service.sim.estimates import Group, grouped
 from scheduler_service.sim.progress import Screen, length
 from scheduler_service.sim.runners import BadAddress
-from scheduler_service.sim.sweep import Stopped, Summary, SweepFailed, sweep
+from scheduler_service.sim.sweep import Keep, Stopped, Summary, SweepFailed, sweep
 
 Simulated = Mapping[Case, Summary]
 
 
-def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool) -> Simulated:
+def simulated(cases: Iterable[Case], folder: Path, on: str, fresh: bool, keep: Keep = "summary") -> Simulated:
     """Simulates those that are not in the folder yet. Where something is amiss it says so, and leaves with the status that
     `ebb-sim run` has, too."""
     notes, different = Console(stderr=True), list(dict.fromkeys(cases))
     try:
         with Screen(notes) as screen:
-            summaries = sweep(different, folder, on, keep="summary", fresh=fresh, watch=screen)
+            summaries = sweep(different, folder, on, keep=keep, fresh=fresh, watch=screen)
     except (BadAddress, OSError) as error:
         say(notes, f"ebb-sim: {error}")
         sys.exit(2)

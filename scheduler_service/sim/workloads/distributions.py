@@ -27,6 +27,11 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+def pairs(value: Any) -> Any:
+    """A mapping as its items, in order: what is written as a mapping and kept as what does not change."""
+    return tuple(value.items()) if isinstance(value, dict) else value
+
+
 class Constant(Model):
     """Always the same."""
 

@@ -5,6 +5,7 @@ of CPUs, memory, classes and grace periods: what stands in for them is an assump
 no users either: the virtual cluster stands for them.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,9 @@ class Philly(Trace):
 
     kind: Literal["philly"] = "philly"
     from_s: float = Field(default=0, ge=0, description="only jobs that were submitted at this time of the trace, or later")
+    vcs: int | None = Field(
+        default=None, ge=1, description="only jobs of so many virtual clusters, those with the most jobs; none: of all"
+    )
     gpus: tuple[int, ...] = Field(default=(), description="only jobs that ask for one of these numbers of GPUs; none: all jobs")
     cpus_per_gpu: float = Field(default=4, ge=0, description="an assumption: the cluster had CPUs enough")
     memory_gib_per_gpu: float = Field(default=32, ge=0, description="an assumption")
@@ -49,6 +53,7 @@ def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[Sim
     def per_gpu(gpus: int) -> Vector:
         return Vector(round(cpu_milli * gpus), round(memory_mib * gpus), gpus)
 
+    kept = None if model.vcs is None else _largest(file, model.vcs)
     asked = cache(lambda gpus: by_gpus(gpus, model.gang_of, per_gpu))
 
     for row in rows(file, COLUMNS):
@@ -56,6 +61,8 @@ def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[Sim
         work_us = max(row.micros("duration_s"), SECOND)
         if submit_us < model.from_s * SECOND:
             skipped[f"submitted before second {model.from_s:.0f}"] += 1
+        elif kept is not None and row.text("vc") not in kept:
+            skipped["is not of one of the virtual clusters with the most jobs"] += 1
         elif model.gpus and gpus not in model.gpus:
             skipped["asks for another number of GPUs than those that are kept"] += 1
         else:
@@ -63,3 +70,8 @@ def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[Sim
             grace_us = round(model.grace_s.draw(rng) * SECOND)
             told = spec(demand, job_class(row, work_us), grace_us, gang, work_us if model.estimates == "right" else 0)
             yield SimJob(told, work_us, submit_us, row.text("vc"), row.text("vc"))
+
+
+def _largest(file: Path, count: int) -> frozenset[str]:
+    jobs = Counter(row.text("vc") for row in rows(file, COLUMNS))
+    return frozenset(sorted(jobs, key=lambda vc: (-jobs[vc], vc))[:count])

@@ -1,0 +1,19 @@
+"""A request as it is sent."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A request as it is sent, and how its answer is read."""
+
+    method: str
+    message: Message
+    response: type[Message]
+    read: Callable[[Any], T]

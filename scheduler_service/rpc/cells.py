@@ -1,0 +1,171 @@
+"""Virtual clusters and the trees of pools, between the state and ebb.v1. For the engine's thread, which owns the state."""
+
+from collections.abc import Iterable, Sequence
+
+from ebb.v1 import virtual_clusters_pb2 as pb
+
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.errors import NotFound
+from scheduler_service.core.job import NodeState
+from scheduler_service.core.pools import Pools
+from scheduler_service.core.state import State
+from scheduler_service.core.tenants import named, pools_of
+from scheduler_service.core.values import mask_of
+from scheduler_service.core.vc import Owner, Pin, Quota, VcPolicy, VirtualCluster
+
+# ---- virtual clusters --------------------------------------------------------------------------------------------------
+
+
+def quotas_in(quotas: Iterable[pb.CellQuota]) -> tuple[Quota, ...]:
+    return tuple(Quota(quota.pool, quota.level, quota.cells) for quota in quotas)
+
+
+def pins_in(pins: Iterable[pb.PinnedCell]) -> tuple[Pin, ...]:
+    return tuple(Pin(pin.name, pin.pool, pin.level, pin.index) for pin in pins)
+
+
+def vc_out(row: VirtualCluster, pools: Pools, opportunistic: int) -> pb.VirtualCluster:
+    return pb.VirtualCluster(
+        name=row.name,
+        quotas=[pb.CellQuota(pool=q.pool, level=q.level, cells=q.cells) for q in row.quotas],
+        pins=[pb.PinnedCell(name=p.name, pool=p.pool, level=p.level, index=p.cell) for p in row.pins],
+        weight=row.weight,
+        policy=_policy_out(row.policy),
+        cells=[use for name in pools.in_order() for use in _uses(row, name, pools.pools[name])],
+        opportunistic_devices=opportunistic,
+    )
+
+
+def _policy_out(policy: VcPolicy) -> pb.VirtualClusterPolicy:
+    return pb.VirtualClusterPolicy(
+        name=policy.name,
+        s=policy.s,
+        cap=policy.cap,
+        trials_in_flight=policy.trials_in_flight or 0,
+    )
+
+
+def _uses(row: VirtualCluster, name: str, pool: Pool) -> Iterable[pb.CellUse]:
+    """The largest cells first."""
+    owner = Owner(row.id)
+    for level in reversed(range(len(pool.shape.levels))):
+        owned = pool.promises.quota.get((owner, level), 0)
+        bound, free = len(pool.bound_of(owner, level)), pool.promises.free_of(owner, level)
+        faulty = pool.doomed(owner, level)
+        if owned or bound:
+            known = pool.shape.levels[level]
+            yield pb.CellUse(pool=name, level=known, owned=owned, bound=bound, free=free - faulty, faulty=faulty)
+
+
+# ---- pools -------------------------------------------------------------------------------------------------------------
+
+
+def pools_asked(state: State, pool: str, vc: str) -> list[str]:
+    """The names of the pools that are to be shown. Raises NotFound."""
+    pools = pools_of(state)
+    if vc:
+        named(state, vc)
+    if pool and pool not in pools.pools:
+        known = ", ".join(pools.in_order()) or "none yet"
+        raise NotFound("NO_SUCH_POOL", f"there is no pool {pool!r}; there are: {known}", pool=pool)
+    return [pool] if pool else pools.in_order()
+
+
+def pool_out(state: State, name: str) -> tuple[pb.Pool, list[int]] | None:
+    """The pool without its nodes, and their slots in order; None: it is gone by now."""
+    pools = pools_of(state)
+    pool = pools.pools.get(name)
+    if pool is None:
+        return None
+    shape, tops = pool.shape, pools.tops(name)
+    missing = pool.shortfall()
+    levels = [
+        pb.CellLevel(
+            name=level,
+            fan=shape.fan[number],
+            cells=tops * shape.size(shape.top) // shape.size(number),
+            owned=pool.promises.reserved[number],
+            free=len(pool.free[number]),
+            missing=missing[number],
+        )
+        for number, level in enumerate(shape.levels)
+    ]
+    cells = [
+        pb.BoundCell(level=shape.levels[number], index=index, virtual_cluster=_vc_name(state, owner), pin=owner.pin)
+        for number in reversed(range(len(shape.levels)))
+        for index, owner in sorted(pool.bound[number].items())
+    ]
+    plan = next((plan for plan in state.settings.pools or () if plan.name == name), None)
+    misfits = [(state.nodes.rows[node].name, why) for node, why in sorted(pools.misfits.items())]
+    slots = sorted(slot for pool_name, slot in pools.nodes if pool_name == name)
+    shown = pb.Pool(
+        name=name,
+        model=pools.models[name],
+        levels=levels,
+        node_level=shape.node,
+        cells=cells,
+        misfits=[pb.Misfit(node=node, why=why) for node, why in misfits if plan is not None and node in plan.nodes],
+    )
+    return shown, slots
+
+
+def nodes_out(state: State, name: str, slots: Sequence[int], vc: str = "") -> list[pb.NodeCells]:
+    """The nodes at these slots that are still there; with `vc` only those where that one has cells, or runs."""
+    pools = pools_of(state)
+    pool = pools.pools.get(name)
+    kept = _kept(state)
+    shown = []
+    for slot in slots:
+        node = pools.nodes.get((name, slot))
+        if pool is None or node is None:
+            continue
+        cells = _node_out(state, pools, node, slot, kept.get(node, {}))
+        owners = {_vc_name(state, owner) for owner in pool.units_at(slot).values()} if vc else ()
+        if not vc or vc in owners or any(device.virtual_cluster == vc for device in cells.devices):
+            shown.append(cells)
+    return shown
+
+
+Kept = dict[int, dict[int, tuple[int, str]]]
+"""Node -> device -> the job for which it is kept, and that one's virtual cluster."""
+
+
+def _kept(state: State) -> Kept:
+    found: Kept = {}
+    for operation in state.operations.rows.values():
+        job = state.jobs.rows[operation.job_id]
+        for devices in operation.devices:
+            found.setdefault(operation.node, {}).update(dict.fromkeys(devices, (job.id, job.spec.vc)))
+    return found
+
+
+def _node_out(state: State, pools: Pools, node: int, slot: int, kept: dict[int, tuple[int, str]]) -> pb.NodeCells:
+    row, seat = state.nodes.rows[node], pools.seats[node]
+    closed = "silent" if row.state is NodeState.SILENT else "drained" if row.drained_us is not None else ""
+    out = pb.NodeCells(node=row.name, index=slot, closed=closed)
+    if not pools.models[seat.pool]:
+        return out
+    holders: dict[int, list[int]] = {}
+    vcs: dict[int, str] = {}
+    for key in sorted(state.runs_on.get(node, ())):
+        run = state.runs.rows[key]
+        for index in run.devices:
+            holders.setdefault(index, []).append(run.job_id)
+            vcs[index] = run.vc
+    guaranteed = state.guaranteed_devices.get(node, 0)
+    for index in seat.order or range(pools.pools[seat.pool].shape.devices):
+        fault, bit = state.devices.rows[node, index].fault, mask_of((index,))
+        if index in holders:
+            use = pb.DEVICE_USE_GUARANTEED if guaranteed & bit else pb.DEVICE_USE_OPPORTUNISTIC
+            out.devices.add(index=index, use=use, virtual_cluster=vcs[index], job_ids=holders[index], fault=fault)
+        elif index in kept:
+            job, vc = kept[index]
+            out.devices.add(index=index, use=pb.DEVICE_USE_KEPT, virtual_cluster=vc, job_ids=[job], fault=fault)
+        else:
+            out.devices.add(index=index, use=pb.DEVICE_USE_FAULTY if fault else pb.DEVICE_USE_IDLE, fault=fault)
+    return out
+
+
+def _vc_name(state: State, owner: Owner) -> str:
+    row = state.vcs.rows.get(owner.vc)
+    return row.name if row is not None else ""

@@ -1,0 +1,215 @@
+"""What HiveD's evaluation measures (paper, section 5), from a simulation's tables of jobs and runs.
+
+Regular use alone counts. Where the table of runs has a column `guaranteed_us`, a run is regular from then on (null: never);
+where it has none, all runs are regular from their placement. A task of a job of several nodes holds a whole node, but for the
+last one's rest, if there are no more tasks than the nodes that it fills; else its tasks are alike.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.values import Micros, Vector
+from scheduler_service.sim.metrics import Floats, History, Ints, Mask, Steps
+
+NODE_GPUS = 8
+WINDOW_US: Micros = 12 * 3_600_000_000
+"""Of the paper's moving means and counts: 12 hours."""
+MADE_ROOM = ("preempted", "reclaimed")
+"""Why a run leaves that makes room for another."""
+
+
+class Uses(NamedTuple):
+    """The regular tasks, a row for each: which node, how many GPUs, whose, from when to when."""
+
+    node: Ints
+    gpus: Ints
+    vc: Ints
+    begin: Ints
+    end: Ints
+
+    def of(self, rows: Mask) -> "Uses":
+        return Uses(*(column[rows] for column in self))
+
+
+def uses(history: History, runs: Any, node_gpus: int = NODE_GPUS) -> Uses:
+    """Tasks that were regular for no time are left out."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(runs["nodes"]).to_numpy().astype(np.int64)
+    node = pc.list_flatten(runs["nodes"]).to_numpy().astype(np.int64)
+    run = np.repeat(np.arange(len(lengths)), lengths)
+    rank = np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    asked = history.demand[2][history.owner]
+    fills = lengths == -(-asked // node_gpus)
+    filled = np.clip(asked[run] - rank * node_gpus, 0, node_gpus)
+    gpus = np.where(fills[run], filled, asked[run] // np.maximum(lengths[run], 1))
+    begin, end = history.placed, history.left
+    if "guaranteed_us" in runs.column_names:
+        since = runs["guaranteed_us"]
+        begin = np.where(since.is_valid().to_numpy(), np.maximum(since.fill_null(0).to_numpy(), begin), end)
+    made = Uses(node, gpus, history.vcs[0][history.owner][run], begin[run], end[run])
+    return made.of((made.end > made.begin) & (made.gpus > 0))
+
+
+def used(uses: Uses) -> Steps:
+    """GPUs in use."""
+    return Steps(np.concatenate((uses.begin, uses.end)), np.concatenate((uses.gpus, -uses.gpus)))
+
+
+def busy(uses: Uses) -> Steps:
+    """How many nodes are not available to a regular job that needs a whole one: those on which any GPU is in use."""
+    begin, end, _ = _busy_times(uses)
+    return Steps(np.concatenate((begin, end)), np.repeat(np.array([1, -1]), len(begin)))
+
+
+def _busy_times(uses: Uses) -> tuple[Ints, Ints, Ints]:
+    """From when to when, and which node."""
+    node, at = np.tile(uses.node, 2), np.concatenate((uses.begin, uses.end))
+    change = np.repeat(np.array([1, -1]), len(uses.node))
+    order = np.lexsort((-change, at, node))  # who comes at the moment in which another leaves keeps the node in use
+    level = np.cumsum(change[order])  # all have left before the next node's first comes
+    ends = level == 0
+    begins = np.roll(ends, 1)
+    return at[order][begins], at[order][ends], node[order][ends]
+
+
+def fragmentation(uses: Uses, nodes: int, edges: Floats) -> Floats:
+    """The share of the nodes that are not available to an 8-GPU regular job (5.2.2), between each two of the edges."""
+    return busy(uses).means(edges) / nodes
+
+
+def idle(uses: Uses, nodes: int, begin: Micros, end: Micros, at_least_us: Micros) -> Steps:
+    """How many of the nodes are in a time of this length or more in which no regular job uses them (figure 10)."""
+    since, until, node = _busy_times(uses)
+    never = np.setdiff1d(np.arange(1, nodes + 1), node)
+    every = np.concatenate((np.unique(node), never))
+    # a node's idle times lie between its busy ones, and between those and the edges
+    all_nodes = np.concatenate((node, every))
+    starts = np.clip(np.concatenate((until, np.full(len(every), begin))), begin, end)
+    order = np.lexsort((starts, all_nodes))
+    stops = np.clip(np.concatenate((since, np.full(len(every), end))), begin, end)
+    ends = stops[np.lexsort((stops, all_nodes))]
+    starts = starts[order]
+    long = (ends - starts >= at_least_us) & (ends > starts)
+    starts, ends = starts[long], ends[long]
+    return Steps(np.concatenate((starts, ends)), np.repeat(np.array([1, -1]), len(starts)))
+
+
+def delays(history: History, jobs: Any) -> Ints:
+    """How long each job waits for its first start; one that never starts, to the end of the simulation."""
+    start = jobs["start_us"]
+    known = np.where(start.is_valid().to_numpy(), start.fill_null(0).to_numpy(), history.horizon)
+    waited: Ints = known - history.submit
+    return waited
+
+
+def moving_mean(submit: Ints, values: NDArray[Any], at: Floats, window_us: Micros = WINDOW_US) -> Floats:
+    """The mean over the jobs that were submitted in the window that ends at each time; nan where there are none."""
+    order = np.argsort(submit, kind="stable")
+    sums = np.concatenate(([0.0], np.cumsum(values[order].astype(np.float64))))
+    first, last = (np.searchsorted(submit[order], at - back, side="right") for back in (window_us, 0))
+    count = last - first
+    means: Floats = np.where(count > 0, (sums[last] - sums[first]) / np.maximum(count, 1), np.nan)
+    return means
+
+
+def excess(shared: History, shared_delays: Ints, private: History, private_delays: Ints) -> Floats:
+    """How much longer each job of the shared cluster waits than in its tenant's private one; nan where it is not there.
+
+    A tenant's jobs are told apart by when they were submitted, at which two of them never are.
+    """
+    known = {
+        (private.vcs[1][vc], at): delay
+        for vc, at, delay in zip(private.vcs[0].tolist(), private.submit.tolist(), private_delays.tolist(), strict=True)
+    }
+    found = (known.get((shared.vcs[1][vc], at)) for vc, at in zip(shared.vcs[0].tolist(), shared.submit.tolist(), strict=True))
+    theirs = np.array([np.nan if delay is None else delay for delay in found], np.float64)
+    return shared_delays - theirs
+
+
+def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
+    """For how long of its delay a job would still have been within its tenant's quota, in GPUs, had it been started."""
+    waited = np.zeros(len(history.submit), np.int64)
+    codes, names = history.vcs
+    for code, name in enumerate(names):
+        steps = used(uses.of(uses.vc == code))
+        for gpus in np.unique(history.demand[2][codes == code]).tolist():
+            of = (codes == code) & (history.demand[2] == gpus)
+            submit = history.submit[of]
+            waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, submit, submit + delays[of])
+    return waited
+
+
+def _time_at_most(steps: Steps, most: int, begin: Ints, end: Ints) -> Ints:
+    """For how long between each of these a level was no more than this."""
+    if most < 0:
+        return np.zeros(len(begin), np.int64)
+    if not len(steps.at):
+        return end - begin
+    above = np.concatenate(([0], np.cumsum(np.diff(steps.at) * (steps.level[:-1] > most))))
+
+    def until(times: Ints) -> Ints:
+        place = np.clip(np.searchsorted(steps.at, times, side="right") - 1, 0, None)
+        since = np.clip(times - steps.at[place], 0, None) * (steps.level[place] > most)
+        total: Ints = above[place] + since
+        return total
+
+    return end - begin - (until(end) - until(begin))
+
+
+def anomalies(excess: Floats, in_quota: Ints) -> Floats:
+    """By how much sharing delayed each job although its tenant's quota had room: it waited longer than in the private cluster,
+    and of that so long within its quota. 0 where there is none, also for what no private cluster could run."""
+    length: Floats = np.clip(np.minimum(np.nan_to_num(excess, nan=0.0), in_quota), 0, None)
+    return length
+
+
+def delayed(history: History, lengths: Floats, tolerance_us: Micros) -> dict[str, tuple[int, float]]:
+    """Of each tenant: how many of its multi-GPU jobs were delayed in quota by more than this, and what share of them."""
+    codes, names = history.vcs
+    found: dict[str, tuple[int, float]] = {}
+    for code, name in enumerate(names):
+        of = (codes == code) & (history.demand[2] > 1)
+        count = int((of & (lengths > tolerance_us)).sum())
+        found[name] = count, count / max(int(of.sum()), 1)
+    return found
+
+
+def preempted(history: History, runs: Any, edges: Floats) -> Ints:
+    """How many GPUs were taken from runs to make room for others, between each two of the edges (figure 8)."""
+    why = np.array(runs["why"].to_pylist(), dtype=object)
+    of = np.isin(why, MADE_ROOM) & history.has_signal
+    gpus = history.demand[2][history.owner[of]]
+    counted: Ints = np.histogram(history.signalled[of], edges, weights=gpus)[0].astype(np.int64)
+    return counted
+
+
+def fluctuation(steps: Steps, own: int, begin: Micros, end: Micros) -> float:
+    """The Relative Fluctuation of a tenant's use (Eqn 3): `own`, the GPUs of its virtual cluster, stands for the mean."""
+    level, held = _within(steps, begin, end)
+    return float(np.sqrt(np.average((level - own) ** 2, weights=held)) / own)
+
+
+def effective(steps: Steps, own: int, begin: Micros, end: Micros) -> float:
+    """The share that is used of what a tenant owns."""
+    level, held = _within(steps, begin, end)
+    return float(np.average(np.minimum(level, own), weights=held) / own)
+
+
+def gain(increased: float, effective: float) -> float:
+    """Of cell exchange: what it adds to a tenant's utilisation, by what that is without it (tables 4 and 5)."""
+    return increased / effective
+
+
+def _within(steps: Steps, begin: Micros, end: Micros) -> tuple[Floats, Floats]:
+    """The levels between two times, and how long each holds."""
+    at = np.clip(np.concatenate(([begin], steps.at, [end])), begin, end)
+    return np.concatenate(([0.0], steps.level)).astype(np.float64), np.diff(at).astype(np.float64)
+
+
+def history_of(tables: tuple[Any, Any], nodes: int) -> History:
+    """Of a cluster of nodes of which only GPUs count."""
+    return History(*tables, Vector(0, 0, nodes * NODE_GPUS))

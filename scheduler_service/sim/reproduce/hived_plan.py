@@ -1,0 +1,72 @@
+"""Which simulations the tables and figures of HiveD's evaluation take, as data.
+
+A setting is one simulated cluster: how large, how it is shared, and which cells the tenants own. Settings that several figures
+share are simulated once.
+"""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from scheduler_service.sim.reproduce.hived_published import LOADED_NODES
+from scheduler_service.sim.workloads import hived
+
+Scheme = Literal["private", "quota", "cells", "static"]
+"""Each tenant alone; YARN-CS by quotas of GPUs; cells bound when they are used; cells bound once and for all."""
+Assignment = Literal["default", "balanced", "levels"]
+"""Nodes by table 1; nodes by what is asked for; cells of every level by what is asked for."""
+
+LEVELS = (8, 4, 2, 1)
+"""GPUs of a cell of each level: node, socket, PCIe switch, GPU."""
+
+
+class Setting(NamedTuple):
+    nodes: int = hived.NODES
+    scheme: Scheme = "cells"
+    assignment: Assignment = "default"
+    exchange: bool = False
+
+    def quotas(self) -> dict[str, int]:
+        """In nodes."""
+        return hived.balanced(self.nodes) if self.assignment == "balanced" else hived.quotas(self.nodes)
+
+
+SHARED = tuple(Setting(scheme=scheme) for scheme in ("private", "quota", "cells"))
+
+FIGURES: dict[str, tuple[Setting, ...]] = {
+    "figure-7a": SHARED,
+    "figure-7b": tuple(setting._replace(nodes=LOADED_NODES) for setting in SHARED),
+    "figure-8": (Setting(), Setting(scheme="static")),
+    "figure-9": (Setting(assignment="levels"), Setting()),
+    "figure-10": (Setting(scheme="quota"), Setting()),
+    "figure-11": (Setting(exchange=True),),
+    "table-4": (Setting(), Setting(exchange=True)),
+    "table-5": (Setting(assignment="balanced"), Setting(assignment="balanced", exchange=True)),
+}
+"""Figure 6 is of a 96-GPU cluster and ten days of the trace, under three policies: see `SAMPLED_NODES`."""
+
+SAMPLED_NODES, SAMPLED_DAYS = 12, 10
+"""Of figure 6: 24 machines of 4 GPUs, two of which count as a node. The paper sampled the trace to that size."""
+
+SHOWN = ("prod-a", "prod-e")
+"""The tenants whose delays figure 7 has."""
+
+
+def sampled() -> hived.Hived:
+    """Figure 6's workload: a sample of jobs that ask for as much of 12 nodes in ten days as all do of 279."""
+    jobs = round(hived.JOBS * SAMPLED_DAYS / hived.DAYS * SAMPLED_NODES / hived.NODES)
+    return hived.Hived(jobs=jobs, days=SAMPLED_DAYS, scale=SAMPLED_NODES / hived.NODES)
+
+
+def levels(asked: Mapping[int, float], gpus: int) -> dict[int, int]:
+    """Cells of each level for a tenant of so many GPUs, by how much its jobs ask for in cells of that level (5.3).
+
+    From the highest level down each is given its part of what is left, rounded down; the GPU level has the rest.
+    """
+    left, cells = gpus, dict.fromkeys(LEVELS, 0)
+    for place, level in enumerate(LEVELS):
+        of_rest = sum(asked.get(lower, 0) for lower in LEVELS[place:])
+        if of_rest:
+            cells[level] = int(left * asked.get(level, 0) / of_rest + 1e-9) // level
+            left -= cells[level] * level
+    cells[LEVELS[-1]] += left
+    return cells

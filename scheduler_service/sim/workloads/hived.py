@@ -1,0 +1,245 @@
+"""The HiveD paper's workload (section 5.1): eleven tenants, their quotas (table 1), and jobs by their GPUs (table 2).
+
+When jobs come and how long they run is not in the paper: see `hived_fitted`, whose shapes stand in for it, or a file of the
+Philly trace itself. Jobs ask for GPUs alone. Each tenant's jobs are drawn on their own, so that they are the same whether the
+others take part or not: a tenant can be given a private cluster.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import accumulate
+from math import exp, pi, sin, sqrt
+from pathlib import Path
+from random import Random
+from statistics import NormalDist
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from pydantic import Field, PositiveFloat
+
+from scheduler_service.core.job import JobClass, TaskGroup
+from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.workloads import hived_fitted as fitted
+from scheduler_service.sim.workloads import philly
+from scheduler_service.sim.workloads.arriving import Recorded
+from scheduler_service.sim.workloads.assuming import by_gpus, spec
+from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.reading import BadTrace, rows
+
+NODES, SPARE, NODE_GPUS = 279, 6, 8
+"""The paper's cluster, and how many of its nodes are nobody's."""
+JOBS = 141_950
+DAYS = 62.0
+"""The trace spans "more than two months"."""
+SIZES = (1, 2, 4, 8, 16)
+"""Table 2's columns; the last one is "16 or more"."""
+DAY_S, HOUR_S = 86400, 3600
+
+
+class Tenant(NamedTuple):
+    nodes: int
+    """Its quota."""
+    jobs: tuple[int, int, int, int, int]
+    """By SIZES."""
+    load: float
+    """What its jobs ask for, by its quota. Fitted."""
+    swing: float
+    """The standard deviation of the logarithm of how many batches come in a day. Fitted."""
+
+
+TENANTS: dict[str, Tenant] = {
+    "res-a": Tenant(1, (429, 14, 260, 625, 40), 0.576, 0.00),
+    "res-b": Tenant(2, (18_319, 1_593, 931, 148, 238), 0.748, 0.38),
+    "res-c": Tenant(2, (3_285, 161, 716, 185, 0), 0.749, 1.16),
+    "res-d": Tenant(4, (1_754, 0, 0, 0, 0), 0.207, 2.00),
+    "res-e": Tenant(5, (2_682, 110, 3_005, 0, 0), 0.647, 0.70),
+    "res-f": Tenant(78, (8_181, 88, 618, 1_337, 559), 0.466, 0.00),
+    "prod-a": Tenant(24, (227, 54, 23, 1_132, 138), 0.262, 1.20),
+    "prod-b": Tenant(29, (16_446, 67, 605, 1_344, 22), 0.459, 0.00),
+    "prod-c": Tenant(31, (4_692, 301, 1_905, 4_415, 1_206), 2.477, 0.30),
+    "prod-d": Tenant(43, (781, 6, 545, 650, 95), 0.487, 0.00),
+    "prod-e": Tenant(54, (58_407, 532, 2_118, 959, 2), 0.630, 0.00),
+}
+Name = Literal["res-a", "res-b", "res-c", "res-d", "res-e", "res-f", "prod-a", "prod-b", "prod-c", "prod-d", "prod-e"]
+
+
+def apportioned(weights: Sequence[float], whole: int, least: int = 0) -> list[int]:
+    """Whole numbers that sum up to `whole`, in proportion: rounded down, and those with the largest rests one more. None is
+    less than `least`, for which the largest ones pay. Raises ValueError where that cannot be."""
+    if whole < least * len(weights):
+        raise ValueError(f"{whole} are too few for {len(weights)}, of which each has {least} or more")
+    total = sum(weights)
+    exact = [whole * weight / total for weight in weights]
+    shares = [int(share) for share in exact]
+    by_rest = sorted(range(len(weights)), key=lambda i: (shares[i] - exact[i], i))
+    for i in by_rest[: whole - sum(shares)]:
+        shares[i] += 1
+    for i in range(len(shares)):
+        while shares[i] < least:
+            shares[i] += 1
+            shares[shares.index(max(shares))] -= 1
+    return shares
+
+
+def quotas(nodes: int = NODES) -> dict[str, int]:
+    """The tenants' quotas on a cluster of another size, in nodes: table 1's proportions, and one at least.
+
+    The paper does not say what it made of them on 200 nodes.
+    """
+    return _assigned({name: tenant.nodes for name, tenant in TENANTS.items()}, nodes)
+
+
+def balanced(nodes: int = NODES) -> dict[str, int]:
+    """By the GPU time that each tenant's jobs ask for (table 5), and one at least."""
+    return _assigned({name: tenant.load * tenant.nodes for name, tenant in TENANTS.items()}, nodes)
+
+
+def _assigned(weights: Mapping[str, float], nodes: int) -> dict[str, int]:
+    owned = nodes - round(nodes * SPARE / NODES)
+    return dict(zip(weights, apportioned(list(weights.values()), owned, 1), strict=True))
+
+
+class Hived(Model):
+    """Jobs of the paper's tenants."""
+
+    kind: Literal["hived"] = "hived"
+    jobs: int = Field(default=JOBS, ge=1, description="of all tenants together, in table 2's proportions")
+    days: PositiveFloat | None = Field(default=None, description="in which they come; none: at the paper's rate, 62 for all")
+    tenants: tuple[Name, ...] = Field(default=(), description="only the jobs of these, which are the same then; none: of all")
+    scale: PositiveFloat = Field(
+        default=1, description="times the jobs' work; 1: all of it is 70 % of the paper's 279 nodes while jobs come"
+    )
+    grace_s: float = Field(default=30, ge=0, description="an assumption")
+    file: Path | None = Field(default=None, description="the Philly trace, whose times and durations are then drawn instead")
+
+    @property
+    def arrivals(self) -> Recorded:
+        """The times are part of what is drawn."""
+        return Recorded()
+
+    @property
+    def span_days(self) -> float:
+        return self.days or DAYS * self.jobs / JOBS
+
+    def counts(self) -> dict[str, tuple[int, ...]]:
+        """How many jobs there are of each tenant that takes part, by SIZES."""
+        flat = apportioned([count for tenant in TENANTS.values() for count in tenant.jobs], self.jobs)
+        each = len(SIZES)
+        counts = {name: tuple(flat[i * each : (i + 1) * each]) for i, name in enumerate(TENANTS)}
+        return {name: of for name, of in counts.items() if not self.tenants or name in self.tenants}
+
+
+class _Drawn(NamedTuple):
+    at_s: float
+    size: int
+    """One of SIZES."""
+    work_s: float
+
+
+class _Trace(NamedTuple):
+    """What is drawn of the Philly trace."""
+
+    times: list[list[float]]
+    """Of the submits of each virtual cluster, those with the most jobs first; from 0 to 1 within the trace's busy weeks."""
+    durations_s: dict[int, list[float]]
+    """By SIZES; other numbers of GPUs count as the next smaller one."""
+
+    @staticmethod
+    def read(file: Path) -> "_Trace":
+        submits: dict[str, list[float]] = {}
+        durations: dict[int, list[float]] = {size: [] for size in SIZES}
+        for row in rows(file, philly.COLUMNS):
+            at = (row.micros("submit_s") / SECOND / DAY_S - fitted.BUSY[0]) / (fitted.BUSY[1] - fitted.BUSY[0])
+            if 0 <= at <= 1:
+                submits.setdefault(row.text("vc"), []).append(at)
+            gpus = max(row.amount("num_gpus"), 1)
+            durations[max(size for size in SIZES if size <= gpus)].append(max(row.micros("duration_s") / SECOND, 1))
+        if len(submits) < len(TENANTS) or not all(durations.values()):
+            first, last = fitted.BUSY
+            rule = f"has not jobs of all sizes, and of {len(TENANTS)} virtual clusters, in its days {first} to {last}"
+            raise BadTrace(file, 0, "", rule)
+        return _Trace(sorted(submits.values(), key=len, reverse=True), durations)
+
+    def drawn(self, name: str, counts: tuple[int, ...], days: float, rng: Random) -> Iterator[_Drawn]:
+        """The tenant with the most jobs is given the times of the virtual cluster with the most, and so on."""
+        rank = sorted(TENANTS, key=lambda tenant: -sum(TENANTS[tenant].jobs)).index(name)
+        sizes = [size for size, count in zip(SIZES, counts, strict=True) for _ in range(count)]
+        for size, at in zip(sizes, rng.choices(self.times[rank], k=len(sizes)), strict=True):
+            yield _Drawn(at * days * DAY_S, size, rng.choice(self.durations_s[size]))
+
+
+def jobs(
+    model: Hived, seed: int, folder: Path = Path(), tenants: Mapping[str, Tenant] = MappingProxyType(TENANTS)
+) -> Iterator[SimJob]:
+    """In the order in which they come. Raises BadTrace."""
+    trace = None if model.file is None else _Trace.read(folder / model.file)
+    made = [
+        job
+        for name, counts in model.counts().items()
+        for job in _tenant(model, name, tenants[name], counts, Random(f"{seed}:{name}"), trace)
+    ]
+    yield from sorted(made, key=lambda job: job.submit_us)
+
+
+def _tenant(
+    model: Hived, name: str, tenant: Tenant, counts: tuple[int, ...], rng: Random, trace: _Trace | None
+) -> Iterator[SimJob]:
+    """Its jobs, stretched so that they ask for what the tenant's load says. No two come at once: a tenant's jobs are told
+    apart by when they come."""
+    days = model.span_days
+    drawn = sorted(trace.drawn(name, counts, days, rng) if trace else _drawn(name, tenant, counts, days, rng))
+    gpus = [_width(tenant, job.size, rng) for job in drawn]
+    asked = sum(count * job.work_s for count, job in zip(gpus, drawn, strict=True))
+    stretch = model.scale * tenant.load * tenant.nodes * NODE_GPUS * days * DAY_S / asked if asked else 1
+    grace_us = round(model.grace_s * SECOND)
+    last: Micros = -1
+    for count, job in zip(gpus, drawn, strict=True):
+        demand, gang = _asked(count)
+        last = max(round(job.at_s * SECOND), last + 1)
+        work_us = max(round(job.work_s * stretch * SECOND), SECOND)
+        yield SimJob(spec(demand, JobClass.BEST_EFFORT, grace_us, gang), work_us, last, name, name)
+
+
+@cache
+def _asked(gpus: int) -> tuple[Vector, tuple[TaskGroup, ...]]:
+    return by_gpus(gpus, NODE_GPUS, lambda each: Vector(0, 0, each))
+
+
+def _width(tenant: Tenant, size: int, rng: Random) -> int:
+    """GPUs. Those of "16 or more" are whole nodes, as in Philly; wider than its quota no tenant's job is, but for the 16."""
+    if size < SIZES[-1]:
+        return size
+    widths = {nodes: share for nodes, share in fitted.WIDE.items() if nodes <= max(2, tenant.nodes)}
+    (nodes,) = rng.choices(list(widths), list(widths.values()))
+    return nodes * NODE_GPUS
+
+
+def _drawn(name: str, tenant: Tenant, counts: tuple[int, ...], days: float, rng: Random) -> Iterator[_Drawn]:
+    """Batch by batch, of as many GPUs each; the durations of a batch are alike. No batch asks for more than the quota."""
+    sums = list(accumulate(_rates(name, tenant.swing, days, rng)))
+    scores = NormalDist()
+    for size, count in zip(SIZES, counts, strict=True):
+        left, most = count, max(tenant.nodes * NODE_GPUS // size, 1)
+        while left:
+            batch = min(left, most, round(fitted.quantile(fitted.BATCHES[size], rng.random())))
+            left -= batch
+            at_s = (bisect_right(sums, rng.random() * sums[-1]) + rng.random()) * HOUR_S
+            score = sqrt(fitted.LIKENESS) * rng.gauss(0, 1)
+            for _ in range(batch):
+                own = score + sqrt(1 - fitted.LIKENESS) * rng.gauss(0, 1)
+                yield _Drawn(min(at_s, days * DAY_S), size, fitted.quantile(fitted.DURATIONS_S[size], scores.cdf(own)))
+                at_s += rng.expovariate(1 / fitted.GAP_S)
+
+
+def _rates(name: str, swing: float, days: float, rng: Random) -> Iterator[float]:
+    """How many batches come in each hour, against the others. Tenants' peaks interlace: their waves begin one after another."""
+    phase = list(TENANTS).index(name) / len(TENANTS)
+    chance = rng.gauss(0, 1)
+    for day in range(max(1, round(days))):
+        wave = sqrt(2) * sin(2 * pi * (day / fitted.WAVE_DAYS + phase))
+        busy = sqrt(fitted.WAVE) * wave + sqrt(1 - fitted.WAVE) * chance
+        factor = fitted.DAYS[day % 7] * exp(swing * busy)
+        yield from (factor * hour for hour in fitted.HOURS)
+        chance = fitted.NEXT_DAY * chance + sqrt(1 - fitted.NEXT_DAY**2) * rng.gauss(0, 1)

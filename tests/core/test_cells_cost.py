@@ -1,0 +1,81 @@
+"""What a request costs is a number of calls, and it does not grow with the cluster."""
+
+import sys
+from collections.abc import Callable
+from random import Random
+from types import FrameType
+
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.shape import Shape, leaves
+
+
+def calls(what: Callable[[], object]) -> int:
+    """How many functions, C's among them, are called."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        what()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def loaded(racks: int) -> Pool:
+    """Racks of 16 nodes of 8: 40 % in small bound cells, 20 % opportunistic."""
+    shape = Shape(("device", "switch", "socket", "node", "rack"), (1, 2, 2, 2, 16), 3)
+    pool, rng = Pool(shape, "pool"), Random(7)
+    for slot in range(racks * 16):
+        pool.set_node(slot, 0xFF)
+    for level in range(4):
+        pool.set_quota(1, level, racks * 16 * 2 // 5)
+    held = 0
+    while held < racks * 128 * 2 // 5:
+        level = rng.randrange(4)
+        bind(pool, level)
+        held += shape.size(level)
+    while held < racks * 128 * 3 // 5:
+        found = pool.opportunistic(n := rng.choice((1, 2, 4, 8)))
+        assert found is not None
+        pool.set_opportunistic(found[0], pool.held(found[0])[1] | found[1])
+        held += n
+    pool.opportunistic(1)
+    return pool
+
+
+def bind(pool: Pool, level: int) -> int:
+    index = pool.to_bind(1, level)
+    assert index is not None
+    pool.bind(level, index, 1)
+    ((slot, mask),) = leaves(pool.shape, level, index)
+    pool.set_guaranteed(slot, pool.held(slot)[0] | mask)
+    return index
+
+
+def unbind(pool: Pool, level: int, index: int) -> None:
+    ((slot, mask),) = leaves(pool.shape, level, index)
+    pool.set_guaranteed(slot, pool.held(slot)[0] & ~mask)
+    pool.unbind(level, index)
+
+
+def most_calls(pool: Pool) -> tuple[int, int]:
+    """To choose, and to bind, fill, empty and unbind: the most that a request of any level inside a node takes."""
+    for level in range(4):  # what is looked up by mask is known from now on
+        unbind(pool, level, bind(pool, level))
+    pool.opportunistic(1)
+    choose = turn = 0
+    for level in (0, 1, 2, 3) * 5:
+        choose = max(choose, calls(lambda level=level: pool.to_bind(1, level)))  # type: ignore[misc]
+        turn = max(turn, calls(lambda level=level: unbind(pool, level, bind(pool, level))))  # type: ignore[misc]
+    return choose, turn
+
+
+def test_a_request_costs_the_same_in_a_cluster_of_any_size() -> None:
+    small, large = most_calls(loaded(4)), most_calls(loaded(256))
+    assert small[0] <= 60
+    assert large[0] <= small[0] + 10  # a sorted list is in more pieces where it is longer
+    assert large[1] <= small[1] + 30

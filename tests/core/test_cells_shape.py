@@ -1,0 +1,122 @@
+"""Masks of one node: whole cells, and the leaves that are picked, against all that could have been."""
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_service.core.cells.shape import Shape, cell_mask, least, parts, pick, pick_cell, whole
+from tests.core.cells import P100
+
+DGX2 = Shape(("device", "switch", "socket", "node"), (1, 2, 4, 2), 3)
+SHAPES = st.sampled_from([P100, Shape(("device", "a", "node"), (1, 3, 3), 2), Shape(("device", "node"), (1, 5), 1)])
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> tuple[Shape, int, int]:
+    shape = draw(SHAPES)
+    masks = st.integers(0, (1 << shape.devices) - 1)
+    return shape, draw(masks), draw(masks)
+
+
+def cells(shape: Shape) -> list[tuple[int, int, int]]:
+    return [
+        (level, i, cell_mask(shape, level, i))
+        for level in range(shape.node + 1)
+        for i in range(shape.devices // shape.size(level))
+    ]
+
+
+def ancestor(shape: Shape, mask: int) -> int:
+    """The level of the smallest cell around it."""
+    return min(level for level, _, cell in cells(shape) if mask & ~cell == 0)
+
+
+@given(nodes())
+def test_whole_cells_are_those_whose_parent_is_not(node: tuple[Shape, int, int]) -> None:
+    shape, mask, _ = node
+    full = {(level, i) for level, i, cell in cells(shape) if cell & ~mask == 0}
+    highest = {(k, i) for k, i in full if k == shape.node or (k + 1, i // shape.fan[k + 1]) not in full}
+    assert {(k, i) for k, inside in enumerate(whole(shape, mask)) for i in inside} == highest
+    assert sum(part.mask for part in parts(shape, mask)) == mask
+
+
+@given(nodes(), st.integers(1, 9), st.booleans())
+def test_what_is_picked_has_the_lowest_ancestor_and_spares_what_it_should(
+    node: tuple[Shape, int, int], n: int, last: bool
+) -> None:
+    shape, mask, avoid = node
+    found = pick(shape, mask, n, avoid, last)
+    all_ = [sum(chosen) for chosen in combinations([1 << i for i in range(shape.devices) if mask >> i & 1], n)]
+    if found is None:
+        assert not all_
+        return
+    assert found in all_
+    lowest = min(ancestor(shape, one) for one in all_)
+    assert ancestor(shape, found) == lowest
+    equals = [one for one in all_ if ancestor(shape, one) == lowest]
+    assert (found & avoid).bit_count() == min((one & avoid).bit_count() for one in equals)
+
+
+@given(nodes(), st.integers(1, 9))
+def test_the_last_is_the_mirror_image_of_the_first(node: tuple[Shape, int, int], n: int) -> None:
+    shape, mask, avoid = node
+    turned = [sum(1 << shape.devices - 1 - i for i in range(shape.devices) if m >> i & 1) for m in (mask, avoid)]
+    first, last = pick(shape, mask, n, avoid), pick(shape, *turned[:1], n, turned[1], last=True)
+    assert (first is None) == (last is None)
+    if first is not None and last is not None:
+        assert [first >> i & 1 for i in range(shape.devices)] == [
+            last >> shape.devices - 1 - i & 1 for i in range(shape.devices)
+        ]
+
+
+@given(nodes(), st.integers(0, 3))
+def test_a_cell_that_is_picked_is_whole_and_spares_what_it_can(node: tuple[Shape, int, int], level: int) -> None:
+    shape, mask, avoid = node
+    level = min(level, shape.node)
+    candidates = [cell for k, _, cell in cells(shape) if k == level and cell & ~mask == 0]
+    found = pick_cell(shape, mask, level, avoid)
+    if found is None:
+        assert not candidates
+    else:
+        assert found in candidates
+        assert (found & avoid).bit_count() == min((cell & avoid).bit_count() for cell in candidates)
+
+
+def test_a_cell_is_taken_from_the_fullest_parent() -> None:
+    assert pick_cell(P100, 0b1111_1100, 1) == 0b1100
+    assert pick_cell(P100, 0b1111_1100, 1, avoid=0b0100) == 0b11_0000
+    assert pick_cell(P100, 0b1111_1111, 3) == 0b1111_1111
+
+
+def test_the_tightest_of_equals_and_there_the_smallest_first() -> None:
+    assert pick(P100, 0b1111_1110, 1) == 0b10
+    assert pick(P100, 0b1111_1110, 3) == 0b1110
+    assert pick(P100, 0b1111_1100, 3) == 0b111_0000  # switch 1 and another would have a node in common alone
+    assert pick(P100, 0b1111_0111, 6) == 0b0111_0111
+    assert pick(P100, 0b0111_1011, 4, avoid=0b1) == 0b0101_1010
+
+
+def test_eight_of_sixteen_are_the_aligned_half() -> None:
+    """Scenario 1."""
+    assert pick(DGX2, 0xFFFF, 1) == 1
+    assert pick(DGX2, 0xFFFE, 1) == 2
+    assert pick(DGX2, 0xFFFC, 8) == 0xFF00
+
+
+def test_a_gang_of_seven_and_five() -> None:
+    """Scenario 5."""
+    assert pick(P100, 0xFF, 7) == 0x7F
+    assert pick(P100, 0xFF, 5) == 0x1F
+
+
+def test_four_on_one_socket_when_another_has_begun() -> None:
+    """Scenario 11."""
+    assert pick(P100, 0xFE, 4) == 0xF0
+    assert pick_cell(P100, 0xFE, 2) == 0xF0
+
+
+def test_the_part_of_a_cell_that_costs_least() -> None:
+    assert least(P100, 3, 0, 2, 0b0000_0001) == (0, 1)
+    assert least(P100, 3, 0, 2, 0b0001_0011) == (1, 1)
+    assert least(P100, 2, 1, 0, 0b0001_0000) == (0, 5)

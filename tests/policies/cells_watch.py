@@ -1,0 +1,127 @@
+"""What must hold of tenants and is seen only over a step: who was told to leave and for whom, and who got what was freed."""
+
+from collections.abc import Sequence
+from operator import le
+
+from scheduler_service.core.cells.asked import asked
+from scheduler_service.core.cells.placing import find
+from scheduler_service.core.job import EventKind, Job, JobState, Run, RunPhase, StopReason
+from scheduler_service.core.messages import Event, Step
+from scheduler_service.core.state import State
+from scheduler_service.core.waiting import Lane
+from scheduler_service.policies.cells.guaranteed import choices
+from tests.policies.plain_cells import Plain, bound, healthy, maximal, short
+from tests.policies.tenants import Tenants
+
+Place = tuple[int, int]
+"""Node and device."""
+OWN_DOING = {
+    StopReason.CANCELLED,
+    StopReason.SUSPENDED,
+    StopReason.REQUEUED,
+    StopReason.TIME_LIMIT,
+    StopReason.GANG,
+    StopReason.DRAINED,
+}
+"""Why a guaranteed run may be told to leave."""
+
+
+class Watched(Tenants):
+    """Checks every step."""
+
+    plain: Sequence[Plain] = ()
+
+    def step(self, *events: Event, after: int = 0) -> Step:
+        kept, before = self._kept(), self._missing()
+        taken = super().step(*events, after=after)
+        dropped = {line.job_id for line in taken.log if line.kind is EventKind.EARMARK_DROPPED}
+        for change in taken.changes:
+            if change.table == "run":
+                if change.old is None:
+                    self._placed(change.new, kept, dropped)
+                self._told(change.old, change.new, dropped)
+        if self._complete():
+            missing = self._missing()
+            for pool in self.plain:
+                self._free_lists(pool)
+                # What was bound while something was faulty may be in the way when it is well again; else nothing ever is.
+                then = before.get(pool.name, missing.get(pool.name, []))
+                assert all(map(le, missing.get(pool.name, then), then)), f"{pool.name}: {then} cells were missing: {missing}"
+            for vc in self.state.vcs.rows:
+                self._nobody_is_held_up(vc)
+        return taken
+
+    def _kept(self) -> dict[Place, int]:
+        """What is kept for whom."""
+        rows = self.state.operations.rows.values()
+        return {(row.node, device): row.job_id for row in rows for devices in row.devices for device in devices}
+
+    def _complete(self) -> bool:
+        return bool(self.plain) and len(self.state.nodes.rows) == sum(len(pool.nodes) for pool in self.plain)
+
+    def _missing(self) -> dict[str, list[int]]:
+        """Of the pools that are wholly healthy: cells that are promised and could not be had (Eqn 2), by level."""
+        if not self._complete():
+            return {}
+        well = [pool for pool in self.plain if len(healthy(self.state, pool)) == pool.leaves]
+        return {pool.name: short(self.state, pool) for pool in well}
+
+    def _placed(self, run: Run, kept: dict[Place, int], dropped: set[int]) -> None:
+        """No stealing."""
+        for device in run.devices:
+            claimant = kept.get((run.node, device), run.job_id)
+            assert claimant == run.job_id or claimant in dropped, f"run {run.key} takes what was freed for job {claimant}"
+
+    def _told(self, old: Run | None, new: Run, dropped: set[int]) -> None:
+        if new.stop_reason is None or (old is not None and old.stop_reason is new.stop_reason):
+            return
+        if new.stop_reason is not StopReason.RECLAIMED:
+            assert new.stop_reason in OWN_DOING, f"run {new.key} was told to leave: {new.stop_reason}"
+            return
+        assert old is not None
+        assert not new.guaranteed, f"guaranteed run {new.key} was told to leave for job {new.stop_for}"
+        tasks = self.state.runs_of(new.job_id)
+        assert all(task.phase is RunPhase.STOPPING for task in tasks), f"job {new.job_id} was told to leave in part"
+        if new.stop_for in dropped:
+            return
+        got = {place for place, job_id in self._kept().items() if job_id == new.stop_for}
+        held = {(task.node, device) for task in tasks for device in task.devices}
+        assert got & held, f"job {new.job_id} leaves for job {new.stop_for}, which gets nothing of it"
+
+    def _free_lists(self, pool: Plain) -> None:
+        """Algorithm 1 and Eqn 2, by sets."""
+        pools = self.state.pools
+        assert pools is not None
+        index, free = pools.pools[pool.name], healthy(self.state, pool) - bound(self.state, pool)
+        for level, cells in enumerate(maximal(pool, free)):
+            assert sorted(i for _, i in index.free[level]) == sorted(min(cell) // pool.sizes[level] for cell in cells)
+        assert list(index.shortfall()) == short(self.state, pool)
+
+    def _nobody_is_held_up(self, vc: int) -> None:
+        """Whoever waits for cells of its own would wait without any opportunistic run, too."""
+        job = head(self.state, self.state.vcs.rows[vc].name)
+        pools, row = self.state.pools, self.state.vcs.rows[vc]
+        assert pools is not None
+        for name, owner in choices(pools, row, job) if job is not None else ():
+            empty = pools.pools[name].rebuilt()
+            for slot in range(100):
+                empty.set_opportunistic(slot, 0)
+            wanted = asked(job.spec, empty.shape, pools.share(name)) if job is not None else ""
+            assert isinstance(wanted, str) or find(empty, owner, wanted) is None, f"{job} is held up by opportunistic runs"
+
+
+def waiting(state: State, vc: str) -> list[Job]:
+    """The virtual cluster's jobs that wait for cells of its own and have none, in order."""
+    keys = sorted(key for lane in (Lane.TRIAL, Lane.BEST_EFFORT) for key in state.lanes.get((vc, lane), ()))
+    return [state.jobs.rows[key[-1]] for key in keys if key[-1] not in state.earmarks_of]
+
+
+def head(state: State, vc: str) -> Job | None:
+    return next(iter(waiting(state, vc)), None)
+
+
+def begins(state: State, job: Job) -> bool:
+    """Whether it has its cells: it starts, or others were told to leave for it."""
+    if job.state is JobState.QUEUED:
+        return job.id in state.earmarks_of
+    return all(run.guaranteed for run in state.runs_of(job.id))

@@ -1,0 +1,99 @@
+"""What the state machine of tenants found, each as a small case."""
+
+from scheduler_service.core.job import JobState, Reason
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
+
+# ---- what is kept for somebody -----------------------------------------------------------------------------------------
+
+
+def test_a_victim_leaves_behind_only_the_devices_that_are_kept() -> None:
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", ("four-2x2", "node", 1))
+    first, second = (tenants.ask("A", 2, guarantee=OPPORTUNISTIC) for _ in range(2))
+    owner = tenants.ask("A", 3)
+    assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
+    tenants.leave(second)  # of whose two devices the owner wants one
+    earmark = tenants.earmark(owner)
+    assert earmark is not None
+    assert earmark.kept.devices == 1
+    assert tenants.free("one").devices == 1
+    tenants.leave(first)
+    assert tenants.at(owner) == ["one[0..2]"]
+
+
+def test_a_device_that_is_not_there_yet_keeps_no_share_of_the_host() -> None:
+    tenants = Tenants({"one": "CT1"})
+    tenants.vc("A", ("ct1-2", "device", 2))
+    guest = tenants.ask("A", 1, guarantee=OPPORTUNISTIC, cpu=4000)
+    other = tenants.ask("A", 1, guarantee=OPPORTUNISTIC, cpu=1000)
+    owners = [tenants.ask("A", 1, cpu=4000) for _ in range(2)]
+    assert [tenants.waits(job) for job in owners] == [Reason.WAITING_FOR_VICTIMS] * 2
+    tenants.leave(other)
+    tenants.leave(guest)
+    assert [tenants.job(job).state for job in owners] == [JobState.RUNNING] * 2
+
+
+# ---- who waits, and for what ---------------------------------------------------------------------------------------------
+
+
+def test_behind_one_that_overflows_the_next_gets_the_cell_that_was_too_little_for_it() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "switch", 2))
+    tenants.vc("B", ("four-2x2", "node", 1))
+    blocks = [tenants.ask("B", 4), tenants.ask("A", 2), tenants.ask("A", 2)]
+    wide, small, last = tenants.ask("A", 2, 2, guarantee=OVERFLOW), tenants.ask("A", 2), tenants.ask("A", 2)
+    assert tenants.waits(wide) is Reason.BEYOND_QUOTA
+    tenants.step(*(tenants.exited(job) for job in blocks[:2]))
+    assert not tenants.guaranteed(wide)
+    assert tenants.guaranteed(small)
+    assert tenants.waits(last) is Reason.BEYOND_QUOTA  # the first of its queue now, and says why
+
+
+def test_what_could_not_fit_anywhere_even_alone_is_refused() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 1))
+    for guarantee in (OPPORTUNISTIC, OVERFLOW):
+        assert tenants.refused("A", 4, 4, 1, guarantee=guarantee).reason == "NO_POOL_FITS"
+        assert tenants.refused("A", 4, 1, guarantee=guarantee, within="node").reason == "NO_POOL_FITS"
+        tenants.end(tenants.ask("A", 4, 4, guarantee=guarantee))
+
+
+def test_the_first_that_waits_for_idle_cells_says_so() -> None:
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", ("four-2x2", "node", 1))
+    tenants.ask("A", 3)
+    assert tenants.waits(tenants.ask("A", 2, guarantee=OPPORTUNISTIC)) is Reason.NO_ROOM
+
+
+def test_who_was_told_to_leave_is_not_promoted() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 1))
+    tenants.vc("B", ("four-2x2", "node", 1))
+    first, guest = tenants.ask("A", 4), tenants.ask("A", 4, guarantee=OVERFLOW)
+    owner = tenants.ask("B", 4)
+    assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
+    tenants.end(first)
+    assert not tenants.guaranteed(guest)
+    tenants.cancel(owner)
+    assert not tenants.guaranteed(guest)
+    tenants.leave(guest)
+    assert tenants.guaranteed(guest)
+
+
+# ---- virtual clusters that change --------------------------------------------------------------------------------------
+
+
+def test_what_a_new_virtual_cluster_was_promised_is_there_at_once() -> None:
+    """Two nodes suffice for one node and two devices; but those two are in use on different nodes."""
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "device", 5))
+    jobs = [tenants.ask("A", 1) for _ in range(5)]
+    tenants.end(*jobs[1:4])
+    assert sorted(tenants.at(jobs[0]) + tenants.at(jobs[4])) == ["one[0]", "two[0]"]
+    tenants.change("A", ("four-2x2", "device", 2))
+    assert [tenants.guaranteed(job) for job in (jobs[0], jobs[4])] == [True, True]
+    tenants.vc("B", ("four-2x2", "node", 1))
+    assert sorted(tenants.guaranteed(job) for job in (jobs[0], jobs[4])) == [False, True]
+    owner, again = tenants.ask("B", 4), tenants.ask("A", 1)
+    assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
+    assert tenants.guaranteed(again)

@@ -1,0 +1,169 @@
+"""What the command line says of virtual clusters and cells: asked without a service, as far as that goes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from ebb.v1 import job_pb2
+
+from client_sdk import Client, Guarantee, InvalidArgument, Within, testing
+from client_sdk._options import job_spec
+from client_sdk.cli import ebb
+from client_sdk.cli.cells import drawn
+from client_sdk.models import BoundCell, CellLevel, DeviceCell, DeviceUse, Misfit, NodeCells, Pool
+from tests.sdk.fake import Fake
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(address: str) -> Run:
+    return lambda *arguments: CliRunner().invoke(ebb, arguments, env={"EBB_ADDRESS": address}, prog_name="ebb")
+
+
+def sent(fake: Fake, run: Run, *arguments: str) -> job_pb2.JobSpec:
+    done = run("submit", *arguments)
+    assert done.exit_code == 0, done.output
+    return fake.submits[-1].spec
+
+
+def test_what_a_job_asks_of_cells_is_sent(fake: Fake, run: Run) -> None:
+    where = "--pool a100 --model A100 --cell socket --within rack --within pod --lazy"
+    words = f"--vc vision --overflow {where} --gpus 4 true".split()
+    spec = sent(fake, run, *words)
+    assert (spec.virtual_cluster, spec.guarantee) == ("vision", job_pb2.GUARANTEE_OVERFLOW)
+    within = [job_pb2.Within(level="rack"), job_pb2.Within(level="pod")]
+    assert spec.cells == job_pb2.CellRequest(pool="a100", model="A100", level="socket", within=within, lazy=True)
+    pinned = sent(fake, run, "--vc", "vision", "--pin", "big", "true")
+    assert (pinned.guarantee, pinned.cells.pin) == (job_pb2.GUARANTEE_GUARANTEED, "big")
+
+
+def test_a_job_file_says_the_same_and_more(fake: Fake, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "command: [train]\nvc: vision\nguarantee: opportunistic\n"
+        "tasks: [{count: 2, gpus: 2, level: switch}, {count: 1, gpus: 1}]\n"
+        "within: [rack, {level: node, preferred: true, task_group: 0}]\n"
+    )
+    spec = sent(fake, run, "-f", str(file))
+    assert (spec.virtual_cluster, spec.guarantee) == ("vision", job_pb2.GUARANTEE_OPPORTUNISTIC)
+    assert [group.level for group in spec.task_groups] == ["switch", ""]
+    assert list(spec.cells.within) == [
+        job_pb2.Within(level="rack"),
+        job_pb2.Within(level="node", preferred=True, task_group=0),
+    ]
+    assert sent(fake, run, "-f", str(file), "--overflow").guarantee == job_pb2.GUARANTEE_OVERFLOW, "options win over it"
+    file.write_text("command: [train]\nvc: vision\nwithin: {rack: true}\n")
+    assert "within: {'rack': True} is not a level" in run("submit", "-f", str(file)).output
+
+
+def test_the_environment_says_whose_jobs_are(fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not sent(fake, run, "true").HasField("cells")
+    assert sent(fake, run, "true").guarantee == job_pb2.GUARANTEE_UNSPECIFIED, "as to a site without virtual clusters"
+    refused = run("submit", "--opportunistic", "true")
+    assert (refused.exit_code, "say which, by vc (--vc) or EBB_VC" in refused.output) == (1, True)
+    monkeypatch.setenv("EBB_VC", "vision")
+    assert sent(fake, run, "true").virtual_cluster == "vision"
+    assert sent(fake, run, "--vc", "speech", "true").virtual_cluster == "speech"
+    assert job_spec(["true"], vc="").virtual_cluster == "", "none of them, whatever the environment says"
+
+
+def test_in_python() -> None:
+    spec = job_spec(["true"], vc="a", guarantee="opportunistic", within=["rack", Within("node", preferred=True)])
+    assert (spec.guarantee, spec.cells.within) == (Guarantee.OPPORTUNISTIC, (Within("rack"), Within("node", preferred=True)))
+    with pytest.raises(InvalidArgument, match="'sure' is no guarantee"):
+        job_spec(["true"], vc="a", guarantee="sure")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("create x --quota a100=2", "'a100=2' is not POOL/LEVEL=N, such as a100/node=2"),
+        ("create x --quota a100/node=0", "is not POOL/LEVEL=N"),
+        ("create x --pin a100/node/7", "is not NAME=POOL/LEVEL/INDEX, such as big=a100/node/7"),
+        ("update x", "say what is to change"),
+        ("update x --no-quotas --quota a/b=1", "--no-quotas and --quota say different things"),
+        ("update x --weight 0", "Invalid value for '--weight'"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(run: Run, words: str, said: str) -> None:
+    done = run("vc", *words.split())
+    assert done.exit_code != 0
+    assert said in done.output
+
+
+def test_the_fake_cluster_is_a_site_without_them() -> None:
+    with testing.cluster() as fake, Client(fake.address) as client:
+        done = CliRunner().invoke(ebb, ["--address", fake.address, "vc", "list"])
+        assert (done.exit_code, "runs without virtual clusters" in done.output) == (1, True)
+        with pytest.raises(Exception, match="runs without virtual clusters"):
+            client.submit(["true"], vc="a")
+
+
+# ---- the drawing -------------------------------------------------------------------------------------------------------
+
+
+def devices(marks: str) -> tuple[DeviceCell, ...]:
+    uses = {
+        ".": DeviceUse.IDLE,
+        "G": DeviceUse.GUARANTEED,
+        "o": DeviceUse.OPPORTUNISTIC,
+        "k": DeviceUse.KEPT,
+        "x": DeviceUse.FAULTY,
+    }
+    return tuple(DeviceCell(index=i, use=uses[mark]) for i, mark in enumerate(marks))
+
+
+POOL = Pool(
+    name="p100",
+    model="P100",
+    levels=(
+        CellLevel(name="device", fan=1, cells=16),
+        CellLevel(name="switch", fan=2, cells=8, owned=2),
+        CellLevel(name="node", fan=2, cells=4, owned=1, free=0, missing=1),
+        CellLevel(name="rack", fan=2, cells=2, owned=1, free=0),
+    ),
+    node_level=2,
+    cells=(
+        BoundCell(level="rack", index=0, virtual_cluster="a"),
+        BoundCell(level="switch", index=4, virtual_cluster="b", pin="left"),
+        BoundCell(level="switch", index=7, virtual_cluster="c"),
+    ),
+    nodes=(
+        NodeCells(node="n1", index=0, devices=devices("GG..")),
+        NodeCells(node="n10", index=1, devices=devices("....")),
+        NodeCells(node="n3", index=2, devices=devices("..ok")),
+        NodeCells(node="n4", index=3, devices=devices(".xG."), closed="drained"),
+    ),
+    misfits=(Misfit("n5", "its devices are others"),),
+)
+
+
+def text(pool: Pool) -> list[str]:
+    return ["".join(part for part, _ in line) for line in drawn(pool)]
+
+
+def test_a_tree_is_drawn_with_owners_and_states() -> None:
+    assert text(POOL) == [
+        "p100: P100, rack > node > switch > device",
+        "  rack: 2, owned 1, free 0",
+        "  node: 4, owned 1, free 0, 1 missing",
+        "  switch: 8, owned 2, free 0",
+        "├─ rack 0  a: rack 0",
+        "│  ├─ 0 n1   [[GG][..]]",
+        "│  └─ 1 n10  [[..][..]]",
+        "└─ rack 1",
+        "   ├─ 2 n3  [[..][ok]]  b: switch 4 (left)",
+        "   └─ 3 n4  [[.x][G.]]  c: switch 7 (drained)",
+        "n5: left out, its devices are others",
+    ]
+
+
+def test_a_pool_without_devices_is_its_nodes() -> None:
+    levels = (CellLevel(name="node", fan=1, cells=1, owned=1),)
+    node = NodeCells(node="c1", index=4)
+    found = Pool(name="cpu", levels=levels, nodes=(node,), cells=(BoundCell(level="node", index=4, virtual_cluster="a"),))
+    assert text(found) == ["cpu: node", "  node: 1, owned 1, free 0", "└─ 4 c1  a: node 4"]
+    assert text(replace(found, cells=()))[-1] == "└─ 4 c1"
