@@ -10,10 +10,10 @@ class Drawing:
     __slots__ = ("_random", "_seed")
 
     def __init__(self, seed: int, commit_no: int) -> None:
-        self._seed = f"{seed}:{commit_no}"
+        self._seed = seed, commit_no
         self._random: Random | None = None
 
     def randrange(self, stop: int, /) -> int:
         if self._random is None:
-            self._random = Random(self._seed)
+            self._random = Random(f"{self._seed[0]}:{self._seed[1]}")
         return self._random.randrange(stop)

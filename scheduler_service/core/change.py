@@ -6,6 +6,7 @@ from typing import Any
 
 from scheduler_service.core.binding import give_back, left, mask_of_earmark
 from scheduler_service.core.job import (
+    Decision,
     Dependency,
     DependencyKind,
     EventKind,
@@ -24,9 +25,23 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, Vector, add, least, mask_of, sub
 
 
-def tell(state: State, now: Micros, job_id: int, kind: EventKind, **facts: Any) -> None:
+def tell(
+    state: State,
+    now: Micros,
+    job_id: int,
+    kind: EventKind,
+    *,
+    run: int = 0,
+    node: int = 0,
+    reason: Reason = Reason.NONE,
+    cause_job: int = 0,
+    exit_code: int = 0,
+    exit_signal: int = 0,
+    text: str = "",
+    decision: Decision | None = None,
+) -> None:
     """Adds a line to the job's story."""
-    state.log.append(JobEvent(job_id, now, kind, **facts))
+    state.log.append(JobEvent(job_id, now, kind, run, node, reason, cause_job, exit_code, exit_signal, text, decision))
 
 
 # ---- the end of jobs ---------------------------------------------------------------------------------------------------
@@ -39,7 +54,10 @@ def end_job(
 
     Its array, if it is an element, counts it.
     """
-    ended = deque([_end(state, now, job, to, reason, detail, cause_job, node)])
+    over = _end(state, now, job, to, reason, detail, cause_job, node)
+    if not over.array_job and over.id not in state.dependents:  # nearly always
+        return
+    ended = deque([over])
     while ended:
         over = ended.popleft()
         for waiting_id in sorted(state.dependents.get(over.id, ())):
@@ -60,11 +78,32 @@ def end_job(
 
 def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int, node: int = 0) -> Job:
     drop_earmarks(state, now, job.id, "the job ended")
-    nothing_pending: dict[str, Any] = {"eligible_us": None, "limit_us": None, "start_by_us": None, "waits_for": ()}
-    ended: Job = changed(job, state=to, reason=reason, detail=detail, cause_job=cause_job, ended_us=now, **nothing_pending)
+    ended = changed(
+        job,
+        state=to,
+        reason=reason,
+        detail=detail,
+        cause_job=cause_job,
+        ended_us=now,
+        eligible_us=None,
+        limit_us=None,
+        start_by_us=None,
+        waits_for=(),
+    )
     state.put(state.jobs, job.id, ended)
-    codes: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal}
-    tell(state, now, job.id, EventKind.ENDED, run=job.run, node=node, reason=reason, cause_job=cause_job, text=detail, **codes)
+    tell(
+        state,
+        now,
+        job.id,
+        EventKind.ENDED,
+        run=job.run,
+        node=node,
+        reason=reason,
+        cause_job=cause_job,
+        exit_code=job.exit_code,
+        exit_signal=job.exit_signal,
+        text=detail,
+    )
     return ended
 
 
@@ -269,7 +308,9 @@ def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: I
 
     Where the job starts on the very nodes (`starts_on`) the earmarks have done their work, which is no news for the story.
     """
-    for operation_id in sorted(state.earmarks_of.get(job_id, ())):
+    if job_id not in state.earmarks_of:
+        return
+    for operation_id in sorted(state.earmarks_of[job_id]):
         operation = state.operations.rows[operation_id]
         state.put(state.operations, operation_id, None)
         if operation.devices and not starts_on:

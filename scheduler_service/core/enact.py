@@ -1,5 +1,6 @@
 """The only place where resources change hands. Policies propose; every action is checked again here."""
 
+from collections.abc import Callable
 from typing import Any
 
 from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark
@@ -67,41 +68,11 @@ def enact(state: State, plan: Plan, now: Micros) -> str | None:
     before = state.savepoint()
     try:
         for action in plan:
-            _act(state, action, now)
+            _ACCORDING_TO[type(action)](state, action, now)
     except PlanRefused as refusal:
         state.undo(before)
         return str(refusal)
     return None
-
-
-def _act(state: State, action: Action, now: Micros) -> None:
-    match action:
-        case Place():
-            _place(state, action, now)
-        case Preempt():
-            _preempt(state, action, now)
-        case Earmark():
-            _earmark(state, action, now)
-        case DropEarmark():
-            _drop(state, action, now)
-        case Wait():
-            _wait(state, action)
-        case Bind():
-            bind(state, action)
-        case Reclaim():
-            reclaim(state, action, now)
-        case Promote():
-            promote(state, action.job_id, now)
-        case Demote():
-            demote(state, action.job_id, now, action.cause_job)
-        case Agree():
-            agree(state, action.deal, now)
-        case NoteIdle():
-            note_idle(state, action, now)
-        case OfferIdle():
-            offer_idle(state, action, now)
-        case Withdraw():
-            withdraw(state, action)
 
 
 def _place(state: State, action: Place, now: Micros) -> None:
@@ -109,7 +80,8 @@ def _place(state: State, action: Place, now: Micros) -> None:
     if job is None or queue_key(job, state.settings.aging_us) is None:
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
     for spot in action.spots:
-        require(state.room.is_open(spot.node), f"node {spot.node} is not open")
+        if not state.room.is_open(spot.node):
+            raise PlanRefused(f"node {spot.node} is not open")
     earmarks = [state.operations.rows[i] for i in state.earmarks_of.get(job.id, ())]
     if earmarks:
         text = f"it starts on {_names(state, action)}"
@@ -117,7 +89,8 @@ def _place(state: State, action: Place, now: Micros) -> None:
     if job.elements is not None:
         job = _next_element(state, now, job)
     tasks = job.spec.tasks()
-    require(len(tasks) == len(action.spots), f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
+    if len(tasks) != len(action.spots):
+        raise PlanRefused(f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
     is_gang = bool(job.spec.gang)
     placed = changed(
         job,
@@ -145,17 +118,21 @@ def _names(state: State, action: Place) -> str:
 
 
 def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool) -> None:
-    name, devices = state.nodes.rows[spot.node].name, spot.devices
-    require(fits(demand, state.room.free(spot.node)), f"job {job.id} does not fit on {name}")
+    node, devices = spot
+    if not fits(demand, state.room.free(node)):
+        raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
     mask = mask_of(devices)
-    require(mask.bit_count() == len(devices) == demand.devices, f"job {job.id}: wrong number of devices")
-    require(not mask & ~state.idle_devices.get(spot.node, 0), f"{name}: a device is not idle")
-    require(not guaranteed or entitled(state, job, spot.node, mask), f"{name}: job {job.id} has no right to a device")
+    if not mask.bit_count() == len(devices) == demand.devices:
+        raise PlanRefused(f"job {job.id}: wrong number of devices")
+    if mask & ~state.idle_devices.get(node, 0):
+        raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
+    if guaranteed and not entitled(state, job, node, mask):
+        raise PlanRefused(f"{state.nodes.rows[node].name}: job {job.id} has no right to a device")
     run = made(
         Run,
         job_id=job.id,
         run=job.run,
-        node=spot.node,
+        node=node,
         devices=devices,
         demand=demand,
         phase=RunPhase.STARTING,
@@ -290,7 +267,7 @@ def _drop(state: State, action: DropEarmark, now: Micros) -> None:
     drop_earmarks(state, now, operation.job_id, action.why)
 
 
-def _wait(state: State, action: Wait) -> None:
+def _wait(state: State, action: Wait, _now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None or job.state is not JobState.QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
@@ -298,3 +275,24 @@ def _wait(state: State, action: Wait) -> None:
         return
     if (job.reason, job.detail, job.cause_job) != (action.reason, action.detail, action.cause_job):
         state.put(state.jobs, job.id, changed(job, reason=action.reason, detail=action.detail, cause_job=action.cause_job))
+
+
+def _agree(state: State, action: Agree, now: Micros) -> None:
+    agree(state, action.deal, now)
+
+
+_ACCORDING_TO: dict[type[Action], Callable[[State, Any, Micros], None]] = {
+    Place: _place,
+    Preempt: _preempt,
+    Earmark: _earmark,
+    DropEarmark: _drop,
+    Wait: _wait,
+    Bind: lambda state, action, _now: bind(state, action),
+    Reclaim: reclaim,
+    Promote: lambda state, action, now: promote(state, action.job_id, now),
+    Demote: lambda state, action, now: demote(state, action.job_id, now, action.cause_job),
+    Agree: _agree,
+    NoteIdle: note_idle,
+    OfferIdle: offer_idle,
+    Withdraw: withdraw,
+}

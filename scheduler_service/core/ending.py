@@ -116,7 +116,7 @@ def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **fac
 
 
 def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
-    codes = {"exit_code": last.exit_code, "exit_signal": last.exit_signal}
+    codes: dict[str, Any] = {"exit_code": last.exit_code, "exit_signal": last.exit_signal}
     text = describe(last, Reason.YIELDED)
     tell(state, now, job.id, EventKind.VACATED, run=last.run, node=last.node, cause_job=last.stop_for, text=text, **codes)
 

@@ -31,7 +31,7 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     """
     now = max(now, state.cluster.clock_us)
     state.put(state.cluster_table, 0, changed(state.cluster, clock_us=now))
-    replies = tuple(_take(state, event, now) for event in events)
+    replies = tuple([_take(state, event, now) for event in events])
     overdue(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled else ()
     return Step(state.journal.entries, replies, _orders(state), tuple(state.log), refused)

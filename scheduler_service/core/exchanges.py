@@ -232,7 +232,7 @@ def offer_idle(state: State, action: OfferIdle, now: Micros) -> None:
     _put_new(state, posted(order))
 
 
-def withdraw(state: State, action: Withdraw) -> None:
+def withdraw(state: State, action: Withdraw, _now: Micros) -> None:
     order = state.orders.rows.get(action.order)
     if order is None:
         raise PlanRefused(f"order {action.order} is not on the board")

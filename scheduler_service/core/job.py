@@ -6,10 +6,9 @@ no slots, which makes changing them cheap (see `rows`).
 """
 
 from enum import IntEnum
-from functools import cached_property
 from typing import NamedTuple
 
-from scheduler_service.core.rows import dataclass
+from scheduler_service.core.rows import dataclass, derived
 from scheduler_service.core.values import ZERO, Micros, Vector
 from scheduler_service.core.vc import CellRequest, Guarantee
 
@@ -340,7 +339,7 @@ class Run:
     guaranteed: bool = False
     """It holds cells of its virtual cluster; False: it holds devices as long as nobody has a right to them."""
 
-    @cached_property
+    @derived
     def key(self) -> RunKey:
         return RunKey(self.job_id, self.run, self.task)
 

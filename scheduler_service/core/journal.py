@@ -58,9 +58,10 @@ class Journal:
         self.entries: list[Entry] = []
 
     def put(self, table: Table[K, R], key: K, new: R | None) -> None:
-        rows = table.rows  # what `replace` does; nothing is called more often
+        """Sets or removes (None) a row."""
+        rows, ended = table.rows, table.ended  # what `replace` does; nothing is called more often
         old = rows.get(key)
-        if new is None or (table.ended is not None and table.ended(new)):
+        if new is None or (ended is not None and ended(new)):
             if old is not None:
                 del rows[key]
                 table.reindex(old, None)

@@ -64,6 +64,14 @@ class Pools:
         self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
         self._facts: dict[str, dict[int, _Node]] = {}
         """Pool -> node -> what it brings."""
+        self._pool_of: dict[int, str] = {}
+        """Node -> the pool among whose facts it is."""
+        self._first: dict[str, int] = {}
+        """Planned pool -> of its nodes the one that joined first: all others must be like it, whatever their places."""
+        self._held: dict[int, tuple[Mask, Mask]] = {}
+        """Node -> what `hold` said last."""
+        self._order: list[str] | None = None
+        """What `in_order` returns, until a pool comes or goes."""
         self._shares: dict[str, Counter[Vector]] = {}
         self._vcs: dict[int, VirtualCluster] = {}
         self._exchanged: dict[int, dict[tuple[str, str], int]] = {}
@@ -74,22 +82,26 @@ class Pools:
 
     def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> None:
         """What the node is and has; None: it is not there."""
-        before = self.seats.get(node)
+        name = self._pool_of.get(node)
+        before = None if name is None else self._facts[name][node]
         now = None if row is None else self._described(row, devices)
-        if before is not None and (now is None or now.seat != before):
-            self._leave(node, before)
-        self.misfits.pop(node, None)
+        if name is not None and before is not None and (now is None or before._replace(healthy=now.healthy) != now):
+            self._leave(node, name, before)
         if now is None:
             return
         pool = self._join(node, now)
         if pool is None:
-            self.misfits[node] = f"its devices are not like those of the other nodes of pool {now.seat.pool}"
+            self._unlike(node, now.seat.pool)
         else:
             pool.set_node(now.seat.slot, now.healthy)
 
     def hold(self, node: int, guaranteed: Mask, opportunistic: Mask) -> None:
         """The node's devices that are held, or kept, as guaranteed; and those that opportunistic runs hold."""
         seat = self.seats.get(node)
+        if guaranteed or opportunistic:
+            self._held[node] = guaranteed, opportunistic
+        else:
+            self._held.pop(node, None)
         if seat is not None:
             pool = self.pools[seat.pool]
             pool.set_guaranteed(seat.slot, positions(seat, guaranteed))
@@ -134,7 +146,9 @@ class Pools:
 
     def in_order(self) -> list[str]:
         """Pools in the order in which a job that names none tries them: those of the smallest largest cell first."""
-        return sorted(self.pools, key=lambda name: (self.pools[name].shape.size(len(self.pools[name].shape.levels) - 1), name))
+        if self._order is None:
+            self._order = sorted(self.pools, key=lambda name: (self.pools[name].shape.size(self.pools[name].shape.top), name))
+        return self._order
 
     def share(self, pool: str) -> Vector:
         """What of its node goes with each device of the pool."""
@@ -223,12 +237,16 @@ class Pools:
         """The pool, with the node in it; None where it does not fit in."""
         name = now.seat.pool
         facts = self._facts.setdefault(name, {})
-        facts[node] = now
-        leading = min(facts.values(), key=lambda fact: fact.seat.slot) if name in self._plans else now
+        facts[node], self._pool_of[node] = now, name
+        leading = now
+        if name in self._plans:
+            if name not in self._first or node < self._first[name]:
+                self._first[name] = node
+            leading = facts[self._first[name]]
         pool = self.pools.get(name)
-        if pool is None or pool.shape.levels[: pool.shape.node + 1] != leading.inner.levels or _inner(pool) != leading.inner:
+        if pool is None or self.models[name] != leading.model or _inner(pool) != leading.inner:
             self._make(name, leading)
-        elif node not in self.seats and now.inner == leading.inner:
+        elif node not in self.seats and now.inner == leading.inner and now.model == leading.model:
             self._seat(node, now)
         return self.pools[name] if node in self.seats else None
 
@@ -238,7 +256,7 @@ class Pools:
         above = plan.levels if plan is not None else ()
         levels = (*leading.inner.levels, *(level for level, _ in above))
         pool = Pool(Shape(levels, (*leading.inner.fan, *(fan for _, fan in above)), leading.inner.node), name)
-        self.pools[name], self.models[name], self._shares[name] = pool, leading.model, Counter()
+        self.pools[name], self.models[name], self._shares[name], self._order = pool, leading.model, Counter(), None
         for vc, row in self._vcs.items():
             self._set_quotas(pool, vc, row)
         for (level, index), binding in self._bindings.get(name, {}).items():
@@ -246,27 +264,45 @@ class Pools:
                 pool.bind(number, index, Owner(binding.vc, binding.pin))
         for node, fact in self._facts[name].items():
             self.seats.pop(node, None)
+            self.nodes.pop((name, fact.seat.slot), None)
             if fact.inner == leading.inner and fact.model == leading.model:
                 self.misfits.pop(node, None)
                 self._seat(node, fact)
                 pool.set_node(fact.seat.slot, fact.healthy)
             else:
-                self.misfits[node] = f"its devices are not like those of the other nodes of pool {name}"
+                self._unlike(node, name)
+
+    def _unlike(self, node: int, pool: str) -> None:
+        self.misfits[node] = f"its devices are not like those of the other nodes of pool {pool}"
 
     def _seat(self, node: int, fact: _Node) -> None:
+        self.misfits.pop(node, None)
         self.seats[node] = fact.seat
         self.nodes[fact.seat.pool, fact.seat.slot] = node
         self._shares[fact.seat.pool][fact.seat.share] += 1
+        if node in self._held:
+            self.hold(node, *self._held[node])
 
-    def _leave(self, node: int, seat: Seat) -> None:
-        del self.seats[node]
-        del self.nodes[seat.pool, seat.slot]
-        facts = self._facts[seat.pool]
-        del facts[node]
-        self._shares[seat.pool] -= Counter([seat.share])
-        self.pools[seat.pool].set_node(seat.slot, None)
+    def _leave(self, node: int, name: str, fact: _Node) -> None:
+        facts = self._facts[name]
+        del facts[node], self._pool_of[node]
+        self.misfits.pop(node, None)
+        if node in self.seats:
+            del self.seats[node]
+            del self.nodes[name, fact.seat.slot]
+            self._shares[name] -= Counter([fact.seat.share])
+            pool = self.pools[name]
+            pool.set_node(fact.seat.slot, None)
+            pool.set_guaranteed(fact.seat.slot, 0)
+            pool.set_opportunistic(fact.seat.slot, 0)
         if not facts:
-            del self.pools[seat.pool], self.models[seat.pool], self._shares[seat.pool], self._facts[seat.pool]
+            del self.pools[name], self.models[name], self._shares[name], self._facts[name]
+            self._first.pop(name, None)
+            self._order = None
+        elif self._first.get(name) == node:
+            first = self._first[name] = min(facts)
+            if (facts[first].inner, facts[first].model) != (fact.inner, fact.model):
+                self._make(name, facts[first])
 
     def _set_quotas(self, pool: Pool, vc: int, row: VirtualCluster | None) -> None:
         owned: Counter[int] = Counter()

@@ -5,27 +5,26 @@ the order in which they are tried.
 """
 
 from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.job import Node, NodeState
-from scheduler_service.core.values import ZERO, Vector, add, fits, least, sub
+from scheduler_service.core.values import ZERO, Vector, add, fits, sub
 
 _NEVER = -1
 _KNOWN = 1024
 """Answers of `could_ever_fit_all` that are kept: users may ask for ever more different gangs."""
 
-# What a node offers, in one integer: bit fields for devices (plus one: nothing at all is less than none), CPU and memory,
-# each below a guard bit. Take a need off, field by field at once: where the guards are all still there, it fits.
+# What a node does not have free, up to the most that counts, in one integer: bit fields for devices, CPU and memory, each
+# below a guard bit. Add a need, field by field at once: where no guard comes up, it fits. A closed node lacks more than that.
 _CPU, _DEVICES = 25, 50
-_MOST = Vector((1 << 24) - 1, (1 << 24) - 1, (1 << 12) - 2)
+_MOST = Vector((1 << 24) - 1, (1 << 24) - 1, (1 << 12) - 1)
+_CPU_MOST, _MEMORY_MOST, _DEVICES_MOST = _MOST
 _GUARDS = 1 << 24 | 1 << 24 + _CPU | 1 << 12 + _DEVICES
 _CLOSED = _GUARDS
-
-
-def _fields(amount: Vector) -> int:
-    return amount[1] | amount[0] << _CPU | amount[2] + 1 << _DEVICES
+_guards = np.array(_GUARDS)  # an array of none dimensions is what numpy computes fastest with
 
 
 def largest_first(needs: Sequence[Vector]) -> list[int]:
@@ -56,7 +55,7 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
 class Room:
     """Free and total resources by node."""
 
-    __slots__ = ("_ever", "_free", "_offered", "_packed", "_shapes", "_total", "_up", "count")
+    __slots__ = ("_ever", "_free", "_lacking", "_offered", "_scratch", "_shapes", "_stale", "_total", "_up", "count")
 
     def __init__(self) -> None:
         self.count = 0
@@ -68,8 +67,11 @@ class Room:
         self._ever: dict[tuple[Vector, ...], bool] = {}
         """What `could_ever_fit_all` has said of the nodes as they are."""
         self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
-        self._packed: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
-        """What `_fields` makes of the same, with guards; what is more than _MOST counts as that."""
+        self._stale: set[int] = set()
+        """Nodes of which `_offered` is not up to date."""
+        self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
+        """What is missing to _MOST, as fields; what is more than _MOST counts as that."""
+        self._scratch = np.empty_like(self._lacking)
 
     def set_node(self, node: int, row: Node | None) -> None:
         """Tells the node's capacity and state; None: it does not exist (any more)."""
@@ -83,8 +85,8 @@ class Room:
                 wider[:, : self._offered.shape[1]] = self._offered
                 self._offered = wider
                 longer = np.full(2 * node, _CLOSED, dtype=np.int64)
-                longer[: len(self._packed)] = self._packed
-                self._packed = longer
+                longer[: len(self._lacking)] = self._lacking
+                self._lacking, self._scratch = longer, np.empty_like(longer)
         total = row.capacity if row else ZERO
         if total != self._total[node]:
             self._count_shape(self._total[node], -1)
@@ -110,13 +112,15 @@ class Room:
         self._offer(node)
 
     def _offer(self, node: int) -> None:
-        offered, free = self._offered, self._free[node]
-        if self._up[node]:
-            offered[0, node], offered[1, node], offered[2, node] = free
-            self._packed[node] = _CLOSED if min(free) < 0 else _fields(least(free, _MOST)) | _GUARDS
+        cpu, memory, devices = self._free[node]
+        if not self._up[node] or cpu < 0 or memory < 0 or devices < 0:
+            self._lacking[node] = _CLOSED
         else:
-            offered[0, node] = offered[1, node] = offered[2, node] = _NEVER
-            self._packed[node] = _CLOSED
+            cpu = _CPU_MOST - cpu if cpu < _CPU_MOST else 0
+            memory = _MEMORY_MOST - memory if memory < _MEMORY_MOST else 0
+            devices = _DEVICES_MOST - devices if devices < _DEVICES_MOST else 0
+            self._lacking[node] = memory | cpu << _CPU | devices << _DEVICES
+        self._stale.add(node)
 
     def free(self, node: int) -> Vector:
         return self._free[node]
@@ -131,14 +135,19 @@ class Room:
     def first_fit(self, need: Vector) -> int | None:
         """The first node, in order of ids, that is open and has `need` free. One pass over the nodes in C."""
         if not fits(need, _MOST):  # very large nodes
-            nodes = pack((need,), self._offered[:, : self.count + 1].copy())
+            nodes = pack((need,), self.offered().copy())
             return None if nodes is None else nodes[0]
-        enough = (self._packed[: self.count + 1] - _fields(need)) & _GUARDS == _GUARDS
-        node = int(enough.argmax())
-        return node if enough[node] else None
+        over = self._scratch
+        np.add(self._lacking, need[1] | need[0] << _CPU | need[2] << _DEVICES, over)
+        np.bitwise_and(over, _guards, over)
+        node = int(over.argmin())  # the first of the least, which is 0 where the need fits
+        return node if self._up[node] and fits(need, self._free[node]) else None
 
     def offered(self) -> NDArray[np.int64]:
         """(3, nodes + 1): free resources by node id, -1 for a node that is not open."""
+        for node in self._stale:
+            self._offered[:, node] = self._free[node] if self._up[node] else _NEVER
+        self._stale.clear()
         return self._offered[:, : self.count + 1]
 
     def could_ever_fit_all(self, needs: Sequence[Vector]) -> bool:
@@ -153,11 +162,12 @@ class Room:
 
     def could_ever_fit(self, need: Vector) -> bool:
         """Whether some node, up or not, has `need` as its capacity."""
-        return any(fits(need, capacity) for capacity in self._shapes)
+        return any(map(fits, repeat(need), self._shapes))
 
     def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int]]:
+        offered = self.offered()
         return [
-            (self._free[n], self._total[n], self._up[n], tuple(self._offered[:, n].tolist()), int(self._packed[n]))
+            (self._free[n], self._total[n], self._up[n], tuple(offered[:, n].tolist()), int(self._lacking[n]))
             for n in range(1, len(self._free))
             if self._total[n] != ZERO or self._free[n] != ZERO
         ]

@@ -8,16 +8,30 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING
 from dataclasses import fields as fields_of
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_new = object.__new__
+
 if TYPE_CHECKING:
     from dataclasses import dataclass
     from dataclasses import replace as changed  # whose calls are checked against the row's fields
+
+    derived = cached_property
 else:
+
+    class derived(cached_property):  # noqa: N801  # as its model
+        """Without the lock that it takes up to Python 3.11. A changed row has it from the row before: it must follow from what
+        does not change."""
+
+        def __get__(self, row: Any, owner: type | None = None) -> Any:
+            if row is None:
+                return self
+            value = row.__dict__[self.attrname] = self.func(row)
+            return value
 
     def dataclass(*, frozen: bool, slots: bool = False) -> Callable[[type[R]], type[R]]:
         """As `dataclasses.dataclass`. That nobody changes a frozen one, mypy sees to; at run time Python would call a function
@@ -26,19 +40,15 @@ else:
 
     def changed(row: R, /, **facts: Any) -> R:
         """Does what `dataclasses.replace` does."""
-        new = object.__new__(type(row))
-        fields = new.__dict__
-        fields.update(row.__dict__)
-        fields.update(facts)
+        new = _new(row.__class__)
+        new.__dict__ = row.__dict__ | facts
         return new
 
 
 def made(kind: Callable[P, R], /, *_: P.args, **facts: P.kwargs) -> R:
     """A new row; its fields are given by name."""
-    new = object.__new__(cast("type[R]", kind))
-    fields = new.__dict__
-    fields.update(_defaults(kind))
-    fields.update(facts)
+    new = _new(cast("type[R]", kind))
+    new.__dict__ = _defaults(kind) | facts
     return new
 
 
@@ -48,4 +58,4 @@ def _defaults(kind: Any) -> dict[str, Any]:
     return {field.name: None if field.default is MISSING else field.default for field in fields_of(kind)}
 
 
-__all__ = ["changed", "dataclass", "made"]
+__all__ = ["changed", "dataclass", "derived", "made"]

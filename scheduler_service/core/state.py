@@ -32,7 +32,7 @@ from scheduler_service.core.room import Room
 from scheduler_service.core.traded import Kind, Surplus, Traded, exchange_deadlines, order_deadlines
 from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub
 from scheduler_service.core.vc import Binding, Guarantee, VirtualCluster
-from scheduler_service.core.waiting import DUE, Deadline, Lane, QueueKey, due, lanes_of, queue_key
+from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, queue_key
 
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
@@ -84,6 +84,7 @@ class State:
     def __init__(self, cluster: Cluster, settings: Settings = DEFAULTS) -> None:
         self.settings = settings
         self.journal = Journal()
+        self.put = self.journal.put
         self.log: list[JobEvent] = []
         self.unsettled = True
         """Something happened since the policies last ran that may let a job start."""
@@ -91,7 +92,9 @@ class State:
         """Something happened since the policies last ran that may let cells be exchanged."""
 
         self.room = Room()
-        self.candidates = Candidates()
+        self._candidates = Candidates()
+        self._stale: dict[RunKey, None] = {}
+        """Active runs that `_candidates` may not have as they are."""
         self.queues: dict[JobClass, SortedList] = {job_class: SortedList() for job_class in JobClass}
         """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id. Those of virtual
         clusters are in `lanes`."""
@@ -159,6 +162,15 @@ class State:
         tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.operations)
         return (*tables, self.vcs, self.bindings, self.orders, self.exchanges, self.ledger, self.surpluses, self.idle)
 
+    @property
+    def candidates(self) -> Candidates:
+        """The runs that trials may preempt. They are brought up to date when somebody asks, for most runs come and go without
+        that anybody does."""
+        for key in self._stale:
+            self._update_candidate(key)
+        self._stale.clear()
+        return self._candidates
+
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
         keys = self.active.get(job_id, ())
@@ -176,12 +188,8 @@ class State:
 
     # ---- change and undo -----------------------------------------------------------------------------------------------
 
-    def put(self, table: Table[K, R], key: K, row: R | None) -> None:
-        """Sets or removes (None) a row, noted in the journal."""
-        self.journal.put(table, key, row)
-
     def savepoint(self) -> tuple[int, int, int]:
-        return self.journal.savepoint(), len(self.log), len(self.news)
+        return len(self.journal.entries), len(self.log), len(self.news)
 
     def undo(self, to: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Returns to the savepoint; (0, 0, 0) is where the last `adopt` left the state."""
@@ -239,7 +247,7 @@ class State:
             self.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
             for key in self.active.get(new.id, ()):
                 self._refresh_candidate(key)
-        before, after = due(old), due(new)
+        before, after = due(old) if old is not None else NOT_DUE, due(new) if new is not None else NOT_DUE
         if before != after:
             for kind, was_due, now_due in zip(DUE, before, after, strict=True):
                 if was_due != now_due:
@@ -342,18 +350,24 @@ class State:
             self.deadlines.add((after, kind, key))
 
     def _refresh_candidate(self, key: RunKey) -> None:
-        run, job = self.runs.rows.get(key), self.jobs.rows.get(key.job_id)
+        if key in self.runs.rows:
+            self._stale[key] = None
+        else:
+            self._stale.pop(key, None)
+            self._candidates.drop(key)
+
+    def _update_candidate(self, key: RunKey) -> None:
+        run, job = self.runs.rows[key], self.jobs.rows.get(key.job_id)
         if (
-            run is not None
-            and job is not None
+            job is not None
             and job.spec.job_class is JobClass.BEST_EFFORT
             and run.phase is not STOPPING
             and run.guarded_us is None
             and not self.holds_faulty(run)
         ):
-            self.candidates.put(key, run, job, self.room.capacity_of(run.node))
+            self._candidates.put(key, run, job, self.room.capacity_of(run.node))
         else:
-            self.candidates.drop(key)
+            self._candidates.drop(key)
 
     def _node(self, old: Node | None, new: Node | None) -> None:
         row = new or old
@@ -395,10 +409,12 @@ class State:
         """Of which pool the node is, and what of it is well and open."""
         if self.pools is None:
             return
-        row = self.nodes.rows.get(node)
-        devices: list[NodeDevice] = []
-        while row is not None and (device := self.devices.rows.get((node, len(devices)))) is not None:
-            devices.append(device)
+        row, rows, devices = self.nodes.rows.get(node), self.devices.rows, []
+        if row is not None and (count := row.capacity.devices):
+            if (node, count - 1) in rows:
+                devices = [device for index in range(count) if (device := rows.get((node, index))) is not None]
+            if len(devices) < count:
+                row = None  # as it joins, or is loaded, or its inventory changes, its devices come one by one
         self.pools.set_node(node, row, devices)
         self._hold_cells(node)
 

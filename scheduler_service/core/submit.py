@@ -62,7 +62,7 @@ def check_can_ever_run(state: State, spec: JobSpec) -> None:
     """Raises FailedPrecondition where the nodes, all of them empty, would not do. With no nodes yet nobody knows."""
     if not state.nodes.rows:
         return
-    for demand in dict.fromkeys(spec.tasks()):
+    for demand in dict.fromkeys(group.demand for group in spec.gang) if spec.gang else (spec.demand,):
         if not state.room.could_ever_fit(demand):
             raise FailedPrecondition(
                 "NO_NODE_LARGE_ENOUGH",
@@ -90,6 +90,8 @@ def still_awaited(
     Raises LookupNeeded for jobs that are not live and whose end is not among `ends`; FailedPrecondition where one can never
     hold.
     """
+    if not dependencies:
+        return ()
     known = dict(ends)
     missing = tuple(d.job_id for d in dependencies if d.job_id not in state.jobs.rows and d.job_id not in known)
     if missing:

@@ -50,17 +50,16 @@ class Deadline(IntEnum):
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
-
-
+NOT_DUE = (None, None, None)
 EXCHANGE = frozenset(
     {Deadline.WINDOW_ENDS, Deadline.WINDOW_BEGINS, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE}
 )
 """Those of cell exchange."""
 
 
-def due(job: Job | None) -> tuple[Micros | None, Micros | None, Micros | None]:
+def due(job: Job) -> tuple[Micros | None, Micros | None, Micros | None]:
     """When each of DUE comes."""
-    return (None, None, None) if job is None else (job.eligible_us, job.limit_us, job.start_by_us)
+    return job.eligible_us, job.limit_us, job.start_by_us
 
 
 def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:

@@ -17,7 +17,7 @@ from scheduler_service.core.messages import Place, Plan, Rng
 from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
-from scheduler_service.policies.fifo import head_of
+from scheduler_service.policies.fifo import BOTH, head_of
 from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
 from scheduler_service.policies.lrtp import remaining
 
@@ -27,7 +27,7 @@ LOOKED_AT = 100
 
 def backfill(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue."""
-    yield from serve(state, tuple(JobClass))
+    yield from serve(state, BOTH)
 
 
 def serve(state: State, classes: Sequence[JobClass]) -> Proposals:

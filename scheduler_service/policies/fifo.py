@@ -12,10 +12,12 @@ from scheduler_service.core.state import State
 from scheduler_service.core.waiting import QueueKey
 from scheduler_service.policies.fitting import no_room, place
 
+BOTH = tuple(JobClass)
+
 
 def fifo(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue."""
-    yield from serve(state, tuple(JobClass))
+    yield from serve(state, BOTH)
 
 
 def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
@@ -38,6 +40,8 @@ def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:
     first: QueueKey | None = None
     for job_class, skip in skipped.items():
         queue = state.queues[job_class]
-        if skip < len(queue) and (first is None or queue[skip] < first):
-            first = queue[skip]
+        if skip < len(queue):
+            next_: QueueKey = queue[skip]
+            if first is None or next_ < first:
+                first = next_
     return None if first is None else state.jobs.rows[first[-1]]

@@ -90,7 +90,7 @@ def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
 def no_room(state: State, job: Job) -> Wait:
     """Why the first of a queue waits. TOO_LARGE: no node could ever take it, and it must not block the others."""
     if state.nodes.rows:
-        demands = set(job.spec.tasks()) if job.spec.gang else (job.spec.demand,)
+        demands = {group.demand for group in job.spec.gang} or {job.spec.demand}
         if not all(state.room.could_ever_fit(demand) for demand in demands):
             return Wait(job.id, Reason.TOO_LARGE, "no node of the cluster is large enough, even when empty")
         if job.spec.gang and not state.room.could_ever_fit_all(job.spec.tasks()):

@@ -195,6 +195,7 @@ class Agents:
         party.there -= 1
         if not party.there:
             party.launch.ended_us = at
+            party.tasks.clear()  # they know it, and it them: only a search for cycles would find them
             party.life.left(party.launch, party.saved, self._delays.checkpoint_every_us)
             self._gangs.pop(party.life.id, None)
 

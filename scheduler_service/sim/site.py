@@ -95,6 +95,13 @@ class Policy(Model):
         changed = {name: value for name, field in fields.items() if (value := getattr(self, name)) != field.default}
         return self.label or " ".join([self.name, *(_told(name, value) for name, value in changed.items())])
 
+    @property
+    def in_effect(self) -> "Policy":
+        """Without what makes no difference: what it is called, and how victims are chosen where nobody is preempted."""
+        preempts = stages(self.name, self.victims(), self.backfill).victims is not None
+        idle = {"label"} if preempts else {"label", "s", "cap", "trials_in_flight", "sparing", "in_order"}
+        return self.model_copy(update={name: Policy.model_fields[name].default for name in idle})
+
     def settings(self) -> Settings:
         return Settings(
             default_grace_us=micros(self.default_grace),

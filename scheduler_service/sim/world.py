@@ -77,8 +77,10 @@ class World:
         arrival, deadlines = self._arrivals.next_us(self.now, self._load), self.state.deadlines
         if arrival is None and not self._live:
             return None  # what becomes of the nodes is no longer of interest
-        times = [arrival, self.agents.next_us(), deadlines[0][0] if deadlines else None]
-        soonest = min((at for at in times if at is not None), default=None)
+        soonest = arrival
+        for at in (self.agents.next_us(), deadlines[0][0] if deadlines else None):
+            if at is not None and (soonest is None or at < soonest):
+                soonest = at
         every = self.site.decide_every_us
         if soonest is None or not every:
             return soonest

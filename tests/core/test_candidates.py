@@ -1,13 +1,18 @@
 """The columns of preemptible runs."""
 
 from math import sqrt
+from random import Random
 
 import pytest
 
 from scheduler_service.core.candidates import Candidates, size_of
-from scheduler_service.core.job import Job, JobSpec, JobState, Run, RunKey, RunPhase
+from scheduler_service.core.engine import step
+from scheduler_service.core.job import Cluster, Job, JobSpec, JobState, Run, RunKey, RunPhase
+from scheduler_service.core.messages import Event, NodeSeen, RunExited, RunStarted, Submitted
+from scheduler_service.core.state import State
 from scheduler_service.core.values import SECOND, ZERO, Vector
-from tests.core.driver import NODE, Driver
+from scheduler_service.policies.fifo import fifo
+from tests.core.driver import NODE, Driver, inventory
 
 
 def test_size_is_the_length_of_the_share() -> None:
@@ -57,3 +62,28 @@ def test_who_is_a_candidate() -> None:
     assert {key.job_id for key in d.state.candidates.snapshot()} == {starting, running}
     grace, node, count = d.state.candidates.snapshot()[RunKey(running, 1)][2:5]
     assert (grace, node, count) == (10 * SECOND, 1, 0)
+
+
+def test_a_run_costs_a_slot_only_if_somebody_asks_while_it_is_there() -> None:
+    """The driver asks at every step; here nobody does until the end."""
+
+    def take(*events: Event, adopt: bool = True) -> None:
+        step(state, events, 0, Random(1), fifo)
+        if adopt:
+            state.adopt()
+
+    state = State(Cluster("c", 1))
+    spec = JobSpec(("train",), Vector(1000, 1024, 1))
+    first, second = RunKey(1, 1), RunKey(2, 1)
+    take(NodeSeen("n", "b", inventory()), Submitted("ann", "", spec))
+    take(RunStarted("n", "b", 1, first))
+    take(RunExited("n", "b", 2, first))
+    assert state.candidates.used == 0
+    take(Submitted("ann", "", spec))
+    take(RunExited("n", "b", 3, second), adopt=False)
+    state.undo()
+    assert state.candidates.snapshot().keys() == {second}
+    take(RunExited("n", "b", 3, second), adopt=False)
+    assert state.candidates.snapshot() == {}
+    state.undo()
+    assert state.candidates.snapshot() == state.rebuilt().candidates.snapshot() != {}

@@ -1,7 +1,9 @@
 """What the state machine of tenants found, each as a small case."""
 
 from scheduler_service.core.job import JobState, Reason
-from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
+from scheduler_service.core.messages import NodeSeen
+from scheduler_service.core.pools import PoolPlan
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
 
 # ---- what is kept for somebody -----------------------------------------------------------------------------------------
 
@@ -97,3 +99,30 @@ def test_what_a_new_virtual_cluster_was_promised_is_there_at_once() -> None:
     owner, again = tenants.ask("B", 4), tenants.ask("A", 1)
     assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
     assert tenants.guaranteed(again)
+
+
+def test_nodes_of_a_named_pool_must_be_like_the_first_that_joined() -> None:
+    """Else whoever comes later, to an earlier place, would take the cells away from under those who run in them."""
+    tenants = Tenants({"two": "FOUR", "three": "FOUR"}, [PoolPlan("p", ("one", "two", "three"))])
+    tenants.vc("A", ("p", "switch", 2))
+    job = tenants.ask("A", 2)
+    assert tenants.at(job) == ["two[0..1]"]
+    tenants.step(NodeSeen("one", "a", inventory("SIX")))
+    pools = tenants.state.pools
+    assert pools is not None
+    assert list(pools.misfits) == [tenants.node("one").id]
+    tenants.step(NodeSeen("one", "b", inventory("FOUR")))
+    assert not pools.misfits
+    assert tenants.guaranteed(job)
+
+
+def test_a_named_pool_is_as_its_first_node_is_when_that_comes_back_changed() -> None:
+    tenants = Tenants({"two": "FOUR", "three": "FOUR"}, [PoolPlan("p", ("two", "three"))])
+    guest = tenants.vc("A", ("p", "switch", 2)) and tenants.ask("A", 1, guarantee=OPPORTUNISTIC)
+    assert tenants.at(guest) == ["three[0]"]
+    tenants.step(NodeSeen("two", "b", inventory("SIX")))
+    pools = tenants.state.pools
+    assert pools is not None
+    assert pools.misfits == {2: "its devices are not like those of the other nodes of pool p"}
+    tenants.step(NodeSeen("two", "c", inventory("FOUR")))
+    assert pools.pools["p"].held(1) == (0, 1)

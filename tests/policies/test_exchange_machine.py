@@ -7,7 +7,7 @@ To search for longer, with other examples each time:
 
 import os
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 
 from tests.policies.exchange_machine import ExchangeMachine
 
@@ -21,5 +21,4 @@ TestExchange.settings = settings(
     database=None,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate,),
 )

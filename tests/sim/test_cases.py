@@ -99,6 +99,8 @@ def test_others_are_given_the_times_that_were_recorded_under_fifo() -> None:
     assert fifo.recording() is None
     assert ours.recording() == fifo
     assert case("fifo", policy={"name": "fifo", "label": "first come"}).recording() is None
+    assert case("fifo", policy={"name": "fifo", "trials_in_flight": 1, "cap": None}).recording() is None  # it preempts nobody
+    assert case("fitgpp", policy={"name": "fitgpp", "trials_in_flight": 1}).recording() == fifo
     assert case("fifo", policy={"name": "fifo", "backfill": True}).recording() == fifo
     recorded = simulate(fifo)
     assert simulate(ours).times_us() == recorded.times_us() == simulate(ours, recorded.times_us()).times_us()

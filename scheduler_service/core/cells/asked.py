@@ -4,9 +4,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.cells.shape import Shape
-from scheduler_service.core.job import JobSpec
+from scheduler_service.core.job import JobSpec, TaskGroup
 from scheduler_service.core.pools import level_of
 from scheduler_service.core.values import Vector, fits
+from scheduler_service.core.vc import CellRequest
 
 
 class Need(NamedTuple):
@@ -38,28 +39,32 @@ class Asked(NamedTuple):
     """All tasks, the largest first."""
 
 
-@lru_cache(maxsize=4096)
 def asked(spec: JobSpec, shape: Shape, share: Vector) -> Asked | str:
     """What the job asks of pools of this shape, of which each leaf carries `share` of its node; or why it cannot ask that of
     one."""
+    return _asked(spec.demand, spec.gang, spec.cells, shape, share)
+
+
+@lru_cache(maxsize=4096)
+def _asked(demand: Vector, gang: tuple[TaskGroup, ...], cells: CellRequest, shape: Shape, share: Vector) -> Asked | str:
     needs: list[Need] = []
     groups: list[tuple[Part, ...]] = []
     first = 0
-    sizes = [(group.size, group.demand) for group in spec.gang] or [(1, spec.demand)]
-    for number, (size, demand) in enumerate(sizes):
-        level = spec.cells.levels[number] if number < len(spec.cells.levels) else ""
-        need = _need(shape, share, demand, level)
+    sizes = [(group.size, group.demand) for group in gang] or [(1, demand)]
+    for number, (size, each) in enumerate(sizes):
+        level = cells.levels[number] if number < len(cells.levels) else ""
+        need = _need(shape, share, each, level)
         if isinstance(need, str):
             return need
         tasks = tuple(need._replace(rank=first + i) for i in range(size))
         first += size
         needs += tasks
-        wrapped = _within(spec, shape, number, tasks)
+        wrapped = _within(cells, shape, number, tasks)
         if isinstance(wrapped, str):
             return wrapped
         groups.append(wrapped)
     ordered = sorted((part for group in groups for part in group), key=_largest_first)
-    whole = _within(spec, shape, -1, tuple(ordered))
+    whole = _within(cells, shape, -1, tuple(ordered))
     if isinstance(whole, str):
         return whole
     return Asked(whole, tuple(sorted(needs, key=_largest_first)))
@@ -97,10 +102,10 @@ def _host(amount: Vector) -> str:
     return f"{amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB"
 
 
-def _within(spec: JobSpec, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
+def _within(cells: CellRequest, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
     """The parts inside the cells that are asked for them, the smallest innermost."""
     wanted: list[tuple[int, bool]] = []
-    for within in spec.cells.within:
+    for within in cells.within:
         if within.group == group:
             level = level_of(shape, within.level)
             if level is None:

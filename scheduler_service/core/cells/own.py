@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from scheduler_service.core.cells.asked import asked
+from scheduler_service.core.cells.asked import Asked, asked
 from scheduler_service.core.cells.placing import find
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
@@ -13,12 +13,14 @@ from scheduler_service.core.vc import Owner
 _ME = Owner(1)
 
 
-@lru_cache(maxsize=1024)
 def why_never(spec: JobSpec, shape: Shape, share: Vector, cells: tuple[int, ...]) -> str:
     """Why a virtual cluster that owns so many cells of each level could never have the job; empty where it could."""
     wanted = asked(spec, shape, share)
-    if isinstance(wanted, str):
-        return wanted
+    return wanted if isinstance(wanted, str) else _why_never(wanted, shape, cells)
+
+
+@lru_cache(maxsize=1024)
+def _why_never(wanted: Asked, shape: Shape, cells: tuple[int, ...]) -> str:
     pool = _private(shape, cells)
     if find(pool, _ME, wanted) is not None:
         return ""

@@ -31,8 +31,8 @@ def cells(match: Match | None = balanced) -> Policy:
 
     def serve(state: State, rng: Rng) -> Proposals:
         yield from start_on_cells_kept(state)
-        for owner in sorted(state.vcs.rows.values(), key=lambda vc: vc.id):
-            yield from serve_guaranteed(state, owner, rng)
+        for vc_id in sorted(state.vc_ids[name] for name in {name for name, _ in state.lanes}.union(state.overflowing)):
+            yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng)
         while (vc := (yield from serve_opportunistic(state))) is not None:
             yield from serve_guaranteed(state, vc, rng)
 

@@ -103,7 +103,7 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
     room = Room()
     for number, inventory in enumerate(nodes, 1):
         room.set_node(number, Node(number, "", "", NodeState.UP, inventory.capacity, (), 0))
-    fits_one, fits_all = cache(room.could_ever_fit), cache(room.could_ever_fit_all)
+    fits_one, fits_all = room.could_ever_fit, cache(room.could_ever_fit_all)
     too_large = 0
     for job in jobs:
         spec = job.spec

@@ -1,0 +1,196 @@
+"""What a request for cells costs, decided and enacted in memory, in clusters as large as HiveD's simulated one (section 5.4).
+
+Both readings of it: 8 pods of 256 nodes, and of 1,024. Five levels, four virtual clusters that own half of everything as pods
+and half as smaller cells; a fifth of the requests is opportunistic; runs end at random, so that 55 % of the GPUs are in use.
+The sizes are 1, 2, 4 or 8 GPUs, as HiveD's Go code was measured, or one whole cell of a level up to the node, as in the paper.
+"""
+
+from pathlib import Path
+from random import Random
+from time import thread_time_ns
+
+from benchmarks.figures import Figure, figure, quantile
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.shape import leaves
+from scheduler_service.core.engine import step
+from scheduler_service.core.job import Cluster, JobClass, JobSpec, Node, NodeDevice, NodeState, RunKey, StopReason
+from scheduler_service.core.messages import CancelRequested, Event, RunExited, Start, Step, Stop, Submitted, VcRequested
+from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.state import Settings, State
+from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.vc import CellRequest, Guarantee, Owner, Quota
+from scheduler_service.policies.cells.policy import cells
+
+PODS, VCS, LOAD, REQUESTS = 8, 4, 0.55, 10_000
+NODE = Vector(64_000, 512 << 10, 8)
+CELLS = ("device", "switch", "socket", "node")
+
+
+class Cluster8:
+    """Eight pods, loaded by a stream of requests."""
+
+    def __init__(self, nodes: int, seed: int = 1) -> None:
+        """`nodes` of each pod."""
+        self.random = Random(seed)
+        names = tuple(f"node-{i:05}" for i in range(PODS * nodes))
+        plan = PoolPlan("p", names, (("pod", nodes),))
+        rows: list[tuple[str, object, object]] = []
+        for i, name in enumerate(names, 1):
+            rows.append(("node", i, Node(i, name, "boot", NodeState.UP, NODE, ("socket", "switch"), 0)))
+            for d in range(NODE.devices):
+                device = NodeDevice(i, d, f"{name}-{d}", "gpu", 80 << 10, (d // 4, d // 2 % 2))
+                rows.append(("device", (i, d), device))
+        before, memory = thread_time_ns(), _resident_mib()
+        self.state = State(Cluster("bench", seed, next_node=len(names) + 1), Settings(pools=(plan,)))
+        self.state.restore(iter(rows))
+        self.seconds, self.mib = (thread_time_ns() - before) / 1e9, _resident_mib() - memory
+        self.policy = cells()
+        self.now, self.names, self.sequences = 0, names, dict.fromkeys(names, 0)
+        self.running: list[RunKey] = []
+        self.told: list[RunKey] = []
+        self.used, self.total = 0, NODE.devices * len(names)
+        self.reclaims = self.needless = 0
+        for vc in range(VCS):
+            owned = {"pod": 1, "node": nodes // 2, "socket": nodes // 2, "switch": nodes // 2, "device": nodes}
+            self.take(VcRequested(f"vc{vc}", True, tuple(Quota("p", level, count) for level, count in owned.items())))
+
+    def take(self, event: Event) -> Step:
+        taken = self._step(event)
+        self._adopt(taken)
+        return taken
+
+    def _step(self, event: Event) -> Step:
+        self.now += SECOND
+        return step(self.state, (event,), self.now, self.random, self.policy)
+
+    def _adopt(self, taken: Step) -> None:
+        self.state.adopt()
+        for order in taken.orders:
+            if isinstance(order, Start):
+                self.running.append(order.run.key)
+                self.used += order.run.demand.devices
+            elif isinstance(order, Stop) and order.reason is StopReason.RECLAIMED:
+                self.told.append(order.key)
+
+    def request(self, whole_cells: bool) -> float:
+        """Takes one, and all that follows from it; returns its microseconds."""
+        vc = f"vc{self.random.randrange(VCS)}"
+        level = self.random.choice(CELLS) if whole_cells else ""
+        devices = 1 << (CELLS.index(level) if level else self.random.randrange(4))
+        guarantee = Guarantee.OPPORTUNISTIC if self.random.random() < 0.2 else Guarantee.GUARANTEED
+        demand = Vector(4_000 * devices, (16 << 10) * devices, devices)
+        asked = CellRequest(levels=(level,) if level else ())
+        spec = JobSpec(("train",), demand, JobClass.BEST_EFFORT, 0, vc=vc, guarantee=guarantee, cells=asked)
+        event = Submitted("ann", "", spec)
+        begin = thread_time_ns()
+        taken = self._step(event)
+        took = (thread_time_ns() - begin) / 1000
+        if any(isinstance(order, Stop) for order in taken.orders):
+            self.state.undo()
+            self.reclaims += 1
+            self.needless += self._was_needless(vc, devices, level)
+            taken = self._step(event)
+        self._adopt(taken)
+        self._follow()
+        return took
+
+    def _follow(self) -> None:
+        """Who was told to leave goes, and does not come back; others end until the load is right."""
+        while self.told:
+            key = self.told.pop()
+            self._over(key, yielded=True)
+            if key.job_id in self.state.jobs.rows:
+                self.take(CancelRequested(key.job_id))
+        while self.used > LOAD * self.total:
+            self._over(self.running[self.random.randrange(len(self.running))], yielded=False)
+
+    def _over(self, key: RunKey, yielded: bool) -> None:
+        at = self.running.index(key)
+        self.running[at] = self.running[-1]
+        self.running.pop()
+        run = self.state.runs.rows[key]
+        self.used -= run.demand.devices
+        name = self.names[run.node - 1]
+        self.sequences[name] += 1
+        self.take(RunExited(name, "boot", self.sequences[name], key, yielded=yielded))
+
+    # ---- evictions -----------------------------------------------------------------------------------------------------
+
+    def _was_needless(self, vc: str, devices: int, level: str) -> bool:
+        """Whether idle leaves, with nobody on them, were to be had by right: in a cell that is bound to the virtual cluster, or
+        in one that could be bound to it with everybody else's promises kept. Looks at every cell there is."""
+        pools = self.state.pools
+        assert pools is not None
+        pool, owner = pools.pools["p"], Owner(self.state.vc_ids[vc])
+        number = pool.shape.levels.index(level) if level else -1
+        for slot in range(len(self.names)):
+            for mask, whose in pool.units_at(slot).items():
+                if whose == owner and _has(pool, slot, mask, devices, number):
+                    return True
+        return any(self._could_bind(pool, owner, at, devices, number) for at in range(len(pool.shape.levels)))
+
+    def _could_bind(self, pool: Pool, owner: Owner, level: int, devices: int, number: int) -> bool:
+        if pool.shape.size(level) < devices or not pool.promises.free_of(owner, level):
+            return False
+        for index in range(self.total // pool.shape.size(level)):
+            inside = leaves(pool.shape, level, index)
+            if any(bound & mask for slot, mask in inside for bound in pool.units_at(slot)):
+                continue
+            if any(_has(pool, slot, mask, devices, number) for slot, mask in inside):
+                before = pool.shortfall()
+                pool.bind(level, index, owner)
+                kept = pool.shortfall() == before
+                pool.unbind(level, index)
+                if kept:
+                    return True
+        return False
+
+
+def _has(pool: Pool, slot: int, mask: int, devices: int, number: int) -> bool:
+    """Whether so many leaves of these are idle, or (a level's number) a whole cell of them."""
+    idle = pool.idle(slot) & mask
+    if number < 0:
+        return idle.bit_count() >= devices
+    whole = (1 << devices) - 1
+    return any(idle >> first & whole == whole for first in range(0, pool.shape.devices, devices))
+
+
+def _resident_mib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1]) / 1024
+
+
+def measure(cluster: Cluster8, requests: int, whole_cells: bool) -> list[float]:
+    """Microseconds of each request, ascending, once the cluster is loaded."""
+    while cluster.used < LOAD * cluster.total - 8:
+        cluster.request(whole_cells)
+    cluster.reclaims = cluster.needless = 0
+    return sorted(cluster.request(whole_cells) for _ in range(requests))
+
+
+def run() -> list[Figure]:
+    figures = []
+    for nodes in (256, 1_024):
+        for whole_cells in (False, True):
+            cluster = Cluster8(nodes)
+            gpus = f"{cluster.total:,} GPUs"
+            if not whole_cells:
+                figures += [
+                    figure("cells", f"building the state, {gpus}", cluster.seconds, "s", at_most=3),
+                    figure("cells", f"memory of the state, {gpus}", cluster.mib, "MiB", at_most=1024),
+                ]
+            times = measure(cluster, REQUESTS, whole_cells)
+            what = f"{gpus}, {'whole cells' if whole_cells else '1/2/4/8 GPUs'}"
+            print(f"{what}: {cluster.reclaims} of {REQUESTS} requests had opportunistic runs leave")
+            figures += [
+                figure("cells", f"p50 of a request, {what}", quantile(times, 0.5), "us", at_most=100),
+                figure("cells", f"mean of a request, {what}", sum(times) / len(times), "us", at_most=200),
+                figure("cells", f"p99 of a request, {what}", quantile(times, 0.99), "us", at_most=2_000),
+                figure("cells", f"needless evictions in {REQUESTS:,}, {what}", cluster.needless, "", at_most=40),
+            ]
+    return figures
+
+
+if __name__ == "__main__":
+    for measured in run():
+        print(measured)
