@@ -199,7 +199,7 @@ def _check_not_given_on(state: State, exchange: Exchange, now: Micros) -> None:
 
 def exchange_overdue(state: State, now: Micros, kind: Deadline, key: tuple[Any, ...]) -> None:
     """Acts on a deadline that has passed."""
-    if kind in (Deadline.WINDOW_ENDS, Deadline.WINDOW_BEGINS):
+    if kind is Deadline.WINDOW:
         turn_windows(state, now)
     elif kind is Deadline.IDLE:
         note_idle(state, NoteIdle(*key), now)

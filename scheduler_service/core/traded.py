@@ -88,9 +88,7 @@ def order_deadlines(order: ExchangeOrder | None) -> tuple[tuple[Deadline, Micros
 
 
 def exchange_deadlines(exchange: Exchange | None) -> tuple[tuple[Deadline, Micros | None], ...]:
-    due = None if exchange is None else exchange_due(exchange)
-    opens = exchange is not None and exchange.state is ExchangeState.MATCHED
-    return (Deadline.WINDOW_ENDS, None if opens else due), (Deadline.WINDOW_BEGINS, due if opens else None)
+    return ((Deadline.WINDOW, None if exchange is None else exchange_due(exchange)),)
 
 
 def _note(index: dict[tuple[int, str], int], key: tuple[int, str], row: int, there: bool) -> None:

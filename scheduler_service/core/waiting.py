@@ -36,24 +36,20 @@ class Deadline(IntEnum):
     """job.start_by_us"""
     GUARD = 5
     """run.guarded_us"""
-    WINDOW_ENDS = 6
-    """exchange.lot.end_us; before others begin at the same time"""
-    WINDOW_BEGINS = 7
-    """exchange.lot.begin_us"""
-    ORDER_EXPIRES = 8
+    WINDOW = 6
+    """exchange.lot.begin_us, then end_us"""
+    ORDER_EXPIRES = 7
     """exchange_order.expires_us"""
-    ORDER_BEGINS = 9
+    ORDER_BEGINS = 8
     """exchange_order.begins_us"""
-    IDLE = 10
+    IDLE = 9
     """idle_cells.due_us"""
 
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
 NOT_DUE = (None, None, None)
-EXCHANGE = frozenset(
-    {Deadline.WINDOW_ENDS, Deadline.WINDOW_BEGINS, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE}
-)
+EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
 """Those of cell exchange."""
 
 

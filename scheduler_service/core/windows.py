@@ -5,7 +5,7 @@ the same, and Eqn 2 holds as before, as long as nobody gives what it does not ow
 of each deal, and kept whenever a quota or an exchange changes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from scheduler_service.core.board import Board, Deal, agreed
 from scheduler_service.core.errors import require
@@ -111,9 +111,9 @@ def book(state: State, what: Booked) -> None:
 def turn_windows(state: State, now: Micros) -> None:
     """Opens and closes all windows for which it is time, and only then looks who has more bound than it owns: what goes back to
     a virtual cluster may go on to the next in the same moment."""
-    due = [(at, x.state is not ExchangeState.ACTIVE, x.id) for at, x in _due(state) if at <= now]
+    due = [x.id for x in state.exchanges.rows.values() if (at := exchange_due(x)) is not None and at <= now]
     shrunk: dict[int, str] = {}
-    for _, _, exchange_id in sorted(due):
+    for exchange_id in sorted(due):
         before = state.exchanges.rows.get(exchange_id)
         while before is not None and (after := turned(before, now)).exchange is not before:
             book(state, after)
@@ -125,13 +125,6 @@ def turn_windows(state: State, now: Micros) -> None:
     for vc, why in shrunk.items():
         call_off_excess(state, vc, now, why)
     _shrink(state, shrunk, now)
-
-
-def _due(state: State) -> Iterator[tuple[Micros, Exchange]]:
-    for exchange in state.exchanges.rows.values():
-        due = exchange_due(exchange)
-        if due is not None:
-            yield due, exchange
 
 
 def call_off(state: State, exchange: Exchange, now: Micros, why: str) -> None:

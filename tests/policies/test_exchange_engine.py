@@ -24,7 +24,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.rows import changed
-from scheduler_service.core.vc import VcPolicy
+from scheduler_service.core.vc import Quota, VcPolicy
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.exchange import Fits, Match, Surplus, auction, balanced
 from tests.core.driver import Driver
@@ -153,6 +153,19 @@ def test_a_window_that_was_slept_through_was_never_given() -> None:
     t.now = at(5)
     t.step()
     assert t.exchanges[1].opened_us is None
+    assert t.hours() == {"A": 0, "B": 0}
+
+
+def test_a_window_does_not_open_for_cells_that_are_not_the_givers_any_more() -> None:
+    """No request can bring this about; somebody has changed a row."""
+    t = many(2, 1)
+    t.take("B", t.offer("A", 2, begin=2, end=4))
+    t.until(1)
+    t.state.put(t.state.vcs, 1, changed(t.state.vcs.rows[1], quotas=(Quota(*NODE),)))
+    t.state.adopt()
+    t.until(2)
+    assert t.exchanges[1].state is ExchangeState.RETURNED
+    assert (t.owns("A"), t.owns("B")) == (1, 1)
     assert t.hours() == {"A": 0, "B": 0}
 
 
@@ -537,6 +550,7 @@ def test_the_proxy_offers_what_was_idle_for_long() -> None:
     assert [(row.lot.count, row.by_proxy, row.lot.end_us) for row in t.orders.values()] == [(1, True, at(6))]
     t.until(3)
     assert [row.lot.count for row in t.state.orders.rows.values()] == [1, 1], "the job's cell is idle for long now as well"
+    assert t.state.idle.rows[1, FOURS, "node"].history == ((at(1), 3),), "what was before is of no interest any more"
     t.want("B", 1, begin=3, end=5)
     assert [t.owns(name) for name in "AB"] == [2, 2]
 
