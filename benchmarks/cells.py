@@ -32,6 +32,7 @@ class Cluster8:
     def __init__(self, nodes: int, seed: int = 1) -> None:
         """`nodes` of each pod."""
         self.random = Random(seed)
+        memory = _resident_mib()
         names = tuple(f"node-{i:05}" for i in range(PODS * nodes))
         plan = PoolPlan("p", names, (("pod", nodes),))
         rows: list[tuple[str, object, object]] = []
@@ -40,7 +41,7 @@ class Cluster8:
             for d in range(NODE.devices):
                 device = NodeDevice(i, d, f"{name}-{d}", "gpu", 80 << 10, (d // 4, d // 2 % 2))
                 rows.append(("device", (i, d), device))
-        before, memory = thread_time_ns(), _resident_mib()
+        before = thread_time_ns()
         self.state = State(Cluster("bench", seed, next_node=len(names) + 1), Settings(pools=(plan,)))
         self.state.restore(iter(rows))
         self.seconds, self.mib = (thread_time_ns() - before) / 1e9, _resident_mib() - memory

@@ -73,6 +73,8 @@ class Pools:
         self._order: list[str] | None = None
         """What `in_order` returns, until a pool comes or goes."""
         self._shares: dict[str, Counter[Vector]] = {}
+        self._lowest: dict[str, Vector] = {}
+        """What `share` returns, until a node comes or goes."""
         self._vcs: dict[int, VirtualCluster] = {}
         self._exchanged: dict[int, dict[tuple[str, str], int]] = {}
         """Virtual cluster -> (pool, level) -> what open windows add to its quota."""
@@ -152,25 +154,25 @@ class Pools:
 
     def share(self, pool: str) -> Vector:
         """What of its node goes with each device of the pool."""
-        shares = iter(self._shares[pool])
-        lowest = next(shares)
-        for share in shares:
-            lowest = least(lowest, share)
+        lowest = self._lowest.get(pool)
+        if lowest is None:
+            shares = iter(self._shares[pool])
+            lowest = next(shares)
+            for share in shares:
+                lowest = least(lowest, share)
+            self._lowest[pool] = lowest
         return lowest
 
     def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
         """How many cells of each level of the pool it owns now, with those that it has in exchange."""
-        levels, mine = self.pools[pool].shape.levels, self._exchanged.get(vc.id, {})
-        owned = Counter({level: mine.get((pool, level), 0) for level in levels})
-        for quota in vc.quotas:
-            if quota.pool == pool:
-                owned[quota.level] += quota.cells
-        return tuple(owned[level] for level in levels)
+        quota, owner = self.pools[pool].promises.quota, Owner(vc.id)
+        return tuple([quota.get((owner, level), 0) for level in range(len(self.pools[pool].shape.fan))])
 
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
         """The pools in which it owns something, or has it in exchange."""
-        taken = {pool for (pool, _), count in self._exchanged.get(vc.id, {}).items() if count > 0}
-        return taken | {quota.pool for quota in vc.quotas}
+        owned = {quota.pool for quota in vc.quotas}
+        exchanged = self._exchanged.get(vc.id)
+        return owned if exchanged is None else owned | {pool for (pool, _), count in exchanged.items() if count > 0}
 
     def doomed(self, vc: int, pool: str, level: str) -> int:
         """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
@@ -280,6 +282,7 @@ class Pools:
         self.seats[node] = fact.seat
         self.nodes[fact.seat.pool, fact.seat.slot] = node
         self._shares[fact.seat.pool][fact.seat.share] += 1
+        self._lowest.pop(fact.seat.pool, None)
         if node in self._held:
             self.hold(node, *self._held[node])
 
@@ -291,6 +294,7 @@ class Pools:
             del self.seats[node]
             del self.nodes[name, fact.seat.slot]
             self._shares[name] -= Counter([fact.seat.share])
+            self._lowest.pop(name, None)
             pool = self.pools[name]
             pool.set_node(fact.seat.slot, None)
             pool.set_guaranteed(fact.seat.slot, 0)

@@ -5,8 +5,6 @@ the same, and Eqn 2 holds as before, as long as nobody gives what it does not ow
 of each deal, and kept whenever a quota or an exchange changes.
 """
 
-from collections.abc import Iterable
-
 from scheduler_service.core.board import Board, Deal, agreed
 from scheduler_service.core.errors import require
 from scheduler_service.core.exchange import (
@@ -20,6 +18,7 @@ from scheduler_service.core.exchange import (
     turned,
     withdrawn,
 )
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.rows import changed
 from scheduler_service.core.shrinking import shrink
 from scheduler_service.core.state import State
@@ -48,8 +47,11 @@ def least_owned(state: State, vc: int, pool: str, level: str, begin_us: Micros, 
     return own + min(granted(mine, at).get((vc, pool, level), 0) for at in moments(mine, begin_us, end_us))
 
 
-def most_cells(state: State, vc: VirtualCluster, pool: str, levels: Iterable[str]) -> tuple[int, ...]:
+def most_cells(state: State, pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
     """The most cells of each level of a pool that it owns at any time from now on, as far as is agreed."""
+    if vc.id not in state.traded.of:
+        return pools.cells_of(vc, pool)
+    levels = pools.pools[pool].shape.levels
     mine = [x for x in exchanges_of(state, vc.id) if x.lot.pool == pool]
     own = {level: sum(q.cells for q in vc.quotas if (q.pool, q.level) == (pool, level)) for level in levels}
     now = state.cluster.clock_us

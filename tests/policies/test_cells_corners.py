@@ -1,5 +1,8 @@
 """What the state machine of tenants found, each as a small case."""
 
+import pytest
+
+from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import NodeSeen
 from scheduler_service.core.pools import PoolPlan
@@ -126,3 +129,28 @@ def test_a_named_pool_is_as_its_first_node_is_when_that_comes_back_changed() -> 
     assert pools.misfits == {2: "its devices are not like those of the other nodes of pool p"}
     tenants.step(NodeSeen("two", "c", inventory("FOUR")))
     assert pools.pools["p"].held(1) == (0, 1)
+
+
+# ---- cost --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_idle_cell_is_found_without_a_look_at_every_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    tenants = Tenants(dict.fromkeys((f"n{i}" for i in range(12)), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 1))
+    looked: list[int] = []
+    idle = Pool.idle
+
+    def counted(pool: Pool, slot: int) -> int:
+        looked.append(slot)
+        return idle(pool, slot)
+
+    monkeypatch.setattr(Pool, "idle", counted)
+    job = tenants.ask("A", 2, guarantee=OPPORTUNISTIC, levels=("switch",))
+    assert tenants.at(job) == ["n11[0..1]"]
+    assert not looked
+    monkeypatch.undo()
+    for _ in range(23):
+        tenants.ask("A", 1, guarantee=OPPORTUNISTIC)
+    again = tenants.ask("A", 2, guarantee=OPPORTUNISTIC, levels=("switch",))
+    devices = tenants.run(again).devices
+    assert devices in ((0, 1), (2, 3))

@@ -41,7 +41,7 @@ def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, po
     if spec.guarantee is not Guarantee.GUARANTEED:
         return why_never(spec, shape, share, (0,) * shape.top + (pools.tops(pool),)) if spec.gang else ""
     if not spec.cells.pin:
-        return why_never(spec, shape, share, most_cells(state, vc, pool, shape.levels))
+        return why_never(spec, shape, share, most_cells(state, pools, vc, pool))
     pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)
     if pin.pool != pool:
         return f"pin {pin.name} is not in it"

@@ -22,11 +22,13 @@ def find_idle(pool: Pool, asked: Asked) -> dict[int, tuple[int, Mask]] | None:
 
 
 def _idle(pool: Pool, part: Part, seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
-    if isinstance(part, Need) and part.level < 0:
+    if isinstance(part, Need):
         found = pool.opportunistic(part.leaves)
-        if found is not None:
+        if found is not None and (part.level < 0 or pick_cell(pool.shape, found[1], part.level) is not None):
             _sit(pool, part, found, seats, before)
-        return found is not None
+            return True
+        if found is None or part.level < 0:
+            return False
     level = part.level if isinstance(part, Together) else pool.shape.node
     inner = part.parts if isinstance(part, Together) else (part,)
     needs = list(needs_of(inner))

@@ -44,11 +44,12 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
 
 def run_proxies(state: State) -> Generator[Plan, str | None, None]:
     """Posts for tenants what has been idle for long, and takes back what they need."""
-    on = sorted((vc for vc in state.vcs.rows.values() if vc.policy.proxy_after_us), key=lambda vc: vc.id)
-    yield from _forget(state, {vc.id for vc in on})
-    if state.pools is None or not on:
+    on = [vc for vc in state.vcs.rows.values() if vc.policy.proxy_after_us]
+    if state.idle.rows:
+        yield from _forget(state, {vc.id for vc in on})
+    if state.pools is None:
         return
-    for vc in on:
+    for vc in sorted(on, key=lambda vc: vc.id):
         yield from _note(state, state.pools, vc)
         yield from _propose(state, state.pools, vc)
 

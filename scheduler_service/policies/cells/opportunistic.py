@@ -28,16 +28,21 @@ LOOKED_AT = 16
 def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualCluster | None]:
     """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
-    waiting = [vc for vc in state.vcs.rows.values() if (vc.name, Lane.OPPORTUNISTIC) in state.lanes]
+    waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
     nowhere: set[_Kind] = set()
     while waiting:
-        vc = min(waiting, key=lambda vc: (Fraction(state.opportunistic.get(vc.name, 0), vc.weight), vc.id))
+        vc = waiting[0] if len(waiting) == 1 else min(waiting, key=lambda vc: (_holds(state, vc), vc.id))
         started = yield from _serve_one(state, vc, nowhere)
         if started is None:
             waiting.remove(vc)
         elif started.spec.guarantee is Guarantee.OVERFLOW:
             return vc
     return None
+
+
+def _holds(state: State, vc: VirtualCluster) -> Fraction:
+    """How many devices its opportunistic runs hold, by its weight."""
+    return Fraction(state.opportunistic.get(vc.name, 0), vc.weight)
 
 
 _Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
