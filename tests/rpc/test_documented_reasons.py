@@ -44,7 +44,7 @@ def given() -> set[str]:
 def occurring() -> set[str]:
     """What tests assert, or hand to a helper that does: any string of theirs that is a reason."""
     found: set[str] = set()
-    for folder in ("rpc", "e2e", "agent", "store", "core", "sdk"):
+    for folder in ("rpc", "e2e", "agent", "store", "core", "policies", "sdk"):
         for path in (ROOT / "tests" / folder).glob("*.py"):
             if path != Path(__file__):
                 found |= set(_strings(ast.parse(path.read_text())))
