@@ -170,7 +170,7 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
 
 
 def _cells_out(spec: JobSpec, out: job_pb2.JobSpec) -> None:
-    pool, model, pin, levels, within, lazy = spec.cells
+    pool, model, pin, levels, within, lazy, *_ = spec.cells
     asked = job_pb2.CellRequest(pool=pool, model=model, pin=pin, lazy=lazy)
     for one in within:
         asked.within.add(level=one.level, preferred=not one.required, task_group=None if one.group < 0 else one.group)

@@ -138,8 +138,9 @@ cell_requests = st.builds(
     st.lists(words, max_size=2).map(tuple),
     st.lists(withins, max_size=2).map(tuple),
     st.booleans(),
+    st.booleans(),
 )
-vc_policies = st.builds(VcPolicy, words, st.floats(allow_nan=False), natural, st.none() | natural)
+vc_policies = st.builds(VcPolicy, words, st.floats(allow_nan=False), natural, st.none() | natural, natural, natural, natural)
 quotas_of = st.lists(st.builds(Quota, words, words, st.integers(1, 2**31 - 1)), max_size=3).map(tuple)
 pins_of = st.lists(st.builds(Pin, words, words, words, natural), max_size=2).map(tuple)
 nodes_of = st.lists(big, max_size=2).map(tuple)
