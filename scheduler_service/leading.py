@@ -111,7 +111,12 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
         cluster = ClusterRow(str(uuid.uuid4()), secrets.randbits(62))
         commit_no = writer.commit([Change("cluster", 0, None, cluster)], [])
     elif forgetful:
-        cluster = replace(cluster, next_job=cluster.next_job + SKIPPED_JOBS)
+        cluster = replace(
+            cluster,
+            next_job=cluster.next_job + SKIPPED_JOBS,
+            next_order=cluster.next_order + SKIPPED_JOBS,
+            next_exchange=cluster.next_exchange + SKIPPED_JOBS,
+        )
         commit_no = writer.commit([Change("cluster", 0, loaded.cluster, cluster)], [])
     rows = live_rows(loaded)
     state = State(cluster, settings_of(config))

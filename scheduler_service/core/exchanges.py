@@ -46,6 +46,10 @@ from scheduler_service.core.windows import agree, board_of, book, call_off, leas
 def order_posted(state: State, event: OrderPosted, now: Micros) -> OrderChanged:
     """Puts an offer or a request on the board. Nobody offers more than it owns, at any time of the window."""
     pools, vc = pools_of(state), named(state, event.vc)
+    known = state.traded.posted.get((vc.id, event.request_id))
+    if known is not None:
+        check_same_post(state.orders.rows[known], event)
+        return OrderChanged(known)
     order = posted(
         ExchangeOrder(
             id=state.cluster.next_order,
@@ -59,10 +63,6 @@ def order_posted(state: State, event: OrderPosted, now: Micros) -> OrderChanged:
             request_id=event.request_id,
         )
     )
-    known = state.traded.posted.get((vc.id, event.request_id))
-    if known is not None:
-        _check_same(state.orders.rows[known], order, event)
-        return OrderChanged(known)
     if order.expires_us <= now:
         text = "it would leave the board at once: a swap is agreed on before the first of its windows begins"
         raise FailedPrecondition("WINDOW_OVER", text)
@@ -99,15 +99,20 @@ def _lot(pools: Pools, cells: Cells, now: Micros) -> Lot:
     return Lot(cells.pool, cells.level, cells.count, cells.begin_us or now, cells.end_us, devices)
 
 
-def _check_same(known: ExchangeOrder, order: ExchangeOrder, event: OrderPosted) -> None:
+def check_same_post(known: ExchangeOrder, event: OrderPosted) -> None:
     """Raises AlreadyExists unless the request_id came with what it first came with. "From now on" is then as it was first."""
-    lot = order.lot if event.cells.begin_us else changed(order.lot, begin_us=known.lot.begin_us)
-    swap = order.swap
-    if swap is not None and known.swap is not None and event.swap is not None and not event.swap.begin_us:
-        swap = changed(swap, begin_us=known.swap.begin_us)
-    asked = known.kind, known.lot, known.expires_us, known.bid, known.swap
-    if asked != (order.kind, lot, order.expires_us, order.bid, swap):
+    lots = (known.lot,) if known.swap is None else (known.lot, known.swap)
+    leaves = known.lot.end_us if known.swap is None else min(lot.begin_us for lot in lots)
+    expires = min(event.expires_us or known.lot.end_us, leaves)
+    asked = (event.cells,) if event.swap is None else (event.cells, event.swap)
+    same = len(lots) == len(asked) and all(map(_asked_for, lots, asked))
+    if not same or (known.kind, known.bid, known.expires_us) != (event.kind, event.bid, expires):
         raise _reused(event.request_id, f"order {known.id}")
+
+
+def _asked_for(lot: Lot, cells: Cells) -> bool:
+    window = cells.begin_us or lot.begin_us, cells.end_us
+    return (lot.pool, lot.level, lot.count, lot.begin_us, lot.end_us) == (cells.pool, cells.level, cells.count, *window)
 
 
 def _reused(request_id: str, what: str) -> AlreadyExists:
@@ -140,9 +145,7 @@ def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Excha
     vc = named(state, event.vc)
     known = state.traded.accepted.get((vc.id, event.request_id))
     if known is not None:
-        exchange = state.exchanges.rows[known]
-        if event.order not in (exchange.offer, exchange.request):
-            raise _reused(event.request_id, f"exchange {known}")
+        check_same_deal(state.exchanges.rows[known], event)
         there = [known, *(x.id for x in state.exchanges.rows.values() if x.in_return_for == known)]
         return Exchanged(tuple(there))
     board = board_of(state, now)
@@ -151,6 +154,12 @@ def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Excha
     if why is not None:
         raise FailedPrecondition("NO_DEAL", why, order_id=str(event.order))
     return Exchanged(agree(state, deal, now, event.request_id))
+
+
+def check_same_deal(known: Exchange, event: AcceptRequested) -> None:
+    """Raises AlreadyExists unless the request_id came with the same order."""
+    if event.order not in (known.offer, known.request):
+        raise _reused(event.request_id, f"exchange {known.id}")
 
 
 def _part(order: ExchangeOrder | None, event: AcceptRequested, now: Micros) -> Lot | None:

@@ -147,7 +147,7 @@ def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path) -> No
         if question:
             state.undo()
         events = [Submitted("ada", "", JobSpec(("true",), ZERO))] if commit == 1 else []
-        recording.taking(commit, commit, state.unsettled, events)
+        recording.taking(commit, commit, (state.unsettled, state.board_changed), events)
         recording.taken(step(state, events, commit, Random(f"1:{commit}"), draws))
         state.adopt()
         recording.adopted()
