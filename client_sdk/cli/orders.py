@@ -19,30 +19,34 @@ _GPU_HOUR_US = 3_600_000_000
 COLUMNS = ("ID", "KIND", "VC", "CELLS", "FROM", "TO", "LEFT", "GPU-HOURS", "IN RETURN")
 
 
+_WINDOW = (
+    click.option("--from", "begin", metavar="TIME", help="Such as 2025-01-31T08:00 (UTC) or +2h.  [default: now]"),
+    click.option("--for", "lasts", metavar="TIME", help="How long, such as 8h or 2d."),
+    click.option("--to", "end", metavar="TIME", help="Until when, instead of --for."),
+    click.option("--expires", metavar="TIME", help="When it leaves the board.  [default: with its window]"),
+    click.option("--request-id", metavar="ID", help="The same id never posts twice; for scripts that may run again."),
+    output_option("json", "yaml"),
+    quiet_option,
+    click.argument("vc"),
+    click.argument("cells", metavar="POOL/LEVEL=N"),
+)
+
+
 def _window(command: F) -> F:
     """Of an order: when, and how what is done is shown."""
-    for option in (
-        click.option("--from", "begin", metavar="TIME", help="Such as 2025-01-31T08:00 (UTC) or +2h.  [default: now]"),
-        click.option("--for", "lasts", metavar="TIME", help="How long, such as 8h or 2d."),
-        click.option("--to", "end", metavar="TIME", help="Until when, instead of --for."),
-        click.option("--expires", metavar="TIME", help="When it leaves the board.  [default: with its window]"),
-        click.option("--request-id", metavar="ID", help="The same id never posts twice; for scripts that may run again."),
-        output_option("json", "yaml"),
-        quiet_option,
-        click.argument("vc"),
-        click.argument("cells", metavar="POOL/LEVEL=N"),
-    ):
+    for option in reversed(_WINDOW):
         command = option(command)
     return command
 
 
 def _in_return(name: str, what: str) -> Callable[[F], F]:
     def decorate(command: F) -> F:
-        for option in (
+        options = (
             click.option(f"--{name}", "swap", metavar="POOL/LEVEL=N", help=f"Cells {what} in return, and no surplus."),
             click.option(f"--{name}-from", "swap_begin", metavar="TIME", help="When these begin.  [default: as the others]"),
             click.option(f"--{name}-for", "swap_lasts", metavar="TIME", help="For how long.  [default: as the others]"),
-        ):
+        )
+        for option in reversed(options):
             command = option(command)
         return command
 
