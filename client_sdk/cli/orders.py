@@ -24,7 +24,7 @@ _WINDOW = (
     click.option("--for", "lasts", metavar="TIME", help="How long, such as 8h or 2d."),
     click.option("--to", "end", metavar="TIME", help="Until when, instead of --for."),
     click.option("--expires", metavar="TIME", help="When it leaves the board.  [default: with its window]"),
-    click.option("--request-id", metavar="ID", help="The same id never posts twice; for scripts that may run again."),
+    click.option("--request-id", metavar="ID", help="The same id, with the same times (--to), posts once only."),
     output_option("json", "yaml"),
     quiet_option,
     click.argument("vc"),

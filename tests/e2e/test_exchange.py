@@ -61,7 +61,7 @@ def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder:
         assert site.client.get(second).reason is JobReason.BEYOND_QUOTA
 
         # An offer and a request meet. The window is to open in a moment.
-        offer = market.offer("vision", "a100", "node", duration="45s", request_id="the offer")
+        offer = market.offer("vision", "a100", "node", duration="45s", request_id="the-offer")
         assert offer.lot.end is not None
         ends = offer.lot.end.isoformat()
         request = int(ebb("exchange", "request", "speech", NODE, "--from", "+2s", "--to", ends, "--request-id", "ask", "-q"))
@@ -72,7 +72,7 @@ def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder:
         assert site.client.get(second).guaranteed
         assert (owns("vision"), owns("speech")) == ((0, 0, 1), (2, 1, 0))
         waits = whole_node("vision")
-        assert site.client.get(waits).reason is JobReason.BEYOND_QUOTA
+        assert site.client.get(waits).reason is JobReason.NEVER_IN_QUOTA, "as long as the window lasts"
 
         # In the middle of it the scheduler dies.
         before, nodes = kept(), site.client.nodes()
@@ -82,7 +82,7 @@ def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder:
         for was, there in zip(before, kept(), strict=True):
             assert json.dumps(there, indent=1).splitlines() == json.dumps(was, indent=1).splitlines()
         assert all(site.client.get(job).guaranteed and runs(job) for job in (first, second))
-        assert market.offer("vision", "a100", "node", end=offer.lot.end, request_id="the offer").id == offer.id
+        assert market.offer("vision", "a100", "node", end=offer.lot.end, request_id="the-offer").id == offer.id
 
         # The window ends: the cells are vision's, and what speech has running there is a guest, which leaves for their owner.
         wait_for(lambda: next(market.exchanges(states=[ExchangeState.RETURNED]), None), 2 * LIMIT)
