@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ebb.v1 import cluster_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
-from client_sdk import _calls_virtual_clusters, _convert, _convert_explained, _convert_nodes, errors, models
+from client_sdk import _calls_exchange, _calls_virtual_clusters, _convert, _convert_explained, _convert_nodes, errors, models
 from client_sdk._call import Call
 from client_sdk._requests import (
     Drain,
@@ -87,7 +87,7 @@ def encode(request: Request[T]) -> Call[T]:
             drain = _about_node(name, cluster_pb2.DrainRequest, reason=reason, evict=evict)
             call = Call("Cluster/Drain", drain, cluster_pb2.DrainResponse, _node)
         case _:
-            found = _calls_virtual_clusters.encode(request)
+            found = _calls_virtual_clusters.encode(request) or _calls_exchange.encode(request)
             if found is None:
                 raise AssertionError(f"nobody knows how to send {request!r}")
             call = found

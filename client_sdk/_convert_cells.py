@@ -13,6 +13,7 @@ def cells(message: job_pb2.CellRequest) -> models.CellRequest:
         level=message.level,
         within=tuple(map(_within, message.within)),
         lazy=message.lazy,
+        vacates=message.vacates,
     )
 
 
@@ -25,5 +26,11 @@ def cells_message(value: models.CellRequest) -> job_pb2.CellRequest | None:
         return None
     within = [job_pb2.Within(level=w.level, preferred=w.preferred, task_group=w.task_group) for w in value.within]
     return job_pb2.CellRequest(
-        pool=value.pool, model=value.model, pin=value.pin, level=value.level, within=within, lazy=value.lazy
+        pool=value.pool,
+        model=value.model,
+        pin=value.pin,
+        level=value.level,
+        within=within,
+        lazy=value.lazy,
+        vacates=value.vacates,
     )

@@ -3,7 +3,7 @@
 from ebb.v1 import virtual_clusters_pb2 as pb
 
 from client_sdk import models
-from client_sdk._convert import enum
+from client_sdk._convert import duration, duration_message, enum, time
 
 
 def quota_message(value: models.CellQuota) -> pb.CellQuota:
@@ -15,7 +15,15 @@ def pin_message(value: models.PinnedCell) -> pb.PinnedCell:
 
 
 def policy_message(value: models.VirtualClusterPolicy) -> pb.VirtualClusterPolicy:
-    return pb.VirtualClusterPolicy(name=value.name or "", s=value.s, cap=value.cap, trials_in_flight=value.trials_in_flight)
+    return pb.VirtualClusterPolicy(
+        name=value.name or "",
+        s=value.s,
+        cap=value.cap,
+        trials_in_flight=value.trials_in_flight,
+        proxy_after=duration_message(value.proxy_after),
+        proxy_window=duration_message(value.proxy_window),
+        proxy_keep=value.proxy_keep,
+    )
 
 
 def virtual_cluster(message: pb.VirtualCluster) -> models.VirtualCluster:
@@ -30,9 +38,21 @@ def virtual_cluster(message: pb.VirtualCluster) -> models.VirtualCluster:
             s=policy.s,
             cap=policy.cap,
             trials_in_flight=policy.trials_in_flight,
+            proxy_after=duration(policy.proxy_after),
+            proxy_window=duration(policy.proxy_window),
+            proxy_keep=policy.proxy_keep,
         ),
         cells=tuple(
-            models.CellUse(pool=u.pool, level=u.level, owned=u.owned, bound=u.bound, free=u.free, faulty=u.faulty)
+            models.CellUse(
+                pool=u.pool,
+                level=u.level,
+                owned=u.owned,
+                bound=u.bound,
+                free=u.free,
+                faulty=u.faulty,
+                taken=u.taken,
+                given=u.given,
+            )
             for u in message.cells
         ),
         opportunistic_devices=message.opportunistic_devices,
@@ -53,6 +73,18 @@ def pool(message: pb.Pool) -> models.Pool:
         ),
         nodes=tuple(map(_node, message.nodes)),
         misfits=tuple(models.Misfit(m.node, m.why) for m in message.misfits),
+        exchanged=tuple(map(_exchanged, message.exchanged)),
+    )
+
+
+def _exchanged(message: pb.ExchangedCells) -> models.ExchangedCells:
+    return models.ExchangedCells(
+        exchange_id=message.exchange_id,
+        level=message.level,
+        cells=message.cells,
+        giver=message.giver,
+        taker=message.taker,
+        end=time(message, "end_time"),
     )
 
 

@@ -84,6 +84,8 @@ class JobOptions(TypedDict, total=False):
     """All of its tasks run in one cell of this level, such as "rack"."""
     lazy: bool
     """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
+    vacates: bool
+    """Leave, and wait for other cells, where the virtual cluster owns fewer than it did; False: run on as opportunistic."""
 
 
 def job_spec(
@@ -117,6 +119,7 @@ def job_spec(
     cell: str = "",
     within: str | Within | Iterable[str | Within] = (),
     lazy: bool = False,
+    vacates: bool = False,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -142,7 +145,11 @@ def job_spec(
         task_groups=tuple(tasks),
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
-        **_tenancy(vc, guarantee, CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy)),
+        **_tenancy(
+            vc,
+            guarantee,
+            CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy, vacates=vacates),
+        ),
     )
 
 

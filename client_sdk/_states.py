@@ -174,6 +174,47 @@ class Guarantee(IntEnum):
     """In anybody's idle ones, from which it goes when their owner wants them."""
 
 
+class OrderKind(IntEnum):
+    """What stands on the bulletin board of cells."""
+
+    UNSPECIFIED = 0
+    OFFER = 1
+    REQUEST = 2
+
+
+class OrderState(IntEnum):
+    """Where an offer or a request is in its life."""
+
+    UNSPECIFIED = 0
+    OPEN = 1
+    """On the board."""
+    MATCHED = 2
+    """A request that got its cells, or an offer that was swapped. Any other offer stands until its window is over."""
+    WITHDRAWN = 3
+    EXPIRED = 4
+
+
+class ExchangeState(IntEnum):
+    """Where an exchange of cells is in its life."""
+
+    UNSPECIFIED = 0
+    MATCHED = 1
+    """Agreed; its window has not begun."""
+    ACTIVE = 2
+    """The taker owns the cells."""
+    RETURNED = 3
+    """Over: the cells are the giver's again."""
+
+
+class BookingKind(IntEnum):
+    """What is booked in the ledger of exchanges."""
+
+    UNSPECIFIED = 0
+    AGREED = 1
+    RETURNED = 2
+    """The part of the price for which there was nothing any more."""
+
+
 class DeviceUse(IntEnum):
     """How a device is held."""
 

@@ -1,6 +1,7 @@
 """Virtual clusters: what tenants are guaranteed, what jobs ask of cells, and whose the cells are."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from client_sdk._states import DeviceUse
 
@@ -30,6 +31,9 @@ class CellRequest:
     within: tuple[Within, ...] = ()
     lazy: bool = False
     """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
+    vacates: bool = False
+    """Where its virtual cluster owns fewer cells than it did, as when what it took in exchange went back, it saves its work and
+    leaves, to wait for others; if not, it runs on as opportunistic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,12 @@ class VirtualClusterPolicy:
     cap: int | None = None
     trials_in_flight: int | None = None
     """0 means any number."""
+    proxy_after: timedelta | None = None
+    """Cells that were idle for so long, without a break, are offered to others by its proxy; 0 turns that off."""
+    proxy_window: timedelta | None = None
+    """For how long they are offered; 0 means for as long as they must have been idle."""
+    proxy_keep: int | None = None
+    """Idle cells of each kind that are not offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +80,17 @@ class CellUse:
     pool: str
     level: str
     owned: int
+    """Now: its quota, with what it has taken in exchange and without what it has given."""
     bound: int = 0
     """To physical cells, because guaranteed runs are inside."""
     free: int = 0
     """Not bound, and to be had."""
     faulty: int = 0
     """Not bound, and not to be had, because too many devices are faulty."""
+    taken: int = 0
+    """Others' cells that it has in exchange now."""
+    given: int = 0
+    """Its own that others have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +174,18 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangedCells:
+    """Cells of one virtual cluster that another has now."""
+
+    exchange_id: int
+    level: str
+    cells: int
+    giver: str
+    taker: str
+    end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """Nodes that are alike, so that all cells of one level are interchangeable."""
 
@@ -171,3 +198,5 @@ class Pool:
     cells: tuple[BoundCell, ...] = ()
     nodes: tuple[NodeCells, ...] = ()
     misfits: tuple[Misfit, ...] = ()
+    exchanged: tuple[ExchangedCells, ...] = ()
+    """The exchanges of its cells that are under way."""

@@ -4,10 +4,11 @@ import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from client_sdk import _requests
 from client_sdk._access import access
+from client_sdk._exchange import AsyncExchange
 from client_sdk._options import JobOptions, Time, job_id, job_spec
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
@@ -27,6 +28,8 @@ from client_sdk.models import (
     VirtualCluster,
     VirtualClusterPolicy,
 )
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from client_sdk._aio_transport import AsyncTransport
@@ -63,6 +66,8 @@ class AsyncClient:
         self._standby_reads = standby_reads
         self._closed = False
         self._made: AsyncTransport | None = None
+        self.exchange = AsyncExchange(self._ask)
+        """As `Client.exchange`."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,6 +92,9 @@ class AsyncClient:
         if self._made is None:
             self._made = AsyncTransport(self.address, self._timeout, self._access, self._standby_reads)
         return self._made
+
+    async def _ask(self, request: _requests.Request[T]) -> T:
+        return await self._transport.ask(request)
 
     async def submit(
         self,

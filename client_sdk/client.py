@@ -5,10 +5,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from client_sdk import _requests
 from client_sdk._access import access
+from client_sdk._exchange import Exchange
 from client_sdk._options import JobOptions, Time, job_id, job_spec
 from client_sdk._requests import DEFAULT_ADDRESS
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
@@ -32,6 +33,8 @@ from client_sdk.models import (
 
 if TYPE_CHECKING:
     from client_sdk._transport import Transport
+
+T = TypeVar("T")
 
 __all__ = ["DEFAULT_ADDRESS", "Client"]
 
@@ -77,6 +80,8 @@ class Client:
         self._lock = threading.Lock()
         self._closed = False
         self._made: Transport | None = None
+        self.exchange = Exchange(self._ask)
+        """Cells that virtual clusters give each other for windows of time."""
 
     def __enter__(self) -> Self:
         return self
@@ -117,6 +122,9 @@ class Client:
                 self._made = Transport(self.address, self._timeout, self._access, self._standby_reads)
             return self._made
 
+    def _ask(self, request: _requests.Request[T]) -> T:
+        return self._transport.ask(request)
+
     def submit(
         self,
         command: Sequence[str | os.PathLike[str]],
@@ -130,7 +138,7 @@ class Client:
         What there is to say of it is in `JobOptions`: name, job_class ("trial" or "best-effort"), cpus, memory, devices,
         grace, env, working_directory, priority, time_limit, estimate, retries (retry_exit_codes, retry_exit_signals), tasks
         (a gang), after_ok, after_any, after_failed, array (array_at_once). Where the site has virtual clusters: vc,
-        guarantee, pool, model, pin, cell, within, lazy.
+        guarantee, pool, model, pin, cell, within, lazy, vacates.
 
         The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
         is given, and kept over this call's own tries; give one to make retries of your own program safe too.

@@ -7,13 +7,16 @@ UNSPECIFIED.
 
 from client_sdk._explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobUpdate, Task
+from client_sdk._market import CellExchange, CellLot, ExchangeOrder, LedgerEntry, Surplus
 from client_sdk._nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
 from client_sdk._specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
 from client_sdk._states import (
     ENDED,
     LIVE,
+    BookingKind,
     DependencyKind,
     DeviceUse,
+    ExchangeState,
     Guarantee,
     JobClass,
     JobEventKind,
@@ -21,6 +24,8 @@ from client_sdk._states import (
     JobState,
     MemorySource,
     NodeState,
+    OrderKind,
+    OrderState,
 )
 from client_sdk._virtual_clusters import (
     BoundCell,
@@ -29,6 +34,7 @@ from client_sdk._virtual_clusters import (
     CellRequest,
     CellUse,
     DeviceCell,
+    ExchangedCells,
     Misfit,
     NodeCells,
     PinnedCell,
@@ -44,9 +50,12 @@ __all__ = [
     "Array",
     "ArrayStatus",
     "Blocker",
+    "BookingKind",
     "BoundCell",
     "Candidate",
+    "CellExchange",
     "CellLevel",
+    "CellLot",
     "CellQuota",
     "CellRequest",
     "CellUse",
@@ -57,6 +66,9 @@ __all__ = [
     "DeviceCell",
     "DeviceObservation",
     "DeviceUse",
+    "ExchangeOrder",
+    "ExchangeState",
+    "ExchangedCells",
     "Explanation",
     "Guarantee",
     "Job",
@@ -67,6 +79,7 @@ __all__ = [
     "JobSpec",
     "JobState",
     "JobUpdate",
+    "LedgerEntry",
     "MemoryCycle",
     "MemorySource",
     "Misfit",
@@ -75,6 +88,8 @@ __all__ = [
     "NodeDrain",
     "NodeState",
     "Observations",
+    "OrderKind",
+    "OrderState",
     "PinnedCell",
     "Pool",
     "PreemptionCost",
@@ -82,6 +97,7 @@ __all__ = [
     "Resources",
     "Retry",
     "StartEstimate",
+    "Surplus",
     "Task",
     "TaskGroup",
     "Victim",

@@ -1,7 +1,7 @@
 """Amounts as people write them: memory and durations."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from math import ceil
 
 from client_sdk.errors import InvalidArgument
@@ -50,6 +50,26 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     if result < timedelta(0):
         raise InvalidArgument(f"a duration of {result.total_seconds():g} s is negative")
     return result
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """A moment: "now", "+2h" from now, or a date with or without a time of the day, in UTC unless it says otherwise.
+
+    >>> parse_time("2025-01-31T08:00", datetime(2025, 1, 1, tzinfo=UTC)).isoformat()
+    '2025-01-31T08:00:00+00:00'
+
+    Raises InvalidArgument for anything else.
+    """
+    said = text.strip()
+    if said == "now":
+        return now
+    if said.startswith("+"):
+        return now + parse_duration(said[1:])
+    try:
+        found = datetime.fromisoformat(said)
+    except ValueError:
+        raise InvalidArgument(f"{text!r} is not a time; write it like 2025-01-31T08:00 (UTC), +2h (from now) or now") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def _seconds(value: str) -> float:

@@ -53,6 +53,9 @@ class Config(BaseSettings):
     earmark_ttl: float = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
     virtual_clusters: bool = Field(False, description="guarantee cells to tenants: every job then belongs to a virtual cluster")
     pools: list[PoolConfig] = Field([], description="nodes that make a pool by name, with levels above them")
+    exchange: Literal["balanced", "auction", "none"] = Field(
+        "balanced", description="how offers and requests of cells are matched; none: tenants make every deal themselves"
+    )
     reclaim_grace: float = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
     heartbeat: float = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: float = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
@@ -90,6 +93,8 @@ class Config(BaseSettings):
         check_pools(self.pools)
         if self.pools and not self.virtual_clusters:
             raise ValueError("pools are for a site with virtual clusters: set `virtual_clusters: true`, or leave them out")
+        if self.exchange != Config.model_fields["exchange"].default and not self.virtual_clusters:
+            raise ValueError("exchange is for a site with virtual clusters: set `virtual_clusters: true`, or leave it out")
         if self.silent_after < 2 * self.heartbeat:
             raise ValueError("silent_after must be at least twice heartbeat, else one late heartbeat makes a node silent")
         if self.advertise is None and _is_wildcard(self.listen.rpartition(":")[0]):

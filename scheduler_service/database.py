@@ -9,8 +9,10 @@ from sqlalchemy.exc import DBAPIError
 
 from scheduler_service import store
 from scheduler_service.core.access import Token
+from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
 from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.journal import Change
+from scheduler_service.core.traded import Surplus
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.view import View
 from scheduler_service.store import memory
@@ -84,6 +86,14 @@ class Writer:
         with _database_errors():
             return _ask(store.find_requests, self._connection, requests)
 
+    def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], ExchangeOrder]:
+        with _database_errors():
+            return _ask(store.find_posted, self._connection, requests)
+
+    def find_accepted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
+        with _database_errors():
+            return _ask(store.find_accepted, self._connection, requests)
+
     def close(self) -> None:
         self._connection.close()
 
@@ -93,6 +103,7 @@ class Reader:
 
     def __init__(self, engine: Engine | Memory) -> None:
         self._engine = engine
+        self.market = MarketReader(engine)
 
     def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
         with _database_errors(), self._engine.connect() as connection:
@@ -130,6 +141,53 @@ class Reader:
     def leader(self) -> str:
         with _database_errors(), self._engine.connect() as connection:
             return _leader(connection)
+
+
+class MarketReader:
+    """run.ports.MarketReader over the store."""
+
+    def __init__(self, engine: Engine | Memory) -> None:
+        self._engine = engine
+
+    def order(self, order_id: int) -> ExchangeOrder | None:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.find_order, connection, order_id)
+
+    def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.find_exchanges, connection, exchange_ids)
+
+    def posted(self, vc: int, request_id: str) -> ExchangeOrder | None:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.find_posted, connection, [(vc, request_id)]).get((vc, request_id))
+
+    def accepted(self, vc: int, request_id: str) -> Exchange | None:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.find_accepted, connection, [(vc, request_id)]).get((vc, request_id))
+
+    def list_orders(self, states: Collection[OrderState], vc: int, before_id: int | None, limit: int) -> list[ExchangeOrder]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.list_orders, connection, states, vc, before_id, limit)
+
+    def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.list_exchanges, connection, states, vc, before_id, limit)
+
+    def live_of_offers(self, offers: Collection[int]) -> list[Exchange]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.live_of_offers, connection, offers)
+
+    def ledger(self, vc: int, before_exchange: int | None, limit: int) -> list[LedgerEntry]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.list_ledger, connection, vc, before_exchange, limit)
+
+    def surpluses(self) -> list[Surplus]:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.list_surpluses, connection)
+
+    def virtual_clusters(self) -> dict[int, str]:
+        with _database_errors(), self._engine.connect() as connection:
+            return {vc.id: vc.name for vc in _ask(store.list_vcs, connection)}
 
 
 class Lease:
@@ -178,6 +236,10 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("device", (row.node, row.index), row) for row in loaded.devices),
         *(("virtual_cluster", row.id, row) for row in loaded.vcs),
         *(("cell_binding", (row.pool, row.level, row.index), row) for row in loaded.bindings),
+        *(("exchange_order", row.id, row) for row in loaded.market.orders),
+        *(("exchange", row.id, row) for row in loaded.market.exchanges),
+        *(("exchange_surplus", row.vc, row) for row in loaded.market.surpluses),
+        *(("idle_cells", (row.vc, row.pool, row.level), row) for row in loaded.market.idle),
         *(("job", row.id, row) for row in loaded.jobs),
         *(("run", row.key, row) for row in loaded.runs),
         *(("operation", row.id, row) for row in loaded.operations),

@@ -23,7 +23,7 @@ from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.state import Settings, State
 from scheduler_service.core.vc import VcPolicy
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
-from scheduler_service.policies.cells.policy import POLICIES, cells
+from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.rpc.front import Front, Leading
@@ -57,7 +57,7 @@ class Outrun(Exception):
 def stages_of(config: Config) -> Stages:
     """Where there are virtual clusters, each is scheduled by its own policy; the site's is what one gets that names none."""
     if config.virtual_clusters:
-        return Stages(cells(), None)
+        return stages("cells", FitGppSettings(), exchange=config.exchange)
     settings = FitGppSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
     return stages(config.policy, settings, config.backfill)
 
@@ -111,7 +111,12 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
         cluster = ClusterRow(str(uuid.uuid4()), secrets.randbits(62))
         commit_no = writer.commit([Change("cluster", 0, None, cluster)], [])
     elif forgetful:
-        cluster = replace(cluster, next_job=cluster.next_job + SKIPPED_JOBS)
+        cluster = replace(
+            cluster,
+            next_job=cluster.next_job + SKIPPED_JOBS,
+            next_order=cluster.next_order + SKIPPED_JOBS,
+            next_exchange=cluster.next_exchange + SKIPPED_JOBS,
+        )
         commit_no = writer.commit([Change("cluster", 0, loaded.cluster, cluster)], [])
     rows = live_rows(loaded)
     state = State(cluster, settings_of(config))

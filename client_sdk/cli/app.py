@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from client_sdk.cli import cells, change, commands, explain, listing, nodes, story, submit, top, virtual_clusters
+from client_sdk.cli import cells, change, commands, exchange, explain, listing, nodes, story, submit, top, virtual_clusters
 from client_sdk.cli.session import Session
 from client_sdk.errors import EbbError
 
@@ -104,6 +104,7 @@ _COMMANDS: tuple[click.Command, ...] = (
     nodes.node,
     virtual_clusters.vc,
     cells.cells,
+    exchange.exchange,
     top.top,
 )
 for command in _COMMANDS:

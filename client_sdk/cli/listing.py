@@ -173,7 +173,7 @@ def _cells(spec: JobSpec) -> str:
     for within in asked.within:
         group = "" if within.task_group is None else f" for group {within.task_group}"
         words.append(f"within one {within.level}{' if possible' if within.preferred else ''}{group}")
-    return ", ".join([*words, *(["lazy"] if asked.lazy else [])])
+    return ", ".join([*words, *(["lazy"] if asked.lazy else []), *(["vacates"] if asked.vacates else [])])
 
 
 def _failures(retry: Retry) -> str:

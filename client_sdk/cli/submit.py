@@ -48,6 +48,9 @@ from client_sdk.errors import InvalidArgument
 @click.option(
     "--lazy", is_flag=True, default=None, help="Where its own virtual cluster takes its cells, run on as opportunistic."
 )
+@click.option(
+    "--vacates", is_flag=True, default=None, help="Leave, and wait, where its virtual cluster owns fewer cells than it did."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would happen.")
 @click.option("--wait", "wait_", is_flag=True, help="Wait for the job's end, and leave as `ebb wait` does.")
 @click.option("--request-id", metavar="ID", help="The same id never submits twice; for scripts that may run again.")

@@ -11,6 +11,7 @@ from client_sdk.cli.session import Session, no_header_option, output_option
 from client_sdk.cli.several import ask_each
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellQuota, PinnedCell, VirtualCluster, VirtualClusterPolicy
+from client_sdk.units import parse_duration
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only names.")
 COLUMNS = ("NAME", "OWNS", "BOUND", "FREE", "FAULTY", "OPPORTUNISTIC")
@@ -86,6 +87,14 @@ def _policy(policy: VirtualClusterPolicy) -> str:
     return " ".join(words)
 
 
+def _proxy(policy: VirtualClusterPolicy) -> str:
+    if not policy.proxy_after:
+        return "off"
+    window = output.duration(policy.proxy_window or policy.proxy_after)
+    kept = f", but for {policy.proxy_keep}" if policy.proxy_keep else ""
+    return f"offers cells that were idle for {output.duration(policy.proxy_after)}, for {window}{kept}"
+
+
 @vc.command()
 @output_option("json", "yaml")
 @click.argument("name")
@@ -110,14 +119,15 @@ def _say(found: VirtualCluster) -> None:
         "name": found.name,
         "weight": str(found.weight),
         "policy": _policy(found.policy),
+        "proxy": _proxy(found.policy),
         "pins": ", ".join(map(_pin, found.pins)) or "-",
         "opportunistic": f"{found.opportunistic_devices} devices",
     }
     output.table(["", ""], list(lines.items()), header=False)
     if found.cells:
         click.echo()
-        rows = [[u.pool, u.level, *map(str, (u.owned, u.bound, u.free, u.faulty))] for u in found.cells]
-        output.table(("POOL", "LEVEL", "OWNS", "BOUND", "FREE", "FAULTY"), rows)
+        rows = [[u.pool, u.level, *map(str, (u.owned, u.bound, u.free, u.faulty, u.taken, u.given))] for u in found.cells]
+        output.table(("POOL", "LEVEL", "OWNS", "BOUND", "FREE", "FAULTY", "TAKEN", "GIVEN"), rows)
 
 
 # ---- changes -----------------------------------------------------------------------------------------------------------
@@ -131,6 +141,11 @@ def _options(command: Any) -> Any:
         click.option("--weight", type=click.IntRange(min=1), help="Of its share of idle cells, beside the others'."),
         click.option("--policy", help="How it is scheduled inside, such as fifo or fitgpp.  [default: the site's]"),
         click.option("--fitgpp-s", "s", type=click.FloatRange(min=0), help="Weight of the grace period against the size."),
+        click.option(
+            "--offer-idle-after", "after", metavar="TIME", help="Offer others cells that were idle for so long; 0: do not."
+        ),
+        click.option("--offer-idle-for", "window", metavar="TIME", help="For how long they are offered.  [default: as long]"),
+        click.option("--offer-idle-keep", "keep", type=click.IntRange(min=0), help="Idle cells of each kind to keep."),
         click.option("--fitgpp-cap", "cap", type=click.IntRange(min=0), help="How often a job may be preempted for trials."),
         output_option("json", "yaml"),
         quiet_option,
@@ -184,6 +199,7 @@ def update(
     Examples:
       ebb vc update vision --quota a100/node=3
       ebb vc update vision --weight 2 --policy fitgpp --fitgpp-cap 2
+      ebb vc update vision --offer-idle-after 2h --offer-idle-for 8h
       ebb vc update vision --no-quotas
     """
     for none, given, what in ((no_quotas, said["quotas"], "quota"), (no_pins, said["pins"], "pin")):
@@ -251,5 +267,8 @@ def _pins(said: Sequence[str]) -> list[PinnedCell]:
 
 
 def _policy_of(said: dict[str, Any]) -> VirtualClusterPolicy | None:
-    policy = VirtualClusterPolicy(name=said["policy"], s=said["s"], cap=said["cap"])
+    after, window = (None if said[name] is None else parse_duration(said[name]) for name in ("after", "window"))
+    policy = VirtualClusterPolicy(
+        name=said["policy"], s=said["s"], cap=said["cap"], proxy_after=after, proxy_window=window, proxy_keep=said["keep"]
+    )
     return None if policy == VirtualClusterPolicy() else policy

@@ -284,6 +284,7 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "cell": _named("cell", text),
     "within": _within,
     "lazy": _named("lazy", flag),
+    "vacates": _named("vacates", flag),
 }
 KEYS = ("command", *_READ)
 """Of a job file, which may also say gpus for devices."""

@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import Any, NoReturn
 
 import grpc
-from ebb.v1 import cluster_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
@@ -77,14 +77,13 @@ def _cluster(state: State) -> dict[str, Answer]:
     }
 
 
-def _virtual_clusters() -> dict[str, Answer]:
-    """The fake is a site without them."""
+def _without(messages: Any, service: str) -> dict[str, Answer]:
+    """The fake is a site without virtual clusters, and so without this service."""
 
     def refuse(_: Any) -> NoReturn:
         raise FailedPrecondition(_asked.NO_VIRTUAL_CLUSTERS, reason="NO_VIRTUAL_CLUSTERS")
 
-    service = virtual_clusters_pb2.DESCRIPTOR.services_by_name["VirtualClusters"]
-    return {method.name: refuse for method in service.methods}
+    return {method.name: refuse for method in messages.DESCRIPTOR.services_by_name[service].methods}
 
 
 class Server:
@@ -108,12 +107,14 @@ class Server:
             "Logs": grpc.unary_stream_rpc_method_handler(self._logs, scheduler_pb2.LogsRequest.FromString, _serialize),
         }
         cluster = self._calls(_cluster(state), cluster_pb2)
-        virtual_clusters = self._calls(_virtual_clusters(), virtual_clusters_pb2)
+        virtual_clusters = self._calls(_without(virtual_clusters_pb2, "VirtualClusters"), virtual_clusters_pb2)
+        exchange = self._calls(_without(exchange_pb2, "Exchange"), exchange_pb2)
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler("ebb.v1.Scheduler", scheduler),
                 grpc.method_handlers_generic_handler("ebb.v1.Cluster", cluster),
                 grpc.method_handlers_generic_handler("ebb.v1.VirtualClusters", virtual_clusters),
+                grpc.method_handlers_generic_handler("ebb.v1.Exchange", exchange),
             )
         )
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"

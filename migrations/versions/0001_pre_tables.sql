@@ -7,10 +7,13 @@ CREATE TABLE cluster (
     next_operation BIGINT NOT NULL,
     next_vc BIGINT NOT NULL,
     clock_us BIGINT NOT NULL,
+    next_order BIGINT NOT NULL,
+    next_exchange BIGINT NOT NULL,
     one BOOLEAN DEFAULT true NOT NULL,
     CONSTRAINT cluster_pkey PRIMARY KEY (one),
     CONSTRAINT cluster_one_row CHECK (one),
     CONSTRAINT cluster_numbers_count_up CHECK (next_job > 0 AND next_node > 0 AND next_operation > 0 AND next_vc > 0),
+    CONSTRAINT cluster_exchange_numbers_count_up CHECK (next_order > 0 AND next_exchange > 0),
     CONSTRAINT cluster_id_given CHECK (id <> '')
 );
 
@@ -122,6 +125,155 @@ COMMENT ON COLUMN cell_binding.level IS 'Of the pool''s tree';
 COMMENT ON COLUMN cell_binding.index IS 'The cell''s number among those of its level in the pool';
 COMMENT ON COLUMN cell_binding.vc IS 'Whose it is';
 COMMENT ON COLUMN cell_binding.pin IS 'Pinned: its name, by which jobs ask for it; empty: bound while guaranteed runs are in it';
+
+CREATE TABLE exchange_order (
+    id BIGSERIAL NOT NULL,
+    kind SMALLINT NOT NULL,
+    vc BIGINT NOT NULL,
+    pool TEXT NOT NULL,
+    level TEXT NOT NULL,
+    cells INTEGER NOT NULL,
+    begin_us BIGINT NOT NULL,
+    end_us BIGINT NOT NULL,
+    devices INTEGER NOT NULL,
+    posted_us BIGINT NOT NULL,
+    expires_us BIGINT NOT NULL,
+    bid NUMERIC(38, 0),
+    swap JSONB,
+    state SMALLINT NOT NULL,
+    by_proxy BOOLEAN NOT NULL,
+    begins_us BIGINT,
+    request_id TEXT NOT NULL,
+    CONSTRAINT exchange_order_pkey PRIMARY KEY (id),
+    CONSTRAINT exchange_order_kind_known CHECK (kind IN (1, 2)),
+    CONSTRAINT exchange_order_state_known CHECK (state IN (1, 2, 3, 4)),
+    CONSTRAINT exchange_order_lot_not_empty CHECK (cells > 0 AND begin_us < end_us AND devices >= 0),
+    CONSTRAINT exchange_order_id_positive CHECK (id > 0 AND vc > 0),
+    CONSTRAINT exchange_order_stands_for_a_time CHECK (posted_us <= expires_us AND expires_us <= end_us),
+    CONSTRAINT exchange_order_bid_not_negative CHECK (bid >= 0),
+    CONSTRAINT exchange_order_swap_has_no_price CHECK (bid IS NULL OR swap IS NULL),
+    CONSTRAINT exchange_order_swap_is_array CHECK (jsonb_typeof(swap) = 'array')
+);
+
+CREATE INDEX exchange_order_open ON exchange_order (id) WHERE state = 1;
+CREATE UNIQUE INDEX exchange_order_request_once ON exchange_order (vc, request_id) WHERE request_id <> '';
+COMMENT ON TABLE exchange_order IS 'Offers and requests of cells; rows stay when they have left the board';
+COMMENT ON COLUMN exchange_order.kind IS 'What it is: 1 OFFER, 2 REQUEST';
+COMMENT ON COLUMN exchange_order.vc IS 'Whose it is; a virtual cluster that is gone leaves its rows';
+COMMENT ON COLUMN exchange_order.cells IS 'How many';
+COMMENT ON COLUMN exchange_order.begin_us IS 'When their window begins; microseconds since 1970';
+COMMENT ON COLUMN exchange_order.end_us IS 'When it is over; microseconds since 1970';
+COMMENT ON COLUMN exchange_order.devices IS 'Of one such cell, when the row was made';
+COMMENT ON COLUMN exchange_order.posted_us IS 'When it was posted; microseconds since 1970';
+COMMENT ON COLUMN exchange_order.expires_us IS 'When it leaves the board; microseconds since 1970';
+COMMENT ON COLUMN exchange_order.bid IS 'What a request pays at most, an offer wants at least; null: as many as the cells have; device-microseconds';
+COMMENT ON COLUMN exchange_order.swap IS 'Cells in return: [pool, level, cells, begin, end, devices of one]; null: surplus alone';
+COMMENT ON COLUMN exchange_order.state IS 'Whether it is on the board, and why not: 1 OPEN, 2 MATCHED, 3 WITHDRAWN, 4 EXPIRED';
+COMMENT ON COLUMN exchange_order.by_proxy IS 'Posted for the tenant by its proxy';
+COMMENT ON COLUMN exchange_order.begins_us IS 'When its window begins; null: it has begun, or that was not waited for; microseconds since 1970';
+COMMENT ON COLUMN exchange_order.request_id IS 'Given by the client so that a repeated post makes one order; empty when it gave none';
+
+CREATE TABLE exchange (
+    id BIGSERIAL NOT NULL,
+    offer BIGINT,
+    request BIGINT,
+    giver BIGINT NOT NULL,
+    taker BIGINT NOT NULL,
+    pool TEXT NOT NULL,
+    level TEXT NOT NULL,
+    cells INTEGER NOT NULL,
+    begin_us BIGINT NOT NULL,
+    end_us BIGINT NOT NULL,
+    devices INTEGER NOT NULL,
+    price NUMERIC(38, 0) NOT NULL,
+    agreed_us BIGINT NOT NULL,
+    in_return_for BIGINT,
+    state SMALLINT NOT NULL,
+    return_asked_by BIGINT NOT NULL,
+    opened_us BIGINT,
+    returned_us BIGINT,
+    request_id TEXT NOT NULL,
+    accepted_by BIGINT NOT NULL,
+    CONSTRAINT exchange_pkey PRIMARY KEY (id),
+    CONSTRAINT exchange_offer_exists FOREIGN KEY(offer) REFERENCES exchange_order (id),
+    CONSTRAINT exchange_request_exists FOREIGN KEY(request) REFERENCES exchange_order (id),
+    CONSTRAINT exchange_in_return_exists FOREIGN KEY(in_return_for) REFERENCES exchange (id),
+    CONSTRAINT exchange_state_known CHECK (state IN (1, 2, 3)),
+    CONSTRAINT exchange_lot_not_empty CHECK (cells > 0 AND begin_us < end_us AND devices >= 0),
+    CONSTRAINT exchange_id_positive CHECK (id > 0 AND giver > 0 AND taker > 0),
+    CONSTRAINT exchange_between_two CHECK (giver <> taker),
+    CONSTRAINT exchange_sides_act CHECK (return_asked_by IN (0, giver, taker) AND accepted_by IN (giver, taker)),
+    CONSTRAINT exchange_meets_something CHECK (num_nonnulls(offer, request, in_return_for) > 0),
+    CONSTRAINT exchange_price_not_negative CHECK (price >= 0),
+    CONSTRAINT exchange_active_was_opened CHECK (state <> 2 OR opened_us IS NOT NULL),
+    CONSTRAINT exchange_returned_has_time CHECK ((state = 3) = (returned_us IS NOT NULL))
+);
+
+CREATE INDEX exchange_live ON exchange (id) WHERE returned_us IS NULL;
+CREATE INDEX exchange_of_offer ON exchange (offer) WHERE returned_us IS NULL;
+CREATE UNIQUE INDEX exchange_request_once ON exchange (accepted_by, request_id) WHERE request_id <> '';
+COMMENT ON TABLE exchange IS 'Cells of one virtual cluster that another has for a window, or had; a swap is two of them';
+COMMENT ON COLUMN exchange.offer IS 'The order, if it met one';
+COMMENT ON COLUMN exchange.request IS 'The order, if it met one';
+COMMENT ON COLUMN exchange.giver IS 'The virtual cluster whose cells they are';
+COMMENT ON COLUMN exchange.taker IS 'The virtual cluster that has them for the window';
+COMMENT ON COLUMN exchange.cells IS 'How many';
+COMMENT ON COLUMN exchange.begin_us IS 'When their window begins; microseconds since 1970';
+COMMENT ON COLUMN exchange.end_us IS 'When it is over; microseconds since 1970';
+COMMENT ON COLUMN exchange.devices IS 'Of one such cell, when the row was made';
+COMMENT ON COLUMN exchange.price IS 'Of surplus; device-microseconds';
+COMMENT ON COLUMN exchange.agreed_us IS 'When it was agreed; microseconds since 1970';
+COMMENT ON COLUMN exchange.in_return_for IS 'The exchange whose taker gives these cells for it';
+COMMENT ON COLUMN exchange.state IS 'Where its window stands: 1 MATCHED, 2 ACTIVE, 3 RETURNED';
+COMMENT ON COLUMN exchange.return_asked_by IS 'The side that would end it early, or 0';
+COMMENT ON COLUMN exchange.opened_us IS 'When its window was opened; null while it was not; microseconds since 1970';
+COMMENT ON COLUMN exchange.returned_us IS 'When it was over; null while it is not; microseconds since 1970';
+COMMENT ON COLUMN exchange.request_id IS 'Of the tenant that accepted an order of another; empty when it gave none, or the arbiter matched';
+COMMENT ON COLUMN exchange.accepted_by IS 'The side whose request_id that is';
+
+CREATE TABLE exchange_ledger (
+    vc BIGINT NOT NULL,
+    exchange BIGINT NOT NULL,
+    what SMALLINT NOT NULL,
+    device_us NUMERIC(38, 0) NOT NULL,
+    at_us BIGINT NOT NULL,
+    CONSTRAINT exchange_ledger_pkey PRIMARY KEY (vc, exchange, what),
+    CONSTRAINT exchange_ledger_exchange_exists FOREIGN KEY(exchange) REFERENCES exchange (id),
+    CONSTRAINT exchange_ledger_what_known CHECK (what IN (1, 2)),
+    CONSTRAINT exchange_ledger_books_something CHECK (device_us <> 0)
+);
+
+CREATE INDEX exchange_ledger_of_exchange ON exchange_ledger (exchange);
+COMMENT ON TABLE exchange_ledger IS 'What giving and taking cells was booked with: as much to one side''s credit as to the other''s debit; only added to';
+COMMENT ON COLUMN exchange_ledger.vc IS 'Whose surplus it is';
+COMMENT ON COLUMN exchange_ledger.exchange IS 'What it was booked for';
+COMMENT ON COLUMN exchange_ledger.what IS 'What was booked: 1 AGREED, 2 RETURNED';
+COMMENT ON COLUMN exchange_ledger.device_us IS 'Positive: the virtual cluster is credited; device-microseconds';
+COMMENT ON COLUMN exchange_ledger.at_us IS 'When it was booked; microseconds since 1970';
+
+CREATE TABLE exchange_surplus (
+    vc BIGSERIAL NOT NULL,
+    device_us NUMERIC(38, 0) NOT NULL,
+    CONSTRAINT exchange_surplus_pkey PRIMARY KEY (vc)
+);
+
+COMMENT ON TABLE exchange_surplus IS 'What each virtual cluster has given less what it has taken; stays when it is gone, as others are owed the same';
+COMMENT ON COLUMN exchange_surplus.device_us IS 'The sum of what the ledger has for it; negative: it has taken more than it gave; device-microseconds';
+
+CREATE TABLE idle_cells (
+    vc BIGINT NOT NULL,
+    pool TEXT NOT NULL,
+    level TEXT NOT NULL,
+    history JSONB NOT NULL,
+    due_us BIGINT,
+    CONSTRAINT idle_cells_pkey PRIMARY KEY (vc, pool, level),
+    CONSTRAINT idle_cells_vc_exists FOREIGN KEY(vc) REFERENCES virtual_cluster (id),
+    CONSTRAINT idle_cells_history_is_array CHECK (jsonb_typeof(history) = 'array')
+);
+
+COMMENT ON TABLE idle_cells IS 'How many cells of a kind a virtual cluster has had idle, for its proxy; only while that is on';
+COMMENT ON COLUMN idle_cells.history IS 'Array of [since when in microseconds since 1970, how many at least], both rising';
+COMMENT ON COLUMN idle_cells.due_us IS 'When more of them will have been idle for long enough to be offered; microseconds since 1970';
 
 CREATE TABLE job (
     id BIGSERIAL NOT NULL,

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from scheduler_service.core.errors import PlanRefused
+from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
 from scheduler_service.core.exchange import (
     Booked,
     Booking,
@@ -180,3 +180,30 @@ def agreed(board: Board, deal: Deal, exchange_id: int) -> Agreed:
         tuple(Booked(x, booked(x, Booking.AGREED, x.price, board.now)) for x in exchanges),
         tuple(changed(order, state=OrderState.MATCHED) for order in met if order.id not in remaining),
     )
+
+
+# ---- a tenant's own choice -----------------------------------------------------------------------------------------------
+
+
+def accept(board: Board, order_id: int, by_vc: int, part: Lot | None = None) -> Deal:
+    """The deal in which a tenant takes an offer, or gives what another requests, of its own choice.
+
+    Of an offer it gets `part`, or all cells that are left throughout the window, for the share of what is asked; one to swap
+    wants all of its return even for a part. A request is met whole, for what it bids. Raises what keeps it from being a deal.
+    """
+    order = board.orders.get(order_id)
+    if order is None:
+        raise NotFound("NO_OPEN_ORDER", f"order {order_id} is not on the board", order_id=str(order_id))
+    lot = board.wanted(order)
+    if part is not None:
+        lot = part
+    elif order.kind is OrderKind.OFFER:
+        lot = changed(lot, count=board.left(order, lot.begin_us, lot.end_us))
+    if order.kind is OrderKind.REQUEST:
+        deal = Deal(by_vc, order.vc, lot, share(order, lot), request=order.id, swap=order.swap)
+    else:
+        deal = Deal(order.vc, by_vc, lot, share(order, lot), offer=order.id, swap=order.swap)
+    refused = board.why_not(deal)
+    if refused is not None:
+        raise FailedPrecondition("NO_DEAL", refused, order_id=str(order_id))
+    return deal

@@ -6,6 +6,7 @@ from typing import Any
 from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark
 from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell, with_share
 from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
 from scheduler_service.core.job import (
     EventKind,
     Job,
@@ -22,10 +23,13 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.messages import (
     Action,
+    Agree,
     Bind,
     Demote,
     DropEarmark,
     Earmark,
+    NoteIdle,
+    OfferIdle,
     Place,
     Plan,
     Preempt,
@@ -33,12 +37,14 @@ from scheduler_service.core.messages import (
     Reclaim,
     Spot,
     Wait,
+    Withdraw,
 )
 from scheduler_service.core.rows import changed, made
 from scheduler_service.core.standing import demote, promote, reclaim
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.waiting import queue_key, startable
+from scheduler_service.core.windows import agree
 
 WAITING = frozenset(
     {
@@ -272,6 +278,10 @@ def _wait(state: State, action: Wait, _now: Micros) -> None:
         state.put(state.jobs, job.id, changed(job, reason=action.reason, detail=action.detail, cause_job=action.cause_job))
 
 
+def _agree(state: State, action: Agree, now: Micros) -> None:
+    agree(state, action.deal, now)
+
+
 _ACCORDING_TO: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Place: _place,
     Preempt: _preempt,
@@ -282,4 +292,8 @@ _ACCORDING_TO: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),
     Demote: lambda state, action, now: demote(state, action.job_id, now, action.cause_job),
+    Agree: _agree,
+    NoteIdle: note_idle,
+    OfferIdle: offer_idle,
+    Withdraw: withdraw,
 }

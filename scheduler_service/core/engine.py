@@ -61,7 +61,7 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
                 refused.append(answer)
             plan = proposals.send(answer)
     except StopIteration:
-        state.unsettled = False
+        state.unsettled = state.board_changed = False
     return tuple(refused)
 
 

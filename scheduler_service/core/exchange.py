@@ -86,6 +86,11 @@ class ExchangeOrder:
     state: OrderState = OrderState.OPEN
     by_proxy: bool = False
     """Posted for the tenant by its proxy, which may take it back."""
+    begins_us: Micros | None = None
+    """When its window begins; None: it has begun. More may fit the rest of a window than the whole, so the board is looked at
+    again then."""
+    request_id: str = ""
+    """Given by the client, so that what is sent twice is posted once."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,8 @@ class Exchange:
     """The side that would end it early, or 0."""
     opened_us: Micros | None = None
     returned_us: Micros | None = None
+    request_id: str = ""
+    """Of the tenant that accepted an order of another."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +218,8 @@ def posted(order: ExchangeOrder) -> ExchangeOrder:
         raise FailedPrecondition("NEGATIVE_BID", "a bid is an amount of surplus, and not less than nothing")
     if order.bid is not None and order.swap is not None:
         raise FailedPrecondition("BID_FOR_SWAP", "what is swapped for cells has no other price")
-    return changed(order, expires_us=expires)
+    begins = order.lot.begin_us if order.lot.begin_us > order.posted_us else None
+    return changed(order, expires_us=expires, begins_us=begins)
 
 
 def withdrawn(order: ExchangeOrder) -> ExchangeOrder:

@@ -3,9 +3,9 @@
 from collections import defaultdict
 
 from scheduler_service.core.binding import mask_of_earmark, owned
-from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.errors import Broken
-from scheduler_service.core.pools import Pools, level_of
+from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import Owner
@@ -16,6 +16,7 @@ def check_cells(state: State, pools: Pools) -> None:
     _check_runs(state)
     _check_kept(state)
     _check_bindings(state, pools)
+    _check_exchanges(state)
 
 
 def _require(holds: bool, what: str) -> None:
@@ -66,13 +67,35 @@ def _check_bindings(state: State, pools: Pools) -> None:
             used = used or bool(mask & (state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0)))
         _require(used or bool(binding.pin), f"cell {key} is bound and not used")
         _require(binding.vc in state.vcs.rows, f"cell {key} is bound to a virtual cluster that is not there")
+    traded = in_force(state.exchanges.rows.values())
+    _require(traded == state.traded.in_force, "what windows add to quotas")
     for vc in state.vcs.rows.values():
         if state.settings.by_count:
             _require(
                 state.regular.get(vc.name, 0) <= pools.devices_of(vc), f"virtual cluster {vc.name} has more than its quota"
             )
-        for quota in vc.quotas:
-            pool = pools.pools.get(quota.pool)
-            level = None if pool is None else level_of(pool.shape, quota.level)
-            if pool is not None and level is not None:
-                _require(unbound(pool, Owner(vc.id), level) >= 0, f"virtual cluster {vc.name} has more {quota} than it owns")
+        for name, pool in pools.pools.items():
+            for number, level in enumerate(pool.shape.levels):
+                owned = sum(quota.cells for quota in vc.quotas if (quota.pool, quota.level) == (name, level))
+                owned += traded.get((vc.id, name, level), 0)
+                bound = len(pool.bound_of(Owner(vc.id), number))
+                _require(bound <= owned, f"virtual cluster {vc.name} has {bound} {level} cells of {name}, and owns {owned}")
+
+
+def _check_exchanges(state: State) -> None:
+    """Nobody gives what it does not own, now or at any time that is agreed; what some are owed others owe; what is due was seen
+    to."""
+    now, live = state.cluster.clock_us, list(state.exchanges.rows.values())
+    for exchange in live:
+        lot, due = exchange.lot, exchange_due(exchange)
+        _require({exchange.giver, exchange.taker} <= state.vcs.rows.keys(), f"exchange {exchange.id} is with nobody")
+        _require(due is not None and due > now, f"exchange {exchange.id} was to open or close at {due}")
+        for at in moments(live, max(now, lot.begin_us), lot.end_us):
+            quotas = state.vcs.rows[exchange.giver].quotas
+            owned = sum(quota.cells for quota in quotas if (quota.pool, quota.level) == (lot.pool, lot.level))
+            owned += granted(live, at).get((exchange.giver, lot.pool, lot.level), 0)
+            _require(owned >= 0, f"virtual cluster {exchange.giver} gives {-owned} {lot.level} more than it owns, at {at}")
+    _require(sum(row.device_us for row in state.surpluses.rows.values()) == 0, "surpluses do not sum to zero")
+    for order in state.orders.rows.values():
+        _require(order.vc in state.vcs.rows, f"order {order.id} is nobody's")
+        _require(order.expires_us > now, f"order {order.id} has expired at {order.expires_us} and is on the board")

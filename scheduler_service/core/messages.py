@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
+from scheduler_service.core.board import Deal
+from scheduler_service.core.exchange import Lot, OrderKind
 from scheduler_service.core.job import (
     Decision,
     Dependency,
@@ -133,6 +135,63 @@ class VcDeleteRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class Cells:
+    """Cells that are alike, for a window of time."""
+
+    pool: str
+    level: str
+    count: int
+    begin_us: Micros
+    """0: now."""
+    end_us: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPosted:
+    """A virtual cluster offers cells of its own, or requests others'."""
+
+    vc: str
+    request_id: str
+    kind: OrderKind
+    cells: Cells
+    bid: int | None = None
+    """Device-microseconds of surplus: what a request pays at most, and an offer wants at least; None: as many as it has."""
+    swap: Cells | None = None
+    """Cells in return: what an offer wants, what a request gives."""
+    expires_us: Micros = 0
+    """When it leaves the board; 0: with its window."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawRequested:
+    order: int
+    vc: str = ""
+    """Whose it must be; empty: the site withdraws it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRequested:
+    """A virtual cluster takes an offer that it chose, or gives what a request asks for."""
+
+    vc: str
+    request_id: str
+    order: int
+    count: int = 0
+    """Of an offer: how many of its cells, and when; 0: as the offer has it."""
+    begin_us: Micros = 0
+    end_us: Micros = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnRequested:
+    """An exchange is to end before its time: both sides ask for it."""
+
+    exchange: int
+    vc: str = ""
+    """Who asks; empty: the site ends it."""
+
+
+@dataclass(frozen=True, slots=True)
 class KnownRun:
     """A run as its agent knows it when it connects."""
 
@@ -203,7 +262,8 @@ JobRequest = (
 )
 NodeRequest = DrainRequested | UndrainRequested | FenceRequested
 VcRequest = VcRequested | VcDeleteRequested
-Request = Submitted | JobRequest | NodeRequest | VcRequest
+ExchangeRequest = OrderPosted | WithdrawRequested | AcceptRequested | ReturnRequested
+Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 """What people ask for: refused when too much of it waits."""
 Report = RunStarted | RunReady | RunExited
 Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen
@@ -290,6 +350,37 @@ class Demote:
 
 
 @dataclass(frozen=True, slots=True)
+class Agree:
+    """Have cells change hands, as both sides' orders allow."""
+
+    deal: Deal
+
+
+@dataclass(frozen=True, slots=True)
+class NoteIdle:
+    """Note how many cells of a kind a virtual cluster, whose proxy is on, has idle now."""
+
+    vc: int
+    pool: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferIdle:
+    """Post an offer for a virtual cluster, as its proxy."""
+
+    vc: int
+    lot: Lot
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take a proxy's offer off the board."""
+
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
 class DropEarmark:
     operation: int
     why: str
@@ -305,7 +396,8 @@ class Wait:
     cause_job: int = 0
 
 
-Action = Place | Preempt | Earmark | DropEarmark | Wait | Bind | Reclaim | Promote | Demote
+Trade = Agree | NoteIdle | OfferIdle | Withdraw
+Action = Place | Preempt | Earmark | DropEarmark | Wait | Bind | Reclaim | Promote | Demote | Trade
 Plan = tuple[Action, ...]
 
 # ---- what comes out ----------------------------------------------------------------------------------------------------
@@ -333,6 +425,20 @@ class VcChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderChanged:
+    """Reply to requests about an offer or a request, new or already there."""
+
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """Reply to requests about exchanges; a swap makes two."""
+
+    exchanges: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     """Reply to NodeSeen: the node's id, its last report in the state, and everything that is to hold on it."""
 
@@ -350,7 +456,7 @@ class Acknowledged:
     stale: bool = False
 
 
-Reply = Accepted | NodeChanged | VcChanged | Joined | Acknowledged | None
+Reply = Accepted | NodeChanged | VcChanged | OrderChanged | Exchanged | Joined | Acknowledged | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,18 @@ from scheduler_service.core.change import drop_earmarks, end_run, shown_state, s
 from scheduler_service.core.drains import drain_requested, undrain_requested
 from scheduler_service.core.ending import task_over
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.exchanges import (
+    accept_requested,
+    exchange_overdue,
+    order_posted,
+    return_requested,
+    withdraw_requested,
+)
 from scheduler_service.core.faults import faults_seen
 from scheduler_service.core.gangs import all_started, gang_late, task_ready
 from scheduler_service.core.job import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.messages import (
+    AcceptRequested,
     Acknowledged,
     CancelRequested,
     DrainRequested,
@@ -20,11 +28,13 @@ from scheduler_service.core.messages import (
     HoldRequested,
     NodeSeen,
     NodeSilent,
+    OrderPosted,
     ReleaseRequested,
     Reply,
     Report,
     RequeueRequested,
     ResumeRequested,
+    ReturnRequested,
     RunExited,
     RunReady,
     RunStarted,
@@ -34,6 +44,7 @@ from scheduler_service.core.messages import (
     UpdateRequested,
     VcDeleteRequested,
     VcRequested,
+    WithdrawRequested,
 )
 from scheduler_service.core.nodes import fence_requested, node_seen, node_silent
 from scheduler_service.core.requests import (
@@ -50,7 +61,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.submit import submitted
 from scheduler_service.core.tenants import vc_delete_requested, vc_requested
 from scheduler_service.core.values import Micros
-from scheduler_service.core.waiting import Deadline
+from scheduler_service.core.waiting import EXCHANGE, Deadline
 
 
 def observe(state: State, event: Event, now: Micros) -> Reply:
@@ -81,6 +92,8 @@ def overdue(state: State, now: Micros) -> None:
             job = state.jobs.rows[key[0]]
             tell(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
             stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
+        elif kind in EXCHANGE:
+            exchange_overdue(state, now, kind, key)
         else:
             gang_late(state, now, state.jobs.rows[key[0]])
 
@@ -196,4 +209,8 @@ _ACCORDING_TO: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     FenceRequested: fence_requested,
     VcRequested: vc_requested,
     VcDeleteRequested: vc_delete_requested,
+    OrderPosted: order_posted,
+    WithdrawRequested: withdraw_requested,
+    AcceptRequested: accept_requested,
+    ReturnRequested: return_requested,
 }

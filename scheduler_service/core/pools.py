@@ -76,6 +76,8 @@ class Pools:
         self._lowest: dict[str, Vector] = {}
         """What `share` returns, until a node comes or goes."""
         self._vcs: dict[int, VirtualCluster] = {}
+        self._exchanged: dict[int, dict[tuple[str, str], int]] = {}
+        """Virtual cluster -> (pool, level) -> what open windows add to its quota."""
         self._bindings: dict[str, dict[tuple[str, int], Binding]] = {}
 
     # ---- facts -----------------------------------------------------------------------------------------------------------
@@ -115,6 +117,17 @@ class Pools:
             if name in self.pools:
                 self._set_quotas(self.pools[name], vc, row)
 
+    def set_exchanged(self, vc: int, pool: str, level: str, count: int) -> None:
+        """What windows that are open add to a quota; negative for givers."""
+        mine = self._exchanged.setdefault(vc, {})
+        mine[pool, level] = count
+        if not count:
+            del mine[pool, level]
+        if not mine:
+            del self._exchanged[vc]
+        if pool in self.pools:
+            self._set_quotas(self.pools[pool], vc, self._vcs.get(vc))
+
     def set_binding(self, old: Binding | None, new: Binding | None) -> None:
         for row in (old, new):
             if row is None:
@@ -151,9 +164,15 @@ class Pools:
         return lowest
 
     def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
-        """How many cells of each level of the pool it owns."""
+        """How many cells of each level of the pool it owns now, with those that it has in exchange."""
         quota, owner = self.pools[pool].promises.quota, Owner(vc.id)
         return tuple([quota.get((owner, level), 0) for level in range(len(self.pools[pool].shape.fan))])
+
+    def has_cells_in(self, vc: VirtualCluster) -> set[str]:
+        """The pools in which it owns something, or has it in exchange."""
+        owned = {quota.pool for quota in vc.quotas}
+        exchanged = self._exchanged.get(vc.id)
+        return owned if exchanged is None else owned | {pool for (pool, _), count in exchanged.items() if count > 0}
 
     def doomed(self, vc: int, pool: str, level: str) -> int:
         """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
@@ -294,6 +313,9 @@ class Pools:
         for quota in row.quotas if row is not None else ():
             if quota.pool == pool.name and (level := level_of(pool.shape, quota.level)) is not None:
                 owned[level] += quota.cells
+        for (name, level_name), count in self._exchanged.get(vc, {}).items():
+            if name == pool.name and (level := level_of(pool.shape, level_name)) is not None:
+                owned[level] += count
         for level in range(len(pool.shape.levels)):
             pool.set_quota(Owner(vc), level, owned[level])
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from sortedcontainers import SortedList
 
 from scheduler_service.core.candidates import Candidates
+from scheduler_service.core.exchange import Booking, Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
+from scheduler_service.core.idle import IdleCells
 from scheduler_service.core.job import (
     ENDED,
     Cluster,
@@ -27,6 +29,7 @@ from scheduler_service.core.job import (
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.pools import PoolPlan, Pools
 from scheduler_service.core.room import Room
+from scheduler_service.core.traded import Kind, Surplus, Traded, exchange_deadlines, order_deadlines
 from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub
 from scheduler_service.core.vc import Binding, Guarantee, VirtualCluster
 from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, queue_key
@@ -65,13 +68,18 @@ CellKey = tuple[str, str, int]
 """Pool, level, index."""
 
 DEFAULTS = Settings()
-_LOADED = ("cluster", "node", "device", "virtual_cluster", "cell_binding", "job", "run", "operation")
+_LOADED = (
+    *("cluster", "node", "device", "virtual_cluster", "cell_binding", "job", "run", "operation"),
+    *("exchange_order", "exchange", "exchange_surplus", "idle_cells"),
+)
 """The order in which tables are loaded."""
+_Due = tuple[tuple[Deadline, Micros | None], ...]
 QUEUED, STOPPING = JobState.QUEUED, RunPhase.STOPPING
 
 
 class State:
-    """See the module. Tables: cluster, jobs, runs, nodes, devices, operations, vcs, bindings (live rows only)."""
+    """See the module. Tables: cluster, jobs, runs, nodes, devices, operations, vcs, bindings, and those of cell exchange (live
+    rows only; of the ledger, none)."""
 
     def __init__(self, cluster: Cluster, settings: Settings = DEFAULTS) -> None:
         self.settings = settings
@@ -80,6 +88,8 @@ class State:
         self.log: list[JobEvent] = []
         self.unsettled = True
         """Something happened since the policies last ran that may let a job start."""
+        self.board_changed = True
+        """Something happened since the policies last ran that may let cells be exchanged."""
 
         self.room = Room()
         self._candidates = Candidates()
@@ -112,6 +122,7 @@ class State:
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
         self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools)
+        self.traded = Traded()
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
         """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
@@ -127,7 +138,7 @@ class State:
         """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
         tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
 
-        self.cluster_table: Table[int, Cluster] = Table("cluster", lambda _old, _new: None)
+        self.cluster_table: Table[int, Cluster] = Table("cluster", _no_index)
         self.jobs: Table[int, Job] = Table("job", self._job, lambda job: job.state in ENDED)
         self.runs: Table[RunKey, Run] = Table("run", self._run, lambda run: run.phase is RunPhase.ENDED)
         self.nodes: Table[int, Node] = Table("node", self._node)
@@ -135,6 +146,12 @@ class State:
         self.operations: Table[int, Operation] = Table("operation", self._operation)
         self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", self._vc)
         self.bindings: Table[CellKey, Binding] = Table("cell_binding", self._binding)
+        open_order, over = OrderState.OPEN, ExchangeState.RETURNED
+        self.orders: Table[int, ExchangeOrder] = Table("exchange_order", self._order, lambda o: o.state is not open_order)
+        self.exchanges: Table[int, Exchange] = Table("exchange", self._exchange, lambda exchange: exchange.state is over)
+        self.ledger: Table[tuple[int, int, Booking], LedgerEntry] = Table("exchange_ledger", _no_index, lambda _: True)
+        self.surpluses: Table[int, Surplus] = Table("exchange_surplus", _no_index)
+        self.idle: Table[Kind, IdleCells] = Table("idle_cells", self._idle)
         self.cluster_table.replace(0, cluster)
 
     @property
@@ -143,7 +160,7 @@ class State:
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.operations)
-        return (*tables, self.vcs, self.bindings)
+        return (*tables, self.vcs, self.bindings, self.orders, self.exchanges, self.ledger, self.surpluses, self.idle)
 
     @property
     def candidates(self) -> Candidates:
@@ -180,7 +197,7 @@ class State:
         del self.log[to[1] :]
         while len(self.news) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
             self.news.popitem()
-        self.unsettled = True
+        self.unsettled = self.board_changed = True
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""
@@ -321,7 +338,12 @@ class State:
             taken = owned | self.kept_devices.get(node, 0)
             self.pools.hold(node, taken, self.held_devices.get(node, 0) & ~taken)
 
-    def _deadline(self, kind: Deadline, key: tuple[int, ...], before: Micros | None, after: Micros | None) -> None:
+    def _deadlines(self, key: tuple[int, ...], old: _Due, new: _Due) -> None:
+        for (kind, before), (_, after) in zip(old, new, strict=True):
+            if before != after:
+                self._deadline(kind, key, before, after)
+
+    def _deadline(self, kind: Deadline, key: tuple[int | str, ...], before: Micros | None, after: Micros | None) -> None:
         if before is not None:
             self.deadlines.remove((before, kind, key))
         if after is not None:
@@ -403,11 +425,33 @@ class State:
         if old is None or new is None:
             _set_or_drop(self.vc_ids, row.name, row.id if new else None)
         self.pools.set_vc(row.id, new)
-        self.unsettled = True
+        self.unsettled = self.board_changed = True
 
     def _binding(self, old: Binding | None, new: Binding | None) -> None:
         if self.pools is not None:
             self.pools.set_binding(old, new)
+        self.unsettled = True
+
+    def _order(self, old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
+        self.traded.order(old, new)
+        row = new or old
+        if row is not None:
+            self._deadlines((row.id,), order_deadlines(old), order_deadlines(new))
+        self.unsettled = self.board_changed = True
+
+    def _exchange(self, old: Exchange | None, new: Exchange | None) -> None:
+        kinds, row = self.traded.exchange(old, new), new or old
+        if row is not None:
+            self._deadlines((row.id,), exchange_deadlines(old), exchange_deadlines(new))
+        for kind in kinds:
+            if self.pools is not None:
+                self.pools.set_exchanged(*kind, self.traded.in_force.get(kind, 0))
+        self.unsettled = self.board_changed = True
+
+    def _idle(self, old: IdleCells | None, new: IdleCells | None) -> None:
+        before, after = old.due_us if old else None, new.due_us if new else None
+        if before != after and (row := new or old) is not None:
+            self._deadline(Deadline.IDLE, (row.vc, row.pool, row.level), before, after)
         self.unsettled = True
 
     def _operation(self, old: Operation | None, new: Operation | None) -> None:
@@ -467,6 +511,7 @@ class State:
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
+            "traded": self.traded.snapshot(),
             "requests": dict(self.requests),
             "earmarks_of": {job: set(ids) for job, ids in self.earmarks_of.items()},
             "dependents": {job: set(ids) for job, ids in self.dependents.items()},
@@ -479,6 +524,10 @@ class State:
 
 
 _ONE_DEVICE = Vector(0, 0, 1)
+
+
+def _no_index(_old: object, _new: object) -> None:
+    """Of a table of which nothing follows."""
 
 
 def _offers_the_same(a: Node, b: Node) -> bool:

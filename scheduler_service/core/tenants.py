@@ -5,18 +5,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scheduler_service.core.binding import bindings_of
-from scheduler_service.core.cells.around import is_unbound, unbound, without
+from scheduler_service.core.cells.around import is_unbound, without
 from scheduler_service.core.cells.quotas import feasible
 from scheduler_service.core.cells.shape import leaves
-from scheduler_service.core.change import drop_earmarks
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.pools import Pools, level_of
 from scheduler_service.core.rows import changed
-from scheduler_service.core.standing import demote
+from scheduler_service.core.shrinking import evacuate, shrink
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros, mask_of
-from scheduler_service.core.vc import Binding, Owner, Quota, VirtualCluster
+from scheduler_service.core.values import Micros
+from scheduler_service.core.vc import Binding, Quota, VirtualCluster
+from scheduler_service.core.windows import call_off_excess, leave_market
 
 
 def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
@@ -38,14 +38,15 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     missing = {name: pool.shortfall() for name, pool in pools.pools.items()}
     state.put(state.vcs, new.id, new)
     _pin(state, old, new, now)
-    _shrink(state, pools, new, now)
+    call_off_excess(state, new.id, now, f"virtual cluster {new.name} owns fewer cells now")
+    shrink(state, pools, new.id, f"virtual cluster {new.name} owns fewer cells now", now)
     for name in sorted(missing):
         _make_room(state, pools, name, missing[name], f"virtual cluster {new.name} owns other cells now", now)
     return VcChanged(new.id)
 
 
-def vc_delete_requested(state: State, event: VcDeleteRequested, _now: Micros) -> VcChanged:
-    """Only one that has no live jobs."""
+def vc_delete_requested(state: State, event: VcDeleteRequested, now: Micros) -> VcChanged:
+    """Only one that has no live jobs. What it gave and took in exchange goes back."""
     pools_of(state)
     row = named(state, event.name)
     live = sorted(job.id for job in state.jobs.rows.values() if job.spec.vc == row.name)
@@ -55,6 +56,7 @@ def vc_delete_requested(state: State, event: VcDeleteRequested, _now: Micros) ->
             f"virtual cluster {row.name} has {len(live)} live jobs (the first: {live[0]}); cancel them, or let them end",
             vc=row.name,
         )
+    leave_market(state, row.id, now, f"virtual cluster {row.name} is deleted")
     for key, _ in bindings_of(state, row.id):
         state.put(state.bindings, key, None)
     state.put(state.vcs, row.id, None)
@@ -90,7 +92,7 @@ def _together(quotas: Iterable[Quota]) -> tuple[Quota, ...]:
 # ---- what there is, and what is promised -------------------------------------------------------------------------------
 
 
-def _level(pools: Pools, pool: str, level: str) -> int:
+def level_named(pools: Pools, pool: str, level: str) -> int:
     if pool not in pools.pools:
         raise NotFound(
             "NO_SUCH_POOL", f"there is no pool {pool!r}; there are: {', '.join(pools.in_order()) or 'none'}", pool=pool
@@ -112,7 +114,7 @@ def _check_pins(state: State, pools: Pools, row: VirtualCluster) -> None:
     if len(set(names)) != len(names):
         raise FailedPrecondition("PIN_TWICE", f"virtual cluster {row.name} names a pin twice: {', '.join(names)}", vc=row.name)
     for pin in row.pins:
-        level = _level(pools, pin.pool, pin.level)
+        level = level_named(pools, pin.pool, pin.level)
         if not pools.exists(pin.pool, level, pin.cell):
             raise NotFound("NO_SUCH_CELL", f"pool {pin.pool} has no {pin.level} {pin.cell}", pool=pin.pool)
         mine = taken.get((pin.pool, pin.level, pin.cell))
@@ -135,10 +137,10 @@ def _check_quotas(state: State, pools: Pools, row: VirtualCluster) -> None:
         for quota in vc.quotas:
             if vc is not row and quota.pool not in pools.pools:
                 continue  # its nodes are gone
-            asked[quota.pool][_level(pools, quota.pool, quota.level)] += quota.cells
+            asked[quota.pool][level_named(pools, quota.pool, quota.level)] += quota.cells
         for pin in vc.pins:
             if pin.pool in pools.pools:
-                pinned[pin.pool].append((_level(pools, pin.pool, pin.level), pin.cell))
+                pinned[pin.pool].append((level_named(pools, pin.pool, pin.level), pin.cell))
     for name in sorted({quota.pool for quota in row.quotas} | {pin.pool for pin in row.pins}):
         pool = pools.pools[name]
         short = feasible(without(pool.shape, pools.tops(name), pinned[name]), pool.shape, asked[name])
@@ -162,23 +164,12 @@ def _pin(state: State, old: VirtualCluster, new: VirtualCluster, now: Micros) ->
         if pin not in new.pins:
             key = pin.pool, pin.level, pin.cell
             if key in state.bindings.rows:
-                _evacuate(state, state.bindings.rows[key], f"pin {pin.name} is gone", now)
+                evacuate(state, pools_of(state), state.bindings.rows[key], f"pin {pin.name} is gone", now)
                 state.put(state.bindings, key, None)
     for pin in new.pins:
         key = pin.pool, pin.level, pin.cell
         if key not in state.bindings.rows:
             state.put(state.bindings, key, Binding(*key, new.id, pin.name))
-
-
-def _shrink(state: State, pools: Pools, row: VirtualCluster, now: Micros) -> None:
-    """Of cells beyond what it owns now the last ones go back: what runs there goes on as opportunistic."""
-    for (name, level, _), binding in reversed(bindings_of(state, row.id)):
-        pool = pools.pools.get(name)
-        number = None if pool is None else level_of(pool.shape, level)
-        if pool is None or number is None or binding.pin:
-            continue
-        if unbound(pool, Owner(row.id), number) < 0:
-            _evacuate(state, binding, f"virtual cluster {row.name} owns fewer cells now", now)
 
 
 def _make_room(state: State, pools: Pools, name: str, missing: Sequence[int], why: str, now: Micros) -> None:
@@ -204,17 +195,4 @@ def _make_room(state: State, pools: Pools, name: str, missing: Sequence[int], wh
         if not costs:
             return  # something is faulty
         for binding in sorted(inside[min(costs)[1]], key=lambda row: (row.level, row.index)):
-            _evacuate(state, binding, why, now)
-
-
-def _evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
-    """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
-    pools = pools_of(state)
-    for node, mask in pools.inside(binding):
-        for key in sorted(state.runs_on.get(node, ())):
-            run = state.runs.rows.get(key)
-            if run is not None and run.guaranteed and mask_of(run.devices) & mask:
-                demote(state, run.job_id, now, text=why)
-        for operation in sorted(state.operations.rows.values(), key=lambda row: row.id):
-            if operation.node == node and any(mask_of(devices) & mask for devices in operation.devices):
-                drop_earmarks(state, now, operation.job_id, why)
+            evacuate(state, pools, binding, why, now)

@@ -41,6 +41,9 @@ class CellRequest(NamedTuple):
     within: tuple[Within, ...] = ()
     lazy: bool = False
     """Where its own virtual cluster takes its cells away from it, it runs on as opportunistic until somebody needs them."""
+    vacates: bool = False
+    """Where its virtual cluster owns fewer cells than it did (it was made smaller, or what it took in exchange went back), the
+    job saves its work and leaves, to wait for others; if not, it runs on as opportunistic."""
 
 
 class Quota(NamedTuple):
@@ -69,6 +72,12 @@ class VcPolicy(NamedTuple):
     s: float = 4.0
     cap: int = 1
     trials_in_flight: int | None = None
+    proxy_after_us: int = 0
+    """Cells that were idle for so long, without a break, are offered to other virtual clusters; 0: none are."""
+    proxy_window_us: int = 0
+    """For how long they are offered; 0: for as long as they must have been idle."""
+    proxy_keep: int = 0
+    """Idle cells of each kind that are not offered."""
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,21 @@ class Deadline(IntEnum):
     """job.start_by_us"""
     GUARD = 5
     """run.guarded_us"""
+    WINDOW = 6
+    """exchange.lot.begin_us, then end_us"""
+    ORDER_EXPIRES = 7
+    """exchange_order.expires_us"""
+    ORDER_BEGINS = 8
+    """exchange_order.begins_us"""
+    IDLE = 9
+    """idle_cells.due_us"""
 
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
 NOT_DUE = (None, None, None)
+EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
+"""Those of cell exchange."""
 
 
 def due(job: Job) -> tuple[Micros | None, Micros | None, Micros | None]:

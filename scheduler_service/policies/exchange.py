@@ -1,4 +1,4 @@
-"""Who exchanges cells with whom: the arbiter's policies, and a tenant's own choice (HiveD, section 3.3).
+"""Who exchanges cells with whom: the arbiter's policies (HiveD, section 3.3).
 
 The port is `Match`: the next deal, given the board and everybody's surplus. `fits` says why a deal cannot be, given quotas and
 the cluster; the next candidate is tried then.
@@ -8,9 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
 
 from scheduler_service.core.board import Board, Deal, share
-from scheduler_service.core.errors import FailedPrecondition, NotFound
-from scheduler_service.core.exchange import ExchangeOrder, Lot, OrderKind
-from scheduler_service.core.rows import changed
+from scheduler_service.core.exchange import ExchangeOrder
 
 Surplus = Mapping[int, int]
 """VC -> device-microseconds; one that is not there has none."""
@@ -129,30 +127,3 @@ def _price(board: Board, request: ExchangeOrder, rivals: Sequence[tuple[Exchange
         if theirs is not None and theirs[0] <= bid:
             board = board.after(board.deal(rival, theirs[1]))
     return min(prices)
-
-
-# ---- a tenant's own choice -----------------------------------------------------------------------------------------------
-
-
-def accept(board: Board, order_id: int, by_vc: int, part: Lot | None = None) -> Deal:
-    """The deal in which a tenant takes an offer, or gives what another requests, of its own choice.
-
-    Of an offer it gets `part`, or all cells that are left throughout the window, for the share of what is asked; one to swap
-    wants all of its return even for a part. A request is met whole, for what it bids. Raises what keeps it from being a deal.
-    """
-    order = board.orders.get(order_id)
-    if order is None:
-        raise NotFound("NO_OPEN_ORDER", f"order {order_id} is not on the board", order_id=str(order_id))
-    lot = board.wanted(order)
-    if part is not None:
-        lot = part
-    elif order.kind is OrderKind.OFFER:
-        lot = changed(lot, count=board.left(order, lot.begin_us, lot.end_us))
-    if order.kind is OrderKind.REQUEST:
-        deal = Deal(by_vc, order.vc, lot, share(order, lot), request=order.id, swap=order.swap)
-    else:
-        deal = Deal(order.vc, by_vc, lot, share(order, lot), offer=order.id, swap=order.swap)
-    refused = board.why_not(deal)
-    if refused is not None:
-        raise FailedPrecondition("NO_DEAL", refused, order_id=str(order_id))
-    return deal

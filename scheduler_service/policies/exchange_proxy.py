@@ -3,11 +3,12 @@
 It is off unless the tenant says how long is long. It only proposes; its offers are posted and withdrawn like anybody's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.board import Board
 from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, Lot, OrderKind
+from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Micros
 
 
@@ -39,18 +40,27 @@ class Idle(NamedTuple):
 
 
 def propose_idle(
-    board: Board, exchanges: Iterable[Exchange], vc: int, idle: Iterable[Idle], settings: ProxySettings
+    board: Board,
+    exchanges: Iterable[Exchange],
+    vc: int,
+    idle: Iterable[Idle],
+    settings: ProxySettings,
+    owned: Callable[[Lot], int] | None = None,
 ) -> list[Lot]:
-    """What to offer: idle cells that are not on offer already, nor promised to somebody for later."""
+    """What to offer: idle cells that are not on offer already, nor promised to somebody for later. `owned`: how many such cells
+    it owns throughout the lot's window; what it took in exchange may go back before."""
     if not settings.idle_us:
         return []
     exchanges, lots = tuple(exchanges), []
     for kind in idle:
-        promised = _on_offer(board, vc, kind) + _agreed(board, exchanges, vc, kind)
-        count = kind.least(board.now - settings.idle_us) - settings.keep - promised
-        if count > 0:
-            end = board.now + (settings.window_us or settings.idle_us)
-            lots.append(Lot(kind.pool, kind.level, count, board.now, end, kind.devices))
+        offered = _on_offer(board, vc, kind)
+        count = kind.least(board.now - settings.idle_us) - settings.keep - offered - _agreed(board, exchanges, vc, kind)
+        end = board.now + (settings.window_us or settings.idle_us)
+        lot = Lot(kind.pool, kind.level, count, board.now, end, kind.devices)
+        if owned is not None and count > 0:
+            lot = changed(lot, count=min(count, owned(lot) - offered))
+        if lot.count > 0:
+            lots.append(lot)
     return lots
 
 

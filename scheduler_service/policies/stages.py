@@ -9,6 +9,7 @@ from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.policies import backfill, fifo
 from scheduler_service.policies.cells.by_count import by_count
+from scheduler_service.policies.cells.exchanging import MATCHES
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
 from scheduler_service.policies.lrtp import lrtp, lrtp_victims
@@ -24,17 +25,19 @@ class Stages(NamedTuple):
     """Which runs leave for a trial; None: nobody is preempted, and trials stand in one queue with all others."""
 
 
-def stages(name: str, settings: FitGppSettings, backfilled: bool = False) -> Stages:
-    """`name` is cells (for virtual clusters, which each have a policy of their own), fifo, fitgpp, lrtp, rand or one of
-    `scores.CHOICES`. Raises ValueError for another."""
-    if name in _IN_VCS:
-        return Stages(_IN_VCS[name](), None)
+def stages(name: str, settings: FitGppSettings, backfilled: bool = False, exchange: str = "balanced") -> Stages:
+    """`name` is cells (for virtual clusters, which each have a policy of their own), quota, fifo, fitgpp, lrtp, rand or one of
+    `scores.CHOICES`. Raises ValueError for another. `exchange`: how cells are exchanged, one of `exchanging.MATCHES`."""
+    if name == "cells":
+        return Stages(cells(MATCHES[exchange]), None)
+    if name == "quota":
+        return Stages(by_count(), None)
     serve: Serve = backfill.serve if backfilled else fifo.serve
     if name == "fifo":
         return Stages(backfill.backfill if backfilled else fifo.fifo, None)
     made = _PREEMPTING.get(name)
     if made is None:
-        raise ValueError(f"there is no policy {name!r}; there are fifo, {', '.join((*_PREEMPTING, *_IN_VCS))}")
+        raise ValueError(f"there is no policy {name!r}; there are fifo, {', '.join((*_PREEMPTING, 'cells', 'quota'))}")
     policy, victims = made
     return Stages(policy(settings, serve), lambda state, trial, rng: victims(state, trial, settings, rng))
 
@@ -43,7 +46,6 @@ def _lrtp_victims(state: State, trial: Job, settings: FitGppSettings, _rng: Rng)
     return lrtp_victims(state, trial, settings)
 
 
-_IN_VCS: dict[str, Callable[[], Policy]] = {"cells": cells, "quota": by_count}
 _Choice = Callable[[State, Job, FitGppSettings, Rng], Plan | None]
 _PREEMPTING: dict[str, tuple[Callable[[FitGppSettings, Serve], Policy], _Choice]] = {
     "fitgpp": (fitgpp, fitgpp_victims),

@@ -6,12 +6,15 @@ from ebb.v1 import virtual_clusters_pb2 as pb
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.errors import NotFound
+from scheduler_service.core.exchange import ExchangeState
 from scheduler_service.core.job import NodeState
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.tenants import named, pools_of
 from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Owner, Pin, Quota, VcPolicy, VirtualCluster
+from scheduler_service.core.windows import exchanges_of
+from scheduler_service.rpc.convert import duration_out, time_out
 
 # ---- virtual clusters --------------------------------------------------------------------------------------------------
 
@@ -24,15 +27,16 @@ def pins_in(pins: Iterable[pb.PinnedCell]) -> tuple[Pin, ...]:
     return tuple(Pin(pin.name, pin.pool, pin.level, pin.index) for pin in pins)
 
 
-def vc_out(row: VirtualCluster, pools: Pools, opportunistic: int) -> pb.VirtualCluster:
+def vc_out(state: State, row: VirtualCluster) -> pb.VirtualCluster:
+    pools, traded = pools_of(state), _traded(state, row.id)
     return pb.VirtualCluster(
         name=row.name,
         quotas=[pb.CellQuota(pool=q.pool, level=q.level, cells=q.cells) for q in row.quotas],
         pins=[pb.PinnedCell(name=p.name, pool=p.pool, level=p.level, index=p.cell) for p in row.pins],
         weight=row.weight,
         policy=_policy_out(row.policy),
-        cells=[use for name in pools.in_order() for use in _uses(row, name, pools.pools[name])],
-        opportunistic_devices=opportunistic,
+        cells=[use for name in pools.in_order() for use in _uses(row, name, pools.pools[name], traded)],
+        opportunistic_devices=state.opportunistic.get(row.name, 0),
     )
 
 
@@ -42,19 +46,39 @@ def _policy_out(policy: VcPolicy) -> pb.VirtualClusterPolicy:
         s=policy.s,
         cap=policy.cap,
         trials_in_flight=policy.trials_in_flight or 0,
+        proxy_after=duration_out(policy.proxy_after_us),
+        proxy_window=duration_out(policy.proxy_window_us),
+        proxy_keep=policy.proxy_keep,
     )
 
 
-def _uses(row: VirtualCluster, name: str, pool: Pool) -> Iterable[pb.CellUse]:
+Traded = dict[tuple[str, str], tuple[int, int]]
+"""Pool and level -> how many of others' cells it has in exchange now, and of its own others have."""
+
+
+def _traded(state: State, vc: int) -> Traded:
+    found: Traded = {}
+    for exchange in exchanges_of(state, vc):
+        if exchange.state is ExchangeState.ACTIVE:
+            lot = exchange.lot
+            taken, given = found.get((lot.pool, lot.level), (0, 0))
+            more = (lot.count, 0) if exchange.taker == vc else (0, lot.count)
+            found[lot.pool, lot.level] = taken + more[0], given + more[1]
+    return found
+
+
+def _uses(row: VirtualCluster, name: str, pool: Pool, traded: Traded) -> Iterable[pb.CellUse]:
     """The largest cells first."""
     owner = Owner(row.id)
     for level in reversed(range(len(pool.shape.levels))):
         owned = pool.promises.quota.get((owner, level), 0)
         bound, free = len(pool.bound_of(owner, level)), pool.promises.free_of(owner, level)
         faulty = pool.doomed(owner, level)
-        if owned or bound:
-            known = pool.shape.levels[level]
-            yield pb.CellUse(pool=name, level=known, owned=owned, bound=bound, free=free - faulty, faulty=faulty)
+        known = pool.shape.levels[level]
+        taken, given = traded.get((name, known), (0, 0))
+        if owned or bound or taken or given:
+            how = {"owned": owned, "bound": bound, "free": free - faulty, "faulty": faulty, "taken": taken, "given": given}
+            yield pb.CellUse(pool=name, level=known, **how)
 
 
 # ---- pools -------------------------------------------------------------------------------------------------------------
@@ -98,12 +122,25 @@ def pool_out(state: State, name: str) -> tuple[pb.Pool, list[int]] | None:
     plan = next((plan for plan in state.settings.pools or () if plan.name == name), None)
     misfits = [(state.nodes.rows[node].name, why) for node, why in sorted(pools.misfits.items())]
     slots = sorted(slot for pool_name, slot in pools.nodes if pool_name == name)
+    exchanged = [
+        pb.ExchangedCells(
+            exchange_id=x.id,
+            level=x.lot.level,
+            cells=x.lot.count,
+            giver=_vc_name(state, Owner(x.giver)),
+            taker=_vc_name(state, Owner(x.taker)),
+            end_time=time_out(x.lot.end_us),
+        )
+        for _, x in sorted(state.exchanges.rows.items())
+        if x.state is ExchangeState.ACTIVE and x.lot.pool == name
+    ]
     shown = pb.Pool(
         name=name,
         model=pools.models[name],
         levels=levels,
         node_level=shape.node,
         cells=cells,
+        exchanged=exchanged,
         misfits=[pb.Misfit(node=node, why=why) for node, why in misfits if plan is not None and node in plan.nodes],
     )
     return shown, slots

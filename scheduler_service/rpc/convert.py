@@ -69,7 +69,9 @@ def _cells_in(spec: job_pb2.JobSpec) -> CellRequest:
     asked = spec.cells
     levels = tuple(group.level for group in spec.task_groups) or (asked.level,)
     within = (Within(w.level, not w.preferred, w.task_group if w.HasField("task_group") else -1) for w in asked.within)
-    return CellRequest(asked.pool, asked.model, asked.pin, levels if any(levels) else (), tuple(within), asked.lazy)
+    return CellRequest(
+        asked.pool, asked.model, asked.pin, levels if any(levels) else (), tuple(within), asked.lazy, asked.vacates
+    )
 
 
 def dependencies_in(found: Iterable[job_pb2.Dependency]) -> tuple[Dependency, ...]:
@@ -170,8 +172,8 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
 
 
 def _cells_out(spec: JobSpec, out: job_pb2.JobSpec) -> None:
-    pool, model, pin, levels, within, lazy = spec.cells
-    asked = job_pb2.CellRequest(pool=pool, model=model, pin=pin, lazy=lazy)
+    pool, model, pin, levels, within, lazy, vacates = spec.cells
+    asked = job_pb2.CellRequest(pool=pool, model=model, pin=pin, lazy=lazy, vacates=vacates)
     for one in within:
         asked.within.add(level=one.level, preferred=not one.required, task_group=None if one.group < 0 else one.group)
     if not spec.gang:

@@ -11,6 +11,8 @@ from ebb.v1 import (
     agent_link_pb2_grpc,
     cluster_pb2,
     cluster_pb2_grpc,
+    exchange_pb2,
+    exchange_pb2_grpc,
     scheduler_pb2,
     scheduler_pb2_grpc,
     virtual_clusters_pb2,
@@ -25,6 +27,7 @@ from scheduler_service.rpc import tls
 from scheduler_service.rpc.access import Access
 from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.cluster import Cluster
+from scheduler_service.rpc.exchange import Exchange
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Checked
 from scheduler_service.rpc.logs import Transfers
@@ -34,7 +37,13 @@ from scheduler_service.run.tokens import Tokens
 
 log = logging.getLogger(__name__)
 
-_FILES = (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR, virtual_clusters_pb2.DESCRIPTOR, agent_link_pb2.DESCRIPTOR)
+_FILES = (
+    scheduler_pb2.DESCRIPTOR,
+    cluster_pb2.DESCRIPTOR,
+    virtual_clusters_pb2.DESCRIPTOR,
+    exchange_pb2.DESCRIPTOR,
+    agent_link_pb2.DESCRIPTOR,
+)
 SERVICES = tuple(service.full_name for file in _FILES for service in file.services_by_name.values())
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.so_reuseport", 0),  # a second scheduler on the same port is a mistake, not a partner
@@ -75,6 +84,7 @@ async def serving(
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), server)
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), server)
     virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), server)
+    exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(front), server)  # type: ignore[no-untyped-call]  # generated
     agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), server)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

@@ -17,6 +17,7 @@ from scheduler_service.core.tenants import named, pools_of
 from scheduler_service.core.vc import Quota, VcPolicy, VirtualCluster
 from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.rpc.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
+from scheduler_service.rpc.convert import duration_in
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, InvalidArgument
 
@@ -70,8 +71,8 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         self, _request: pb.ListVirtualClustersRequest, _context: Context
     ) -> pb.ListVirtualClustersResponse:
         def question(state: State, *_: object) -> list[pb.VirtualCluster]:
-            pools = pools_of(state)
-            return [vc_out(row, pools, state.opportunistic.get(row.name, 0)) for _, row in sorted(state.vcs.rows.items())]
+            pools_of(state)
+            return [vc_out(state, row) for _, row in sorted(state.vcs.rows.items())]
 
         return pb.ListVirtualClustersResponse(virtual_clusters=await self._front.leading.service.ask(question))
 
@@ -98,8 +99,8 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
 
     async def _shown(self, name: str) -> pb.VirtualCluster:
         def question(state: State, *_: object) -> pb.VirtualCluster:
-            pools, row = pools_of(state), named(state, name)
-            return vc_out(row, pools, state.opportunistic.get(row.name, 0))
+            pools_of(state)
+            return vc_out(state, named(state, name))
 
         return await self._front.leading.service.ask(question)
 
@@ -131,6 +132,9 @@ def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
         asked.s if asked.HasField("s") else otherwise.s,
         asked.cap if asked.HasField("cap") else otherwise.cap,
         in_flight,
+        duration_in(asked.proxy_after) if asked.HasField("proxy_after") else otherwise.proxy_after_us,
+        duration_in(asked.proxy_window) if asked.HasField("proxy_window") else otherwise.proxy_window_us,
+        asked.proxy_keep if asked.HasField("proxy_keep") else otherwise.proxy_keep,
     )
     if policy.name not in POLICIES:
         why = f"policy.name: there is no {policy.name!r}; there are {', '.join(POLICIES)}"

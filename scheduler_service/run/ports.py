@@ -4,8 +4,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from scheduler_service.core.access import Token
+from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
 from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.journal import Change
+from scheduler_service.core.traded import Surplus
 from scheduler_service.run.view import View
 
 
@@ -18,7 +20,7 @@ class CommitRefused(Exception):
 
 
 class RequestKnown(CommitRefused):
-    """A submit's request_id belongs to a job that is in the database already."""
+    """A request_id belongs to a job, an order or an exchange that is in the database already."""
 
 
 class LeadershipLost(Exception):
@@ -43,9 +45,60 @@ class Writer(Protocol):
         """The jobs that these requests, each (user, request_id), made, ended or not. Raises NotCommitted."""
         ...
 
+    def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], ExchangeOrder]:
+        """The same for offers and requests of cells; each (virtual cluster, request_id)."""
+        ...
+
+    def find_accepted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
+        """The same for exchanges that were made by accepting an order."""
+        ...
+
+
+class MarketReader(Protocol):
+    """What a Reader reads of cell exchange: what is on the board and what is not any more."""
+
+    def order(self, order_id: int) -> ExchangeOrder | None: ...
+
+    def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
+        """Those, and what is given in return for them."""
+        ...
+
+    def posted(self, vc: int, request_id: str) -> ExchangeOrder | None:
+        """The order that the request made."""
+        ...
+
+    def accepted(self, vc: int, request_id: str) -> Exchange | None:
+        """The exchange that a virtual cluster made by accepting an order with this request_id."""
+        ...
+
+    def list_orders(self, states: Collection[OrderState], vc: int, before_id: int | None, limit: int) -> list[ExchangeOrder]:
+        """Newest first; vc 0: of all."""
+        ...
+
+    def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
+        """The same; of a virtual cluster those that it is a side of."""
+        ...
+
+    def live_of_offers(self, offers: Collection[int]) -> list[Exchange]:
+        """Those that have some of these offers and are not over."""
+        ...
+
+    def ledger(self, vc: int, before_exchange: int | None, limit: int) -> list[LedgerEntry]:
+        """What was booked for the newest exchanges, at most `limit` of them; vc 0: of all."""
+        ...
+
+    def surpluses(self) -> list[Surplus]: ...
+
+    def virtual_clusters(self) -> Mapping[int, str]:
+        """The names of those that there are, by id."""
+        ...
+
 
 class Reader(Protocol):
     """Reads for the API, on connections of their own; thread-safe, blocking. Raise NotCommitted without a database."""
+
+    @property
+    def market(self) -> MarketReader: ...
 
     def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
         """A job, and every task of its current or last run."""

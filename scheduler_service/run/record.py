@@ -66,6 +66,8 @@ class Stepped:
     now: Micros
     unsettled: bool
     """Whether the state asked for a look of the policy before the first event."""
+    board_changed: bool
+    """The same for the exchange arbiter's look at the board."""
     events: tuple[Event, ...]
     outcome: Outcome
     did: tuple[str, ...]
@@ -123,11 +125,15 @@ def words(came_out: Step | Exception) -> tuple[str, ...]:
 # ---- writing -----------------------------------------------------------------------------------------------------------
 
 
+Looks = tuple[bool, bool]
+"""Whether the state is unsettled, and whether the board has changed."""
+
+
 class Recorder(Protocol):
     """What the engine's thread tells of its steps. Nothing here ever raises."""
 
-    def taking(self, commit: int, now: Micros, unsettled: bool, events: Sequence[Event]) -> None:
-        """A step is about to be taken."""
+    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event]) -> None:
+        """A step is about to be taken; `looks` is what the state asks of the policy before it."""
         ...
 
     def taken(self, came_out: Step) -> None:
@@ -148,7 +154,7 @@ class Recorder(Protocol):
 class Unrecorded:
     """The recorder of an engine that is not recorded."""
 
-    def taking(self, commit: int, now: Micros, unsettled: bool, events: Sequence[Event]) -> None: ...
+    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event]) -> None: ...
 
     def taken(self, came_out: Step) -> None: ...
 
@@ -177,7 +183,7 @@ class Recording:
         self._path = path
         self._steps = self._missed = 0
         self._given_up = False
-        self._at_hand: tuple[int, Micros, bool, tuple[Event, ...]] | None = None
+        self._at_hand: tuple[int, Micros, bool, bool, tuple[Event, ...]] | None = None
         self._came_out: Step | Exception | None = None
         rows = [Row(table.name, key, row) for table in state.tables() for key, row in table.rows.items()]
         header = Section(FORMAT, version, commit_no, policy, dict(parameters), state.settings, len(rows))
@@ -188,8 +194,8 @@ class Recording:
             self._file.close()
             raise
 
-    def taking(self, commit: int, now: Micros, unsettled: bool, events: Sequence[Event]) -> None:
-        self._at_hand, self._came_out = (commit, now, unsettled, tuple(events)), None
+    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event]) -> None:
+        self._at_hand, self._came_out = (commit, now, *looks, tuple(events)), None
 
     def taken(self, came_out: Step) -> None:
         self._came_out = came_out

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from scheduler_service.core import exchange, idle, traded
 from scheduler_service.core import job as rows
 from scheduler_service.core import vc as vc_rows
 from scheduler_service.core.engine import Policy, step
@@ -21,7 +22,8 @@ from scheduler_service.run.record import FORMAT, End, Line, Row, Section, Steppe
 PolicyOf = Callable[[str, Mapping[str, Any]], Policy]
 """Makes a policy from its name and parameters."""
 _text = canonical()
-_ROWS = {name: kind for module in (rows, vc_rows) for name, kind in vars(module).items() if is_dataclass(kind)}
+_MODULES = (rows, vc_rows, exchange, traded, idle)
+_ROWS = {name: kind for module in _MODULES for name, kind in vars(module).items() if is_dataclass(kind)}
 
 
 class Unreadable(Exception):
@@ -158,7 +160,7 @@ def _key(key: Any, row: Any) -> Any:
 
 def _again(state: State, policy: Policy, line: Stepped, number: int, section: int) -> Difference | None:
     """Takes the step. The state is then as it was after it."""
-    state.unsettled = line.unsettled
+    state.unsettled, state.board_changed = line.unsettled, line.board_changed
     rng = Drawing(state.cluster.seed, line.commit)
     came_out: Step | Exception
     try:

@@ -15,7 +15,22 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import AlreadyExists, Refused
-from scheduler_service.core.messages import Accepted, Event, Order, Reply, Request, Rng, RunStarted, Step, Submitted
+from scheduler_service.core.exchanges import check_same_deal, check_same_post
+from scheduler_service.core.messages import (
+    Accepted,
+    AcceptRequested,
+    Event,
+    Exchanged,
+    Order,
+    OrderChanged,
+    OrderPosted,
+    Reply,
+    Request,
+    Rng,
+    RunStarted,
+    Step,
+    Submitted,
+)
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import check_same_request
 from scheduler_service.core.values import Micros
@@ -227,7 +242,7 @@ class Service:
         while self._questions:
             asked = self._questions.popleft()
             state = self._state
-            unsettled = state.unsettled
+            flags = state.unsettled, state.board_changed
             try:
                 rng = Drawing(state.cluster.seed, self._commit_no + 1)
                 answer: Any = asked.question(state, self._now(), rng, self._policy)
@@ -235,7 +250,7 @@ class Service:
                 answer = fault
             finally:
                 state.undo()
-                state.unsettled = unsettled
+                state.unsettled, state.board_changed = flags
             self._loop.call_soon_threadsafe(self._answer, [asked], [answer])
 
     def _take(self, batch: Sequence[_Waiting]) -> None:
@@ -277,7 +292,7 @@ class Service:
     def _step(self, batch: Sequence[_Waiting]) -> None:
         state = self._state
         commit_no, now, events = self._commit_no + 1, self._now(), [w.event for w in batch]
-        self._recorder.taking(commit_no, now, state.unsettled, events)
+        self._recorder.taking(commit_no, now, (state.unsettled, state.board_changed), events)
         taken = step(state, events, now, Drawing(state.cluster.seed, commit_no), self._policy)
         self._recorder.taken(taken)
         for why in taken.refused:
@@ -293,19 +308,30 @@ class Service:
         self._recorder.adopted()
 
     def _repeated(self, batch: Sequence[_Waiting]) -> dict[int, Reply | Exception]:
-        """What each submit is answered whose request_id belongs to a job in the database, which may have ended long ago."""
-        submits = [(i, w.event) for i, w in enumerate(batch) if isinstance(w.event, Submitted) and w.event.request_id]
-        known = self._writer.find_requests([(event.user, event.request_id) for _, event in submits])
+        """What each of them is answered whose request_id belongs to something in the database, which may be over long since."""
+        events = [w.event for w in batch]
+        submits = self._writer.find_requests([(e.user, e.request_id) for e in events if isinstance(e, Submitted)])
+        posts = self._writer.find_posted([self._of_vc(e) for e in events if isinstance(e, OrderPosted)])
+        deals = self._writer.find_accepted([self._of_vc(e) for e in events if isinstance(e, AcceptRequested)])
         answers: dict[int, Reply | Exception] = {}
-        for i, event in submits:
-            job = known.get((event.user, event.request_id))
-            if job is not None:
-                try:
-                    check_same_request(job, event)
-                    answers[i] = Accepted(job.id)
-                except AlreadyExists as other:
-                    answers[i] = other
+        for i, event in enumerate(events):
+            try:
+                match event:
+                    case Submitted() if job := submits.get((event.user, event.request_id)):
+                        check_same_request(job, event)
+                        answers[i] = Accepted(job.id)
+                    case OrderPosted() if order := posts.get(self._of_vc(event)):
+                        check_same_post(order, event)
+                        answers[i] = OrderChanged(order.id)
+                    case AcceptRequested() if exchange := deals.get(self._of_vc(event)):
+                        check_same_deal(exchange, event)
+                        answers[i] = Exchanged((exchange.id,))
+            except AlreadyExists as other:
+                answers[i] = other
         return answers
+
+    def _of_vc(self, event: OrderPosted | AcceptRequested) -> tuple[int, str]:
+        return self._state.vc_ids.get(event.vc, 0), event.request_id
 
     def _settle_later(self, batch: Sequence[_Waiting], replies: Sequence[Reply | Exception]) -> None:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)

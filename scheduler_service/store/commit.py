@@ -11,7 +11,16 @@ from sqlalchemy.exc import DBAPIError
 
 from scheduler_service.core.job import JobEvent
 from scheduler_service.core.journal import Change
-from scheduler_service.store.errors import CommitUnknown, DuplicateRequest, Fenced, Forgotten, Rejected, StoreError, Unavailable
+from scheduler_service.store.errors import (
+    REQUESTS,
+    CommitUnknown,
+    DuplicateRequest,
+    Fenced,
+    Forgotten,
+    Rejected,
+    StoreError,
+    Unavailable,
+)
 from scheduler_service.store.pipeline import Statement, execute
 from scheduler_service.store.rows import Record, event_new
 from scheduler_service.store.statements import BEGIN, COMMIT, EVENTS, FENCE, VALID, WRITES
@@ -121,7 +130,7 @@ def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: psycopg
         return Unavailable(error)
     constraint = error.diag.constraint_name or ""
     detail = " ".join(filter(None, (error.diag.message_primary or str(error), error.diag.message_detail)))
-    if isinstance(error, pg.UniqueViolation) and constraint == "job_request_once":
+    if isinstance(error, pg.UniqueViolation) and constraint in REQUESTS:
         return DuplicateRequest(constraint, detail)
     return Rejected(constraint, detail)
 

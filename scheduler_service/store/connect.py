@@ -1,7 +1,13 @@
 """How to connect: engines whose sessions suit what they are for."""
 
-from sqlalchemy import Engine, create_engine
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from scheduler_service.store.errors import Unavailable
 
 _COMMON = {
     "jit": "off",
@@ -42,3 +48,13 @@ def open_engine(url: str, writer: bool = False, connections: int = 5) -> Engine:
             "tcp_user_timeout": 25_000,
         },
     )
+
+
+@contextmanager
+def reading(conn: Connection) -> Iterator[None]:
+    """A transaction, whose failures are the store's own."""
+    try:
+        with conn.begin():
+            yield
+    except DBAPIError as error:
+        raise Unavailable(error.orig) from error

@@ -37,9 +37,13 @@ class Rejected(StoreError):
         super().__init__(constraint=constraint or "none, a value cannot be stored", detail=detail)
 
 
+REQUESTS = frozenset({"job_request_once", "exchange_order_request_once", "exchange_request_once"})
+"""The constraints by which a request_id makes one thing, however often it is sent."""
+
+
 class DuplicateRequest(Rejected):
-    """A job with this user and request_id exists already ({constraint}), so nothing was committed. It said: {detail}
-    Undo the step, and answer the request with the job that `find_requests` finds."""
+    """What was asked with this request_id exists already ({constraint}), so nothing was committed. It said: {detail}
+    Undo the step, and answer the request with what `find_requests`, `find_posted` or `find_accepted` finds."""
 
 
 class Unavailable(StoreError):

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, func, select
 from scheduler_service.core.job import Job
 from scheduler_service.core.values import Micros
 from scheduler_service.store import rows, tables
-from scheduler_service.store.load import reading
+from scheduler_service.store.connect import reading
 
 PAGE = 1000
 

@@ -4,13 +4,11 @@ Every function begins and ends its own transaction, so the connection must be in
 database cannot be asked.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, bindparam, select, text, tuple_
-from sqlalchemy.exc import DBAPIError
 
 from scheduler_service.core.job import (
     ENDED,
@@ -26,7 +24,8 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.vc import Binding, VirtualCluster
 from scheduler_service.store import rows, tables
-from scheduler_service.store.errors import Unavailable
+from scheduler_service.store.connect import reading
+from scheduler_service.store.load_exchange import Market, live_market
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,7 @@ class Loaded:
     operations: tuple[Operation, ...]
     vcs: tuple[VirtualCluster, ...]
     bindings: tuple[Binding, ...]
+    market: Market
     last_runs: tuple[Run, ...]
     """The last runs of jobs that are live and have no active run: for readers, who show where a job ran."""
     commit_no: int
@@ -73,16 +73,6 @@ _JOB_COLUMNS = len(_job.columns)
 _RUN = _A_RUN.where(_run.c.job_id == bindparam("job_id"), _run.c.run == bindparam("run"), _run.c.task == bindparam("task"))
 
 
-@contextmanager
-def reading(conn: Connection) -> Iterator[None]:
-    """A transaction, whose failures are the store's own."""
-    try:
-        with conn.begin():
-            yield
-    except DBAPIError as error:
-        raise Unavailable(error.orig) from error
-
-
 def load(conn: Connection, jobs: bool = True) -> Loaded:
     """All live rows as of one commit. Rows of finished jobs and runs are not among them.
 
@@ -100,6 +90,7 @@ def load(conn: Connection, jobs: bool = True) -> Loaded:
             operations=tuple(map(rows.to_operation, conn.execute(_OPERATIONS))),
             vcs=tuple(map(rows.to_vc, conn.execute(_VCS))),
             bindings=tuple(map(rows.to_binding, conn.execute(_BINDINGS))),
+            market=live_market(conn),
             last_runs=tuple(map(rows.to_run, conn.execute(_LAST_RUNS))) if jobs else (),
             commit_no=conn.execute(_COMMIT_NO).scalar_one(),
         )

@@ -20,6 +20,17 @@ from scheduler_service.store.commit import Work, encode, plan
 from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
 from scheduler_service.store.lease import Lease
 from scheduler_service.store.load import JobAndRun, Loaded
+from scheduler_service.store.memory_exchange import find_accepted as find_accepted
+from scheduler_service.store.memory_exchange import find_exchanges as find_exchanges
+from scheduler_service.store.memory_exchange import find_order as find_order
+from scheduler_service.store.memory_exchange import find_posted as find_posted
+from scheduler_service.store.memory_exchange import list_exchanges as list_exchanges
+from scheduler_service.store.memory_exchange import list_ledger as list_ledger
+from scheduler_service.store.memory_exchange import list_orders as list_orders
+from scheduler_service.store.memory_exchange import list_surpluses as list_surpluses
+from scheduler_service.store.memory_exchange import list_vcs as list_vcs
+from scheduler_service.store.memory_exchange import live_market
+from scheduler_service.store.memory_exchange import live_of_offers as live_of_offers
 from scheduler_service.store.records import Key, RecordTable
 from scheduler_service.store.rows import Record
 from scheduler_service.store.rules import Rules, evaluator, unstorable
@@ -180,6 +191,7 @@ def load(memory: Memory, jobs: bool = True) -> Loaded:
             operations=tuple(of["operation"].rows(rows.to_operation)),
             vcs=tuple(of["virtual_cluster"].rows(rows.to_vc)),
             bindings=tuple(of["cell_binding"].rows(rows.to_binding)),
+            market=live_market(memory),
             last_runs=_runs(memory, is_last) if jobs else (),
             commit_no=memory.commit_no,
         )

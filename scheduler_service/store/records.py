@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Table, UniqueConstraint
 
 from scheduler_service.store.commit import encode
-from scheduler_service.store.errors import DuplicateRequest, Rejected
+from scheduler_service.store.errors import REQUESTS, DuplicateRequest, Rejected
 from scheduler_service.store.rows import Record
 from scheduler_service.store.rules import Rules
 
@@ -54,7 +54,7 @@ class RecordTable:
                     continue
                 if self.unique[name].get(values, key) != key:
                     listed = ", ".join(map(str, values))
-                    refusal = DuplicateRequest if name == "job_request_once" else Rejected
+                    refusal = DuplicateRequest if name in REQUESTS else Rejected
                     raise refusal(name, f"Key ({', '.join(columns)})=({listed}) already exists.")
                 held.append((name, values))
         for name, values in self.held.pop(key, ()):

@@ -46,6 +46,8 @@ def cluster_new(c: Cluster) -> Record:
         "next_operation": c.next_operation,
         "next_vc": c.next_vc,
         "clock_us": c.clock_us,
+        "next_order": c.next_order,
+        "next_exchange": c.next_exchange,
     }
 
 
@@ -250,7 +252,7 @@ def _keys(parts: Sequence[Sequence[int]]) -> tuple[RunKey, ...]:
 
 
 def to_cluster(v: Sequence[Any]) -> Cluster:
-    return Cluster(*v[:7])
+    return Cluster(*v[:9])
 
 
 def to_job(v: Sequence[Any]) -> Job:

@@ -104,11 +104,7 @@ class Rules:
         for column in self._given:
             self._storable(column.name, column.type, column.nullable, record[column.name])
         values = [record[column.name] for column in self._given]
-        answers = iter(
-            self._evaluate.execute(
-                self._query, [json.dumps(value) if isinstance(value, list | dict) else value for value in values]
-            ).fetchone()
-        )
+        answers = iter(self._evaluate.execute(self._query, list(map(_sqlite_value, values))).fetchone())
         computed = {name: next(answers) for name in self._computed}
         broken = [name for name in self._checks if next(answers) == 0]  # a rule about what is null is not broken
         return Judged(computed, broken, {name: bool(next(answers)) for name in self._conditions})
@@ -133,6 +129,13 @@ def _sqlite(table: Table, expression: object) -> str:
     names = set(table.columns.keys())
     without_casts = re.sub(r"::\w+", "", str(expression))
     return re.sub(r"'[^']*'|\b[a-z_]\w*", lambda m: f'"{m[0]}"' if m[0] in names else m[0], without_casts)
+
+
+def _sqlite_value(value: Any) -> Any:
+    """JSON as text. Whole numbers that SQLite does not have, as numeric columns may hold, are near enough for the rules."""
+    if isinstance(value, list | dict):
+        return json.dumps(value)
+    return float(value) if isinstance(value, int) and abs(value) >= 1 << 63 else value
 
 
 def unstorable(values: Iterable[Any]) -> str | None:

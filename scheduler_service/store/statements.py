@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Column, Table
 from sqlalchemy.dialects import postgresql
 
-from scheduler_service.store import rows, tables
+from scheduler_service.store import rows, rows_exchange, tables
 from scheduler_service.store.pipeline import Statement
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -74,6 +74,10 @@ _JOB_CONSTANT = (
     "name user_name request_id job_class demand_cpu_milli demand_memory_mib demand_devices grace_us command environment "
     "working_directory submitted_us spec_more array_job array_index vc"
 )
+_ORDER_CONSTANT = "kind vc pool level cells begin_us end_us devices posted_us expires_us bid swap by_proxy request_id"
+_EXCHANGE_CONSTANT = (
+    "offer request giver taker pool level cells begin_us end_us devices price agreed_us in_return_for request_id accepted_by"
+)
 _RUN_CONSTANT = "node devices demand_cpu_milli demand_memory_mib demand_devices placed_us"
 
 WRITES = {
@@ -84,6 +88,23 @@ WRITES = {
         _writes(tables.node, ("id",), rows.node_new),
         _writes(tables.virtual_cluster, ("id",), rows.vc_new),
         _writes(tables.cell_binding, ("pool", "level", "index"), rows.binding_new),
+        _writes(
+            tables.exchange_order,
+            ("id",),
+            rows_exchange.order_new,
+            rows_exchange.order_changed,
+            tuple(_ORDER_CONSTANT.split()),
+        ),
+        _writes(
+            tables.exchange,
+            ("id",),
+            rows_exchange.exchange_new,
+            rows_exchange.exchange_changed,
+            tuple(_EXCHANGE_CONSTANT.split()),
+        ),
+        _writes(tables.exchange_ledger, ("vc", "exchange", "what"), rows_exchange.entry_new),
+        _writes(tables.exchange_surplus, ("vc",), rows_exchange.surplus_new),
+        _writes(tables.idle_cells, ("vc", "pool", "level"), rows_exchange.idle_new),
         _writes(tables.job, ("id",), rows.job_new, rows.job_changed, tuple(_JOB_CONSTANT.split())),
         _writes(tables.run, ("job_id", "run", "task"), rows.run_new, rows.run_changed, tuple(_RUN_CONSTANT.split())),
         _writes(tables.device, ("node", "index"), rows.device_new),

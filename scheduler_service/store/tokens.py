@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from scheduler_service.core.access import Role, Token
 from scheduler_service.core.values import Micros
-from scheduler_service.store.load import reading as transaction
+from scheduler_service.store.connect import reading as transaction
 from scheduler_service.store.tables import api_token
 
 _t = api_token.c

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from scheduler_service.core.board import Board, Deal, agreed
+from scheduler_service.core.board import Board, Deal, accept, agreed
 from scheduler_service.core.exchange import (
     Booked,
     Booking,
@@ -24,7 +24,7 @@ from scheduler_service.core.exchange import (
     withdrawn,
 )
 from scheduler_service.core.values import Micros
-from scheduler_service.policies.exchange import Fits, Match, accept, balanced, settle
+from scheduler_service.policies.exchange import Fits, Match, balanced, settle
 
 HOUR: Micros = 3_600_000_000
 

@@ -99,7 +99,7 @@ def test_a_guarantee_is_kept_whatever_others_do_and_survives_the_scheduler(folde
         # It all is there again when the scheduler has gone and come back.
         before, nodes = kept(), site.client.nodes()
         assert before[0][0]["cells"] == [
-            {"pool": "a100", "level": "node", "owned": 1, "bound": 1, "free": 0, "faulty": 0},
+            {"pool": "a100", "level": "node", "owned": 1, "bound": 1, "free": 0, "faulty": 0, "taken": 0, "given": 0},
         ]
         site.cluster.kill("scheduler", signal.SIGKILL)
         site.restart_scheduler()

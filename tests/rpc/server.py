@@ -16,6 +16,7 @@ from ebb.v1 import (
     agent_link_pb2_grpc,
     cluster_pb2,
     cluster_pb2_grpc,
+    exchange_pb2_grpc,
     job_pb2,
     scheduler_pb2,
     scheduler_pb2_grpc,
@@ -66,6 +67,7 @@ class Server:
         self.scheduler: Any = scheduler_pb2_grpc.SchedulerStub(self.channel)
         self.cluster: Any = cluster_pb2_grpc.ClusterStub(self.channel)
         self.vcs: Any = virtual_clusters_pb2_grpc.VirtualClustersStub(self.channel)
+        self.exchange: Any = exchange_pb2_grpc.ExchangeStub(self.channel)
         return self
 
     def __exit__(self, *_: object) -> None:

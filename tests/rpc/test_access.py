@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2, cluster_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.v1 import agent_link_pb2, cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from sqlalchemy import Engine
@@ -19,7 +19,7 @@ from scheduler_service.run.tokens import digest_of, wall_clock
 from tests.rpc.server import LIMIT, Agent, Failure, Server, closing, failure, submit_request
 from tests.store.waiting import wait_for
 
-FILES = (scheduler_pb2, cluster_pb2, virtual_clusters_pb2, agent_link_pb2, health_pb2, reflection_pb2)
+FILES = (scheduler_pb2, cluster_pb2, virtual_clusters_pb2, exchange_pb2, agent_link_pb2, health_pb2, reflection_pb2)
 METHODS = sorted(
     f"/{service.full_name}/{method.name}"
     for file in FILES

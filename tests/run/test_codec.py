@@ -11,12 +11,14 @@ from scheduler_service.core import job as rows
 from scheduler_service.core.job import Job, JobSpec, RunKey
 from scheduler_service.core.messages import Event, NodeSeen, RunExited, Submitted
 from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import VcPolicy
 from scheduler_service.run.codec import CodecError, canonical, decode, encoder
 from tests.store import make
 
 encode = encoder()
 text = canonical()
 EVENTS = get_args(Event)
+st.register_type_strategy(VcPolicy, make.vc_policies)  # without NaN, which equals nothing
 SUBMITTED = Submitted("ada", "r", JobSpec(("true",), Vector(1, 2, 3), environment=(("A", "b"),)))
 
 

@@ -9,7 +9,8 @@ from scheduler_service.cli import main
 from scheduler_service.config import ConfigError, load
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import VcPolicy
-from scheduler_service.leading import settings_of, stages_of, vc_policy_of
+from scheduler_service.leading import policy_of, settings_of, stages_of, vc_policy_of
+from scheduler_service.recording import parameters
 
 DATABASE = {"database": "postgresql://ebb:secret@localhost/ebb"}
 VCS = {**DATABASE, "virtual_clusters": True}
@@ -48,6 +49,8 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ({**DATABASE, "heartbeat": 9, "silent_after": 10}, "twice heartbeat"),
         ({**DATABASE, "policy": "random"}, "policy"),
         ({**DATABASE, "lease": 0}, "lease"),
+        ({**DATABASE, "exchange": "auction"}, "exchange is for a site with virtual clusters"),
+        ({**VCS, "exchange": "lottery"}, "Input should be 'balanced', 'auction' or 'none'"),
         ({**DATABASE, "pools": [{"name": "a", "nodes": ["n1"]}]}, "set `virtual_clusters: true`"),
         ({**VCS, "pools": [{"name": "a", "nodes": ["n1"]}, {"name": "b", "nodes": ["n1"]}]}, "node n1 is there twice"),
         ({**VCS, "pools": [{"name": "a", "nodes": ["n1"]}, {"name": "a", "nodes": ["n2"]}]}, "pool a is there twice"),
@@ -129,3 +132,9 @@ def test_the_sites_policy_is_that_of_virtual_clusters_that_name_none() -> None:
     config = load(None, {**VCS, "policy": "lrtp", "fitgpp_cap": 2, "backfill": True})
     assert vc_policy_of(config) == VcPolicy("lrtp", 4.0, 2, None)
     assert stages_of(config).victims is None, "they are the virtual clusters' own"
+
+
+def test_the_recording_knows_the_exchange_arbiter() -> None:
+    """A policy is made from exactly the settings that a recording holds."""
+    assert parameters(load(None, VCS), policy_of) == {"virtual_clusters": True, "exchange": "balanced"}
+    assert "exchange: balanced" in CliRunner().invoke(main, ["serve", "--embedded", "x", "--check-config"]).output

@@ -34,6 +34,12 @@ def draws(state: State, rng: Rng) -> Proposals:
         yield (Wait(job_id, Reason.NO_ROOM, str(rng.randrange(2**60))),)
 
 
+def tells(state: State, _rng: Rng) -> Proposals:
+    """A policy that does something else where the board has changed."""
+    for job_id in list(state.jobs.rows):
+        yield (Wait(job_id, Reason.NO_ROOM, f"{state.board_changed} {state.cluster.clock_us}"),)
+
+
 def differs(path: Path) -> Difference:
     found = replay(path, again, Summary())
     assert found is not None
@@ -138,7 +144,8 @@ async def test_other_random_numbers_are_found(tmp_path: Path, monkeypatch: pytes
     assert replay(path, drawing_policy, Summary()) is not None
 
 
-def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", [draws, tells])
+def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path, policy: Policy) -> None:
     """Whoever takes a step only to undo it leaves a state at which the policy looks again, with other random numbers."""
 
     path, state = tmp_path / "recording", State(Cluster("c", 1))
@@ -147,13 +154,13 @@ def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path) -> No
         if question:
             state.undo()
         events = [Submitted("ada", "", JobSpec(("true",), ZERO))] if commit == 1 else []
-        recording.taking(commit, commit, state.unsettled, events)
-        recording.taken(step(state, events, commit, Random(f"1:{commit}"), draws))
+        recording.taking(commit, commit, (state.unsettled, state.board_changed), events)
+        recording.taken(step(state, events, commit, Random(f"1:{commit}"), policy))
         state.adopt()
         recording.adopted()
     recording.close()
     summary = Summary()
-    assert replay(path, lambda *_: draws, summary) is None
+    assert replay(path, lambda *_: policy, summary) is None
     assert summary.steps == 5
 
 

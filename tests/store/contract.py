@@ -13,7 +13,11 @@ from scheduler_service.store import memory
 from scheduler_service.store.memory import Memory
 
 WRITE = ("commit",)
-READ = ("load", "find_job", "find_run", "find_ends", "find_requests", "list_jobs", "list_nodes", "story")
+EXCHANGE = (
+    *("find_order", "find_exchanges", "find_posted", "find_accepted", "list_orders", "list_exchanges", "live_of_offers"),
+    *("list_ledger", "list_surpluses", "list_vcs"),
+)
+READ = ("load", "find_job", "find_run", "find_ends", "find_requests", "list_jobs", "list_nodes", "story", *EXCHANGE)
 LEASE = ("take", "renew", "release", "holder")
 
 
@@ -29,6 +33,16 @@ class Db:
     list_jobs: Callable[..., Any]
     list_nodes: Callable[..., Any]
     story: Callable[..., Any]
+    find_order: Callable[..., Any]
+    find_exchanges: Callable[..., Any]
+    find_posted: Callable[..., Any]
+    find_accepted: Callable[..., Any]
+    list_orders: Callable[..., Any]
+    list_exchanges: Callable[..., Any]
+    live_of_offers: Callable[..., Any]
+    list_ledger: Callable[..., Any]
+    list_surpluses: Callable[..., Any]
+    list_vcs: Callable[..., Any]
     take: Callable[..., int | None]
     renew: Callable[..., bool]
     release: Callable[..., None]
@@ -69,7 +83,9 @@ class Postgres(Db):
         self._execute("UPDATE leader SET expires_at = clock_timestamp() - interval '1 microsecond'")
 
     def empty(self) -> None:
-        self._execute("TRUNCATE cluster, node, job, run, device, operation, virtual_cluster, cell_binding, job_event CASCADE")
+        exchange = "exchange_order, exchange, exchange_ledger, exchange_surplus, idle_cells"
+        rest = "cluster, node, job, run, device, operation, virtual_cluster, cell_binding, job_event"
+        self._execute(f"TRUNCATE {rest}, {exchange} CASCADE")
 
     def take_from_elsewhere(self, name: str) -> int | None:
         with self._reader.engine.connect() as conn:

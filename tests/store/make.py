@@ -6,6 +6,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from scheduler_service.core.exchange import (
+    Booking,
+    Exchange,
+    ExchangeOrder,
+    ExchangeState,
+    LedgerEntry,
+    Lot,
+    OrderKind,
+    OrderState,
+)
+from scheduler_service.core.idle import IdleCells
 from scheduler_service.core.job import (
     ENDED,
     Array,
@@ -36,9 +47,10 @@ from scheduler_service.core.job import (
     TaskGroup,
 )
 from scheduler_service.core.journal import Change
+from scheduler_service.core.traded import Surplus
 from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import Binding, CellRequest, Guarantee, Pin, Quota, VcPolicy, VirtualCluster, Within
-from scheduler_service.store import Loaded
+from scheduler_service.store import Loaded, Market
 
 T = 1_700_000_000_000_001
 SPEC = JobSpec(("python", "train.py"), Vector(4000, 16384, 1), JobClass.BEST_EFFORT, 30_000_000, "train", (("A", "b"),), "/tmp")
@@ -47,6 +59,10 @@ NODE = Node(1, "n1", "boot", NodeState.UP, Vector(64000, 256000, 4), ("socket",)
 DEVICE = NodeDevice(1, 0, "GPU-0", "sim", 81920, (0,), numa_node=0, link_domain=1)
 VC = VirtualCluster(1, "vision", (Quota("a100", "node", 2),), (Pin("big", "a100", "node", 7),), 3, VcPolicy("fitgpp", cap=2))
 BINDING = Binding("a100", "node", 7, 1, "big")
+LOT = Lot("a100", "node", 2, T, T + 3_600_000_000, devices=8)
+OFFER = ExchangeOrder(1, OrderKind.OFFER, 1, LOT, T, LOT.end_us, request_id="post 1")
+REQUEST = ExchangeOrder(2, OrderKind.REQUEST, 2, LOT, T, LOT.end_us, request_id="post 1", state=OrderState.MATCHED)
+EXCHANGE = Exchange(1, 1, 2, 1, 2, LOT, LOT.device_us, T)
 TABLES = {
     Cluster: "cluster",
     Job: "job",
@@ -56,6 +72,11 @@ TABLES = {
     Operation: "operation",
     VirtualCluster: "virtual_cluster",
     Binding: "cell_binding",
+    ExchangeOrder: "exchange_order",
+    Exchange: "exchange",
+    LedgerEntry: "exchange_ledger",
+    Surplus: "exchange_surplus",
+    IdleCells: "idle_cells",
 }
 
 
@@ -105,6 +126,12 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         operations=tuple(sorted(kinds[Operation], key=lambda r: r.id)),
         vcs=tuple(sorted(kinds[VirtualCluster], key=lambda r: r.id)),
         bindings=tuple(sorted(kinds[Binding], key=lambda r: (r.pool, r.level, r.index))),
+        market=Market(
+            tuple(sorted((r for r in kinds[ExchangeOrder] if r.state is OrderState.OPEN), key=lambda r: r.id)),
+            tuple(sorted((r for r in kinds[Exchange] if r.state is not ExchangeState.RETURNED), key=lambda r: r.id)),
+            tuple(sorted(kinds[Surplus], key=lambda r: r.vc)),
+            tuple(sorted(kinds[IdleCells], key=lambda r: (r.vc, r.pool, r.level))),
+        ),
         last_runs=tuple(
             sorted((r for r in kinds[Run] if r.phase is RunPhase.ENDED and r.key[:2] in last), key=lambda r: r.key)
         ),
@@ -138,8 +165,9 @@ cell_requests = st.builds(
     st.lists(words, max_size=2).map(tuple),
     st.lists(withins, max_size=2).map(tuple),
     st.booleans(),
+    st.booleans(),
 )
-vc_policies = st.builds(VcPolicy, words, st.floats(allow_nan=False), natural, st.none() | natural)
+vc_policies = st.builds(VcPolicy, words, st.floats(allow_nan=False), natural, st.none() | natural, natural, natural, natural)
 quotas_of = st.lists(st.builds(Quota, words, words, st.integers(1, 2**31 - 1)), max_size=3).map(tuple)
 pins_of = st.lists(st.builds(Pin, words, words, words, natural), max_size=2).map(tuple)
 nodes_of = st.lists(big, max_size=2).map(tuple)
@@ -245,9 +273,9 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
 def clusters(draw: st.DrawFn) -> list[Any]:
     """The rows of a whole cluster, which refer to each other as they should."""
     count = st.integers(1, 2**40)
-    rows: list[Any] = [
-        Cluster("lab", draw(st.integers(-(2**63), 2**63 - 1)), draw(count), draw(count), draw(count), draw(count), draw(times))
-    ]
+    numbers = [draw(count) for _ in range(4)]
+    seed = draw(st.integers(-(2**63), 2**63 - 1))
+    rows: list[Any] = [Cluster("lab", seed, *numbers, draw(times), draw(count), draw(count))]
     nodes = draw(st.integers(1, 3))
     for n in range(1, nodes + 1):
         levels = draw(st.lists(words, max_size=2).map(tuple))
@@ -298,7 +326,78 @@ def clusters(draw: st.DrawFn) -> list[Any]:
         row = draw(st.builds(VirtualCluster, st.just(v), st.just(f"vc {v}"), quotas_of, pins_of, positive, vc_policies))
         cells = draw(st.lists(st.tuples(words, words, natural), max_size=3, unique=True))
         rows += [row, *(Binding(f"{v} {pool}", level, index, v, draw(words)) for pool, level, index in cells)]
-    return rows
+        kinds = draw(st.lists(st.tuples(words, words), max_size=2, unique=True))
+        rows += [IdleCells(v, pool, level, draw(histories), draw(maybe(times))) for pool, level in kinds]
+    return rows + draw(markets())
+
+
+amounts = st.integers(-(2**62), 2**62)
+histories = st.lists(st.tuples(times, natural), max_size=3).map(tuple)
+
+
+@st.composite
+def lots(draw: st.DrawFn) -> Lot:
+    begin = draw(times)
+    return Lot(draw(words), draw(words), draw(positive), begin, begin + draw(st.integers(1, 2**60)), draw(natural))
+
+
+@st.composite
+def orders(draw: st.DrawFn, order_id: int) -> ExchangeOrder:
+    lot = draw(lots())
+    posted = draw(st.integers(0, lot.end_us))
+    swap = draw(st.none() | lots())
+    return ExchangeOrder(
+        order_id,
+        draw(st.sampled_from(OrderKind)),
+        draw(positive),
+        lot,
+        posted,
+        draw(st.integers(posted, lot.end_us)),
+        draw(maybe(big)) if swap is None else None,
+        swap,
+        draw(st.sampled_from(OrderState)),
+        draw(st.booleans()),
+        draw(maybe(times)),
+        f"request {order_id}" if order_id % 2 else "",
+    )
+
+
+@st.composite
+def exchanges(draw: st.DrawFn, exchange_id: int, orders: int) -> Exchange:
+    state, giver = draw(st.sampled_from(ExchangeState)), draw(positive)
+    offer, request = draw(st.integers(0, orders)), draw(st.integers(1, orders))
+    return Exchange(
+        exchange_id,
+        offer,
+        request,
+        giver,
+        giver + 1,
+        draw(lots()),
+        draw(big),
+        draw(times),
+        draw(st.integers(0, exchange_id)),
+        state,
+        draw(st.sampled_from((0, giver, giver + 1))),
+        draw(times) if state is ExchangeState.ACTIVE else draw(maybe(times)),
+        draw(times) if state is ExchangeState.RETURNED else None,
+        f"request {exchange_id}" if exchange_id % 2 else "",
+    )
+
+
+@st.composite
+def markets(draw: st.DrawFn) -> list[Any]:
+    """Orders and exchanges, and what was booked for these; whose they are may be gone."""
+    posted = [draw(orders(number)) for number in range(1, draw(st.integers(0, 3)) + 1)]
+    rows: list[Any] = [*posted]
+    for number in range(1, (draw(st.integers(0, 2)) if posted else 0) + 1):
+        exchange = draw(exchanges(number, len(posted)))
+        what, amount = draw(st.sampled_from(Booking)), draw(st.integers(1, 2**100))
+        rows += [
+            exchange,
+            LedgerEntry(exchange.giver, number, what, amount, draw(times)),
+            LedgerEntry(exchange.taker, number, what, -amount, draw(times)),
+        ]
+    return rows + [Surplus(vc, draw(amounts)) for vc in range(1, draw(st.integers(0, 2)) + 1)]
 
 
 keys = st.builds(RunKey, big, natural)

@@ -6,8 +6,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
+from scheduler_service.core.idle import IdleCells
 from scheduler_service.core.job import Job, JobEvent, JobState, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.journal import Change
+from scheduler_service.core.traded import Surplus
 from tests.store import make
 from tests.store.contract import Db
 from tests.thorough import examples
@@ -22,6 +25,11 @@ def test_new_rows_come_back(db: Db, epoch: int, rows: list[Any]) -> None:
     db.empty()
     number = db.commit(epoch, make.new(*rows), [])
     assert db.load() == make.loaded(number, rows)
+    for kind, found in ((ExchangeOrder, db.list_orders()), (Exchange, db.list_exchanges()), (Surplus, db.list_surpluses())):
+        assert {row.__dict__.get("id", row.__dict__.get("vc")): row for row in rows if isinstance(row, kind)} == {
+            row.__dict__.get("id", row.__dict__.get("vc")): row for row in found
+        }
+    assert set(db.list_ledger()) == {row for row in rows if isinstance(row, LedgerEntry)}
     jobs = {row.id: row for row in rows if isinstance(row, Job)}
     assert {job.id: job for job, _ in db.list_jobs()} == jobs
 
@@ -38,7 +46,7 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
         data.draw(make.runs(1, 1, 1, alive=True, vc=spec.vc)),
         make.DEVICE,
     ]
-    old += [make.VC, make.BINDING]
+    old += [make.VC, make.BINDING, make.OFFER, make.REQUEST, make.EXCHANGE, Surplus(1, 5), IdleCells(1, "a", "b")]
     db.commit(epoch, make.new(*old), [])
     job = data.draw(make.jobs(1, spec))
     run = data.draw(make.runs(1, 1, 1, alive=data.draw(st.booleans()), vc=spec.vc))
@@ -48,6 +56,12 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     new.append(replace(make.DEVICE, fault="it is lost"))
     new.append(replace(make.VC, quotas=data.draw(make.quotas_of), weight=7, policy=data.draw(make.vc_policies)))
     new.append(replace(make.BINDING, pin=""))
+    new += [replace(make.OFFER, state=OrderState.WITHDRAWN), replace(make.REQUEST, begins_us=5)]
+    over = data.draw(st.booleans())
+    state = ExchangeState.RETURNED if over else ExchangeState.ACTIVE
+    more = {"return_asked_by": 2, "opened_us": 7, "returned_us": 9 if over else None}
+    new += [replace(make.EXCHANGE, state=state, **more), Surplus(1, data.draw(make.amounts))]
+    new.append(IdleCells(1, "a", "b", data.draw(make.histories), data.draw(make.maybe(make.times))))
     changes = [Change(make.TABLES[type(a)], None, a, b) for a, b in zip(old, new, strict=True)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, new)

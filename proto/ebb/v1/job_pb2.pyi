@@ -231,20 +231,22 @@ class Within(_message.Message):
     def __init__(self, level: _Optional[str] = ..., preferred: bool = ..., task_group: _Optional[int] = ...) -> None: ...
 
 class CellRequest(_message.Message):
-    __slots__ = ("pool", "model", "pin", "level", "within", "lazy")
+    __slots__ = ("pool", "model", "pin", "level", "within", "lazy", "vacates")
     POOL_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PIN_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     WITHIN_FIELD_NUMBER: _ClassVar[int]
     LAZY_FIELD_NUMBER: _ClassVar[int]
+    VACATES_FIELD_NUMBER: _ClassVar[int]
     pool: str
     model: str
     pin: str
     level: str
     within: _containers.RepeatedCompositeFieldContainer[Within]
     lazy: bool
-    def __init__(self, pool: _Optional[str] = ..., model: _Optional[str] = ..., pin: _Optional[str] = ..., level: _Optional[str] = ..., within: _Optional[_Iterable[_Union[Within, _Mapping]]] = ..., lazy: bool = ...) -> None: ...
+    vacates: bool
+    def __init__(self, pool: _Optional[str] = ..., model: _Optional[str] = ..., pin: _Optional[str] = ..., level: _Optional[str] = ..., within: _Optional[_Iterable[_Union[Within, _Mapping]]] = ..., lazy: bool = ..., vacates: bool = ...) -> None: ...
 
 class Dependency(_message.Message):
     __slots__ = ("job_id", "kind")

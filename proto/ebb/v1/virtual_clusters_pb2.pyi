@@ -1,4 +1,8 @@
+import datetime
+
 from buf.validate import validate_pb2 as _validate_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -46,32 +50,42 @@ class PinnedCell(_message.Message):
     def __init__(self, name: _Optional[str] = ..., pool: _Optional[str] = ..., level: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
 
 class VirtualClusterPolicy(_message.Message):
-    __slots__ = ("name", "s", "cap", "trials_in_flight")
+    __slots__ = ("name", "s", "cap", "trials_in_flight", "proxy_after", "proxy_window", "proxy_keep")
     NAME_FIELD_NUMBER: _ClassVar[int]
     S_FIELD_NUMBER: _ClassVar[int]
     CAP_FIELD_NUMBER: _ClassVar[int]
     TRIALS_IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    PROXY_AFTER_FIELD_NUMBER: _ClassVar[int]
+    PROXY_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    PROXY_KEEP_FIELD_NUMBER: _ClassVar[int]
     name: str
     s: float
     cap: int
     trials_in_flight: int
-    def __init__(self, name: _Optional[str] = ..., s: _Optional[float] = ..., cap: _Optional[int] = ..., trials_in_flight: _Optional[int] = ...) -> None: ...
+    proxy_after: _duration_pb2.Duration
+    proxy_window: _duration_pb2.Duration
+    proxy_keep: int
+    def __init__(self, name: _Optional[str] = ..., s: _Optional[float] = ..., cap: _Optional[int] = ..., trials_in_flight: _Optional[int] = ..., proxy_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., proxy_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., proxy_keep: _Optional[int] = ...) -> None: ...
 
 class CellUse(_message.Message):
-    __slots__ = ("pool", "level", "owned", "bound", "free", "faulty")
+    __slots__ = ("pool", "level", "owned", "bound", "free", "faulty", "taken", "given")
     POOL_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     OWNED_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
     FREE_FIELD_NUMBER: _ClassVar[int]
     FAULTY_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
     pool: str
     level: str
     owned: int
     bound: int
     free: int
     faulty: int
-    def __init__(self, pool: _Optional[str] = ..., level: _Optional[str] = ..., owned: _Optional[int] = ..., bound: _Optional[int] = ..., free: _Optional[int] = ..., faulty: _Optional[int] = ...) -> None: ...
+    taken: int
+    given: int
+    def __init__(self, pool: _Optional[str] = ..., level: _Optional[str] = ..., owned: _Optional[int] = ..., bound: _Optional[int] = ..., free: _Optional[int] = ..., faulty: _Optional[int] = ..., taken: _Optional[int] = ..., given: _Optional[int] = ...) -> None: ...
 
 class VirtualCluster(_message.Message):
     __slots__ = ("name", "quotas", "pins", "weight", "policy", "cells", "opportunistic_devices", "live_jobs")
@@ -192,7 +206,7 @@ class ListCellsResponse(_message.Message):
     def __init__(self, pools: _Optional[_Iterable[_Union[Pool, _Mapping]]] = ...) -> None: ...
 
 class Pool(_message.Message):
-    __slots__ = ("name", "model", "levels", "node_level", "cells", "nodes", "misfits")
+    __slots__ = ("name", "model", "levels", "node_level", "cells", "nodes", "misfits", "exchanged")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +214,7 @@ class Pool(_message.Message):
     CELLS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     MISFITS_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGED_FIELD_NUMBER: _ClassVar[int]
     name: str
     model: str
     levels: _containers.RepeatedCompositeFieldContainer[CellLevel]
@@ -207,7 +222,8 @@ class Pool(_message.Message):
     cells: _containers.RepeatedCompositeFieldContainer[BoundCell]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeCells]
     misfits: _containers.RepeatedCompositeFieldContainer[Misfit]
-    def __init__(self, name: _Optional[str] = ..., model: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[CellLevel, _Mapping]]] = ..., node_level: _Optional[int] = ..., cells: _Optional[_Iterable[_Union[BoundCell, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeCells, _Mapping]]] = ..., misfits: _Optional[_Iterable[_Union[Misfit, _Mapping]]] = ...) -> None: ...
+    exchanged: _containers.RepeatedCompositeFieldContainer[ExchangedCells]
+    def __init__(self, name: _Optional[str] = ..., model: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[CellLevel, _Mapping]]] = ..., node_level: _Optional[int] = ..., cells: _Optional[_Iterable[_Union[BoundCell, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeCells, _Mapping]]] = ..., misfits: _Optional[_Iterable[_Union[Misfit, _Mapping]]] = ..., exchanged: _Optional[_Iterable[_Union[ExchangedCells, _Mapping]]] = ...) -> None: ...
 
 class CellLevel(_message.Message):
     __slots__ = ("name", "fan", "cells", "owned", "free", "missing")
@@ -236,6 +252,22 @@ class BoundCell(_message.Message):
     virtual_cluster: str
     pin: str
     def __init__(self, level: _Optional[str] = ..., index: _Optional[int] = ..., virtual_cluster: _Optional[str] = ..., pin: _Optional[str] = ...) -> None: ...
+
+class ExchangedCells(_message.Message):
+    __slots__ = ("exchange_id", "level", "cells", "giver", "taker", "end_time")
+    EXCHANGE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    CELLS_FIELD_NUMBER: _ClassVar[int]
+    GIVER_FIELD_NUMBER: _ClassVar[int]
+    TAKER_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    exchange_id: int
+    level: str
+    cells: int
+    giver: str
+    taker: str
+    end_time: _timestamp_pb2.Timestamp
+    def __init__(self, exchange_id: _Optional[int] = ..., level: _Optional[str] = ..., cells: _Optional[int] = ..., giver: _Optional[str] = ..., taker: _Optional[str] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class NodeCells(_message.Message):
     __slots__ = ("node", "index", "devices", "closed")

@@ -7,6 +7,7 @@ from scheduler_service.core.job import JobSpec
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import Guarantee, VirtualCluster
+from scheduler_service.core.windows import most_cells
 
 
 def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
@@ -20,7 +21,7 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     for name in pools.in_order():
         if spec.cells.pool not in ("", name) or spec.cells.model not in ("", pools.models[name]):
             continue
-        why = _why_never(pools, vc, spec, name)
+        why = _why_never(state, pools, vc, spec, name)
         if not why:
             return
         reasons.append(f"pool {name}: {why}")
@@ -32,7 +33,7 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     )
 
 
-def _why_never(pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> str:
+def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> str:
     shape, share = pools.pools[pool].shape, pools.share(pool)
     wanted = asked(spec, shape, share)
     if isinstance(wanted, str):
@@ -40,7 +41,7 @@ def _why_never(pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> st
     if spec.guarantee is not Guarantee.GUARANTEED:
         return why_never(spec, shape, share, (0,) * shape.top + (pools.tops(pool),)) if spec.gang else ""
     if not spec.cells.pin:
-        return why_never(spec, shape, share, pools.cells_of(vc, pool))
+        return why_never(spec, shape, share, most_cells(state, pools, vc, pool))
     pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)
     if pin.pool != pool:
         return f"pin {pin.name} is not in it"

@@ -8,19 +8,28 @@ from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey
+from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic
 from scheduler_service.policies.cells.victims import BY_PRIORITY, make_way, preempt_for_trial
+from scheduler_service.policies.exchange import Match, balanced
 
 PREEMPTING = ("fitgpp", "lrtp", "rand")
 POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""
 
 
-def cells() -> Policy:
-    """HiveD's."""
+def cells(match: Match | None = balanced) -> Policy:
+    """HiveD's. `match`: how cells are exchanged; None: as tenants agree among themselves."""
 
     def policy(state: State, rng: Rng) -> Proposals:
+        while True:
+            yield from serve(state, rng)
+            yield from run_proxies(state)
+            if not (yield from arbitrate(state, match)):
+                return
+
+    def serve(state: State, rng: Rng) -> Proposals:
         yield from start_on_cells_kept(state)
         for vc_id in sorted(state.vc_ids[name] for name in {name for name, _ in state.lanes}.union(state.overflowing)):
             yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng)

@@ -1,0 +1,231 @@
+"""`Client.exchange` and `AsyncClient.exchange`: cells that virtual clusters give each other for windows of time."""
+
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from client_sdk import _requests_exchange as _requests
+from client_sdk._options import Time
+from client_sdk._requests import Request
+from client_sdk.models import CellExchange, CellLot, ExchangeOrder, ExchangeState, LedgerEntry, OrderKind, OrderState, Surplus
+
+T = TypeVar("T")
+
+
+class _Ask(Protocol):
+    def __call__(self, request: Request[T], /) -> T: ...
+
+
+class _AskAsync(Protocol):
+    def __call__(self, request: Request[T], /) -> Awaitable[T]: ...
+
+
+class Exchange:
+    """Offers, requests, deals and the ledger. Amounts that are given are GPU-hours of surplus.
+
+    Methods raise NotFound for what is not there (any more), and FailedPrecondition for what cannot be agreed on: the error's
+    `reason` and `metadata` say why.
+    """
+
+    def __init__(self, ask: _Ask) -> None:
+        self._ask = ask
+
+    def offer(
+        self,
+        virtual_cluster: str,
+        pool: str,
+        level: str,
+        cells: int = 1,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        duration: Time | None = None,
+        ask: float | None = None,
+        wants: CellLot | None = None,
+        expires: datetime | None = None,
+        request_id: str | None = None,
+    ) -> ExchangeOrder:
+        """Offers cells from `begin` (None: now) until `end`, or for `duration`: for at least `ask` GPU-hours of surplus (None:
+        as many as they are), or for the cells in `wants`.
+
+        The scheduler takes the same `request_id` for the same offer, however often it is sent; one is made up where none is
+        given.
+        """
+        lot = _requests.lot(pool, level, cells, begin, end, duration)
+        return self._ask(_requests.post(virtual_cluster, OrderKind.OFFER, lot, ask, wants, expires, request_id))
+
+    def request(
+        self,
+        virtual_cluster: str,
+        pool: str,
+        level: str,
+        cells: int = 1,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        duration: Time | None = None,
+        bid: float | None = None,
+        gives: CellLot | None = None,
+        expires: datetime | None = None,
+        request_id: str | None = None,
+    ) -> ExchangeOrder:
+        """Requests others' cells, for at most `bid` GPU-hours of surplus, or for the cells in `gives`; the rest as `offer`."""
+        lot = _requests.lot(pool, level, cells, begin, end, duration)
+        return self._ask(_requests.post(virtual_cluster, OrderKind.REQUEST, lot, bid, gives, expires, request_id))
+
+    def accept(
+        self,
+        order: ExchangeOrder | int,
+        virtual_cluster: str,
+        *,
+        cells: int = 0,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        request_id: str | None = None,
+    ) -> Sequence[CellExchange]:
+        """Takes an offer, all of it that is left or a part, or gives what a request asks for. A swap makes two exchanges."""
+        return self._ask(_requests.accept(order, virtual_cluster, cells, begin, end, request_id))
+
+    def withdraw(self, order: ExchangeOrder | int, virtual_cluster: str = "") -> ExchangeOrder:
+        """Takes an order off the board; what was agreed on stays agreed. Operators may leave out whose it is."""
+        return self._ask(_requests.withdraw(order, virtual_cluster))
+
+    def give_back(self, exchange: CellExchange | int, virtual_cluster: str = "") -> CellExchange:
+        """Asks for the end of an exchange before its time: it is over when both sides have asked. Without a virtual cluster,
+        which is for operators, it is over at once. Safe to repeat."""
+        return self._ask(_requests.give_back(exchange, virtual_cluster))
+
+    def orders(self, *, virtual_cluster: str = "", states: Sequence[OrderState] = ()) -> Iterator[ExchangeOrder]:
+        """Orders in these states (none given means the board), newest first, fetched page by page as the iterator advances."""
+        token = ""
+        while True:
+            page = self._ask(_requests.OrdersPage(virtual_cluster, tuple(states), token))
+            yield from page.items
+            if not (token := page.next_token):
+                return
+
+    def exchanges(self, *, virtual_cluster: str = "", states: Sequence[ExchangeState] = ()) -> Iterator[CellExchange]:
+        """The same for exchanges; no states given means those that are not over."""
+        token = ""
+        while True:
+            page = self._ask(_requests.ExchangesPage(virtual_cluster, tuple(states), token))
+            yield from page.items
+            if not (token := page.next_token):
+                return
+
+    def surpluses(self, *, virtual_cluster: str = "") -> Sequence[Surplus]:
+        """What each has given less what it has taken; over all of them that comes to nothing."""
+        return self._ask(_requests.GetSurpluses(virtual_cluster))
+
+    def ledger(self, *, virtual_cluster: str = "") -> Iterator[LedgerEntry]:
+        """Everything that was booked, that of the newest exchange first."""
+        token = ""
+        while True:
+            page = self._ask(_requests.LedgerPage(virtual_cluster, token))
+            yield from page.items
+            if not (token := page.next_token):
+                return
+
+
+class AsyncExchange:
+    """What `Exchange` does, awaited."""
+
+    def __init__(self, ask: _AskAsync) -> None:
+        self._ask = ask
+
+    async def offer(
+        self,
+        virtual_cluster: str,
+        pool: str,
+        level: str,
+        cells: int = 1,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        duration: Time | None = None,
+        ask: float | None = None,
+        wants: CellLot | None = None,
+        expires: datetime | None = None,
+        request_id: str | None = None,
+    ) -> ExchangeOrder:
+        """As `Exchange.offer`."""
+        lot = _requests.lot(pool, level, cells, begin, end, duration)
+        return await self._ask(_requests.post(virtual_cluster, OrderKind.OFFER, lot, ask, wants, expires, request_id))
+
+    async def request(
+        self,
+        virtual_cluster: str,
+        pool: str,
+        level: str,
+        cells: int = 1,
+        *,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        duration: Time | None = None,
+        bid: float | None = None,
+        gives: CellLot | None = None,
+        expires: datetime | None = None,
+        request_id: str | None = None,
+    ) -> ExchangeOrder:
+        """As `Exchange.request`."""
+        lot = _requests.lot(pool, level, cells, begin, end, duration)
+        return await self._ask(_requests.post(virtual_cluster, OrderKind.REQUEST, lot, bid, gives, expires, request_id))
+
+    async def accept(
+        self,
+        order: ExchangeOrder | int,
+        virtual_cluster: str,
+        *,
+        cells: int = 0,
+        begin: datetime | None = None,
+        end: datetime | None = None,
+        request_id: str | None = None,
+    ) -> Sequence[CellExchange]:
+        """As `Exchange.accept`."""
+        return await self._ask(_requests.accept(order, virtual_cluster, cells, begin, end, request_id))
+
+    async def withdraw(self, order: ExchangeOrder | int, virtual_cluster: str = "") -> ExchangeOrder:
+        """As `Exchange.withdraw`."""
+        return await self._ask(_requests.withdraw(order, virtual_cluster))
+
+    async def give_back(self, exchange: CellExchange | int, virtual_cluster: str = "") -> CellExchange:
+        """As `Exchange.give_back`."""
+        return await self._ask(_requests.give_back(exchange, virtual_cluster))
+
+    async def orders(
+        self, *, virtual_cluster: str = "", states: Sequence[OrderState] = ()
+    ) -> AsyncGenerator[ExchangeOrder, None]:
+        """As `Exchange.orders`."""
+        token = ""
+        while True:
+            page = await self._ask(_requests.OrdersPage(virtual_cluster, tuple(states), token))
+            for order in page.items:
+                yield order
+            if not (token := page.next_token):
+                return
+
+    async def exchanges(
+        self, *, virtual_cluster: str = "", states: Sequence[ExchangeState] = ()
+    ) -> AsyncGenerator[CellExchange, None]:
+        """As `Exchange.exchanges`."""
+        token = ""
+        while True:
+            page = await self._ask(_requests.ExchangesPage(virtual_cluster, tuple(states), token))
+            for exchange in page.items:
+                yield exchange
+            if not (token := page.next_token):
+                return
+
+    async def surpluses(self, *, virtual_cluster: str = "") -> Sequence[Surplus]:
+        """As `Exchange.surpluses`."""
+        return await self._ask(_requests.GetSurpluses(virtual_cluster))
+
+    async def ledger(self, *, virtual_cluster: str = "") -> AsyncGenerator[LedgerEntry, None]:
+        """As `Exchange.ledger`."""
+        token = ""
+        while True:
+            page = await self._ask(_requests.LedgerPage(virtual_cluster, token))
+            for entry in page.items:
+                yield entry
+            if not (token := page.next_token):
+                return

@@ -1,0 +1,107 @@
+"""The exchange arbiter and the tenants' proxies, as stages of a policy (HiveD, section 3.3)."""
+
+from collections.abc import Generator, Iterator
+
+from scheduler_service.core.board import Board
+from scheduler_service.core.exchange import Lot, OrderKind
+from scheduler_service.core.idle import IdleCells, idle_cells, noted
+from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
+from scheduler_service.core.pools import Pools
+from scheduler_service.core.state import State
+from scheduler_service.core.traded import Kind
+from scheduler_service.core.vc import VirtualCluster
+from scheduler_service.core.windows import board_of, exchanges_of, least_owned, why_not_owned
+from scheduler_service.policies.exchange import Match, auction, balanced, settle
+from scheduler_service.policies.exchange_proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
+
+MATCHES: dict[str, Match | None] = {"balanced": balanced, "auction": auction(), "none": None}
+"""What a site may choose; none: deals are made by tenants alone."""
+
+
+def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, bool]:
+    """Has offers and requests matched, where something has changed for them. Returns whether there was a deal: others may own
+    cells then."""
+    if match is None or not state.board_changed:
+        return False
+    board = board_of(state, state.cluster.clock_us)
+    if len({order.kind for order in board.orders.values()}) < len(OrderKind):
+        return False
+    surplus = {vc: row.device_us for vc, row in state.surpluses.rows.items()}
+    deals = settle(board, surplus, match, lambda deal: why_not_owned(state, deal))
+    made, deal = False, next(deals, None)
+    while deal is not None:
+        answer = yield (Agree(deal),)
+        made = made or answer is None
+        try:
+            deal = deals.send(answer)
+        except StopIteration:
+            deal = None
+    return made
+
+
+# ---- proxies -----------------------------------------------------------------------------------------------------------
+
+
+def run_proxies(state: State) -> Generator[Plan, str | None, None]:
+    """Posts for tenants what has been idle for long, and takes back what they need."""
+    on = [vc for vc in state.vcs.rows.values() if vc.policy.proxy_after_us]
+    if state.idle.rows:
+        yield from _forget(state, {vc.id for vc in on})
+    if state.pools is None:
+        return
+    for vc in sorted(on, key=lambda vc: vc.id):
+        yield from _note(state, state.pools, vc)
+        yield from _propose(state, state.pools, vc)
+
+
+def _forget(state: State, on: set[int]) -> Iterator[Plan]:
+    """Where a proxy was switched off nothing of it stays."""
+    off = sorted(kind for kind in state.idle.rows if kind[0] not in on)
+    if off:
+        offers = sorted(order.id for order in state.orders.rows.values() if order.by_proxy and order.vc not in on)
+        yield (*(NoteIdle(*kind) for kind in off), *(Withdraw(order) for order in offers))
+
+
+def _note(state: State, pools: Pools, vc: VirtualCluster) -> Iterator[Plan]:
+    now = state.cluster.clock_us
+    for kind in _kinds(state, pools, vc):
+        row = state.idle.rows.get(kind)
+        if row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
+            yield (NoteIdle(*kind),)
+
+
+def _kinds(state: State, pools: Pools, vc: VirtualCluster) -> list[Kind]:
+    """The kinds of cells that it has, or had."""
+    has = {(vc.id, name, level) for name in pools.has_cells_in(vc) if name in pools.pools for level in _levels(pools, vc, name)}
+    return sorted(has | {kind for kind in state.idle.rows if kind[0] == vc.id})
+
+
+def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
+    levels = pools.pools[pool].shape.levels
+    return [level for level, count in zip(levels, pools.cells_of(vc, pool), strict=True) if count > 0]
+
+
+def _propose(state: State, pools: Pools, vc: VirtualCluster) -> Iterator[Plan]:
+    rows = [state.idle.rows[kind] for kind in sorted(state.idle.rows) if kind[0] == vc.id]
+    idle = [_idle(pools, row) for row in rows if row.pool in pools.pools]
+    policy = vc.policy
+    settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)
+    exchanges = exchanges_of(state, vc.id)
+    for order in propose_withdrawals(_board(state), exchanges, vc.id, idle, settings):
+        yield (Withdraw(order),)
+
+    def owned(lot: Lot) -> int:
+        return least_owned(state, vc.id, lot.pool, lot.level, lot.begin_us, lot.end_us)
+
+    for lot in propose_idle(_board(state), exchanges, vc.id, idle, settings, owned):
+        yield (OfferIdle(vc.id, lot),)
+
+
+def _board(state: State) -> Board:
+    return board_of(state, state.cluster.clock_us)
+
+
+def _idle(pools: Pools, row: IdleCells) -> Idle:
+    shape = pools.pools[row.pool].shape
+    devices = shape.size(shape.levels.index(row.level)) if pools.models[row.pool] else 0
+    return Idle(row.pool, row.level, devices, row.history)
