@@ -39,7 +39,8 @@ _CLOCK_SLACK_US = 60_000_000
 STOP_LIMIT = 5.0
 """Seconds that the engine may take to end its step when leadership ends."""
 SKIPPED_JOBS = 1_000_000
-"""Ids of jobs that are not given again when the database has forgotten which were: agents and checkpoints still know those."""
+"""Ids of jobs that are not given again when the database has forgotten which were: agents and checkpoints still know those. And
+of orders and exchanges, which tenants may have noted."""
 
 
 class ClockBehind(Exception):

@@ -262,6 +262,21 @@ def test_a_proxy_is_a_setting_and_offers_what_is_idle(database_url: str) -> None
         assert orders(site) == []
 
 
+def test_a_virtual_cluster_goes_with_its_proxy_and_all_that_it_has_on_the_board(database_url: str) -> None:
+    with Server(database_url, virtual_clusters=True) as site, node(site, "n1") as agent:
+        agent.connect()
+        proxy = vc_pb.VirtualClusterPolicy(proxy_after=Duration(nanos=1_000_000), proxy_window=Duration(seconds=99))
+        create(site, "a", quota("node", 1), policy=proxy)
+        post(site, "a", REQUEST, lot(begin=1, end=2))
+        wait_for(lambda: len(orders(site)) == 2, LIMIT)
+        site.vcs.DeleteVirtualCluster(vc_pb.DeleteVirtualClusterRequest(name="a"), timeout=LIMIT)
+        assert orders(site) == []
+        assert [(o.state, o.virtual_cluster) for o in orders(site, states=[WITHDRAWN])] == [(WITHDRAWN, "")] * 2
+        create(site, "a", quota("node", 1))
+        assert post(site, "a", request_id="x").order_id == 3
+        assert [o.virtual_cluster for o in orders(site)] == ["a"]
+
+
 def _micros(time: Timestamp, more: int) -> Timestamp:
     found = Timestamp()
     found.FromMicroseconds(time.ToMicroseconds() + more)
