@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import cache
 from typing import Any
 
 from node_agent.jobs.model import Exited, Gang, Ready, RunEvent, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
@@ -95,9 +96,17 @@ def event_text(event: RunEvent) -> str:
     return _text(event, kind=type(event).__name__)
 
 
+_encode = json.JSONEncoder(default=asdict).encode
+
+
 def _text(value: StartOrder | RunEvent, **more: str) -> str:
     """As JSON. `asdict` alone copies all that it meets, and so costs several times what the row does."""
-    return json.dumps(more | {field.name: getattr(value, field.name) for field in fields(value)}, default=asdict)
+    return _encode(more | {name: getattr(value, name) for name in _names(type(value))})
+
+
+@cache
+def _names(kind: type[StartOrder | RunEvent]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 _EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in (Ready, Started, Exited)}

@@ -7,7 +7,7 @@ service are its own user and may do everything; `config` lets such a one listen 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ import grpc
 from scheduler_service.core.access import Role, Token
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, PermissionDenied, Unauthenticated, abort
+from scheduler_service.rpc.methods import Handler
 from scheduler_service.run.tokens import Tokens, wall_clock
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ class Caller:
     """None: nobody is asked for one."""
 
 
+_NOTHING: Final = nullcontext()
 _caller: ContextVar[Caller] = ContextVar("ebb_caller")
 
 
@@ -105,28 +107,28 @@ def user() -> str:
     return caller().subject
 
 
-class Access(grpc.aio.ServerInterceptor):
+class Access:
     """Lets in who may make the call. Without `tokens` everybody is the service's own user."""
 
     def __init__(self, front: Front, tokens: Tokens | None) -> None:
         self._front = front
         self._tokens = tokens
+        self._anybody = Caller(front.user, frozenset(Role))
 
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        handler = await continuation(handler_call_details)
-        method: str = handler_call_details.method
+    def guarded(self, method: str, handler: Handler) -> Handler:
         rule = MAY.get(method, Rule(frozenset()))
-        if handler is None or rule is OPEN:
+        if rule is OPEN:
             return handler
+        behaviour: Any = handler
         coders = handler.request_deserializer, handler.response_serializer
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(self._unary(method, rule, handler.unary_unary), *coders)
+            return grpc.unary_unary_rpc_method_handler(self._unary(method, rule, behaviour.unary_unary), *coders)
         if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(self._stream(method, rule, handler.unary_stream), *coders)
+            return grpc.unary_stream_rpc_method_handler(self._stream(method, rule, behaviour.unary_stream), *coders)
         assert not rule.own_job, "a stream of requests names no job that could be looked at here"
         if handler.stream_unary is not None:
-            return grpc.stream_unary_rpc_method_handler(self._unary(method, rule, handler.stream_unary), *coders)
-        return grpc.stream_stream_rpc_method_handler(self._stream(method, rule, handler.stream_stream), *coders)
+            return grpc.stream_unary_rpc_method_handler(self._unary(method, rule, behaviour.stream_unary), *coders)
+        return grpc.stream_stream_rpc_method_handler(self._stream(method, rule, behaviour.stream_stream), *coders)
 
     def _unary(
         self, method: str, rule: Rule, behaviour: Callable[[Any, Context], Awaitable[Any]]
@@ -149,12 +151,12 @@ class Access(grpc.aio.ServerInterceptor):
 
         return call
 
-    @asynccontextmanager
-    async def _while_it_holds(self, method: str, who: Caller, context: Context) -> AsyncIterator[None]:
+    def _while_it_holds(self, method: str, who: Caller, context: Context) -> AbstractAsyncContextManager[None]:
         """Ends the call at hand when its token is revoked or expires: a stream may last for months."""
-        if self._tokens is None:
-            yield
-            return
+        return _NOTHING if self._tokens is None else self._held(self._tokens, method, who, context)
+
+    @asynccontextmanager
+    async def _held(self, tokens: Tokens, method: str, who: Caller, context: Context) -> AsyncIterator[None]:
         lost = False
         this = asyncio.current_task()
         assert this is not None
@@ -165,7 +167,7 @@ class Access(grpc.aio.ServerInterceptor):
             this.cancel()
 
         try:
-            with self._tokens.held(_secret(context), end):
+            with tokens.held(_secret(context), end):
                 yield
         except asyncio.CancelledError:
             if not lost:
@@ -192,7 +194,7 @@ class Access(grpc.aio.ServerInterceptor):
 
     async def _who(self, context: Context) -> Caller:
         if self._tokens is None:
-            return Caller(self._front.user, frozenset(Role))
+            return self._anybody
         token = await self._tokens.look_up(_secret(context))
         if token is None or token.expired(wall_clock()):
             raise _over(token)

@@ -14,6 +14,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused
 from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.methods import Handler
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.service import NotLeading, Overloaded
 
@@ -132,22 +133,17 @@ async def refuse(context: Context, error: Exception, front: Front) -> NoReturn:
     await abort(context, error)
 
 
-class Checked(grpc.aio.ServerInterceptor):
+def checked(front: Front, method: str, handler: Handler) -> Handler:
     """Validates requests of ebb.v1's unary-request calls and maps what handlers raise."""
-
-    def __init__(self, front: Front) -> None:
-        self._front = front
-
-    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
-        handler = await continuation(handler_call_details)
-        if handler is None or not handler_call_details.method.startswith("/ebb."):
-            return handler
-        coders = handler.request_deserializer, handler.response_serializer
-        if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(_unary(handler.unary_unary, self._front), *coders)
-        if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(_stream(handler.unary_stream, self._front), *coders)
+    behaviour: Any = handler
+    coders = handler.request_deserializer, handler.response_serializer
+    if not method.startswith("/ebb."):
         return handler
+    if handler.unary_unary is not None:
+        return grpc.unary_unary_rpc_method_handler(_unary(behaviour.unary_unary, front), *coders)
+    if handler.unary_stream is not None:
+        return grpc.unary_stream_rpc_method_handler(_stream(behaviour.unary_stream, front), *coders)
+    return handler
 
 
 def _unary(behaviour: Callable[[Any, Context], Awaitable[Any]], front: Front) -> Callable[[Any, Context], Awaitable[Any]]:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -20,7 +21,7 @@ from ebb.v1 import (
 )
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.rpc import tls
@@ -29,8 +30,9 @@ from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.cluster import Cluster
 from scheduler_service.rpc.exchange import Exchange
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import Checked
+from scheduler_service.rpc.interceptors import checked
 from scheduler_service.rpc.logs import Transfers
+from scheduler_service.rpc.methods import Methods
 from scheduler_service.rpc.scheduler import Scheduler
 from scheduler_service.rpc.virtual_clusters import VirtualClusters
 from scheduler_service.run.tokens import Tokens
@@ -79,16 +81,18 @@ async def serving(
     With `tls_files` it speaks TLS alone, and with `tokens` it asks every caller for one.
     It answers from the start, and says that it does not lead until it does. Raises RuntimeError when the port is taken.
     """
-    server = grpc.aio.server(interceptors=[Access(front, tokens), Checked(front)], options=_OPTIONS)
     transfers = Transfers()
-    scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), server)
-    cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), server)
-    virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), server)
-    exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(front), server)  # type: ignore[no-untyped-call]  # generated
-    agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), server)
+    methods: Any = Methods([Access(front, tokens).guarded, partial(checked, front)])
+    scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), methods)
+    cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), methods)
+    virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), methods)
+    exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(front), methods)  # type: ignore[no-untyped-call]  # generated
+    agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), methods)
     servicer = HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    reflection.enable_server_reflection([*SERVICES, "grpc.health.v1.Health", reflection.SERVICE_NAME], server)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)
+    reflected = reflection.aio.ReflectionServicer([*SERVICES, "grpc.health.v1.Health", reflection.SERVICE_NAME])
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, methods)
+    server = grpc.aio.server(handlers=[methods], options=_OPTIONS)
     if tls_files is None:
         port = server.add_insecure_port(listen)
     else:

@@ -7,11 +7,11 @@ and one that fell behind their beginning starts again from a snapshot.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from scheduler_service.core.job import Job, JobClass, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.journal import Change
+from scheduler_service.core.rows import changed
 from scheduler_service.core.values import ZERO, Vector, add, sub
 from scheduler_service.core.waiting import Lane, lanes_of
 
@@ -154,7 +154,7 @@ class View:
             if head == job.id and job.reason is Reason.NONE:
                 head = next((self.heads[other] for other in others if other in self.heads), 0)
             if head and head != job.id:
-                return replace(job, reason=Reason.BEHIND, cause_job=head, detail="")
+                return changed(job, reason=Reason.BEHIND, cause_job=head, detail="")
         return job
 
     def node(self, node_id: int) -> NodeView:
