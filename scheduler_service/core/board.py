@@ -54,9 +54,11 @@ class Board:
         self.orders = {order.id: order for order in sorted(there, key=lambda o: (o.posted_us, o.id))}
         """Earliest post first."""
         self._offers: dict[tuple[str, str], list[ExchangeOrder]] = defaultdict(list)
+        self._own: dict[tuple[int, str, str], list[ExchangeOrder]] = defaultdict(list)
         for order in self.orders.values():
             if order.kind is OrderKind.OFFER:
                 self._offers[order.lot.pool, order.lot.level].append(order)
+                self._own[order.vc, order.lot.pool, order.lot.level].append(order)
         taken: dict[int, tuple[Lot, ...]] = defaultdict(tuple)
         for exchange in exchanges:
             if exchange.offer in self.orders and exchange.state is not ExchangeState.RETURNED:
@@ -68,7 +70,7 @@ class Board:
     def after(self, deal: Deal) -> "Board":
         """The board once the deal is made."""
         new = object.__new__(Board)
-        new.now, new._offers, new._covering = self.now, self._offers, self._covering
+        new.now, new._offers, new._own, new._covering = self.now, self._offers, self._own, self._covering
         new.orders = self.orders.copy()
         new.orders.pop(deal.request, None)
         if deal.swap is not None:
@@ -79,6 +81,10 @@ class Board:
     def requests(self) -> list[ExchangeOrder]:
         """Earliest post first."""
         return [order for order in self.orders.values() if order.kind is OrderKind.REQUEST]
+
+    def offers_of(self, vc: int, pool: str, level: str) -> list[ExchangeOrder]:
+        """Earliest post first."""
+        return [order for order in self._own.get((vc, pool, level), ()) if order.id in self.orders]
 
     def wanted(self, order: ExchangeOrder) -> Lot:
         """What the order is about from now on."""

@@ -3,11 +3,11 @@
 It is off unless the tenant says how long is long. It only proposes; its offers are posted and withdrawn like anybody's.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from scheduler_service.core.board import Board
-from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, Lot, OrderKind
+from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, Lot
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Micros
 
@@ -73,19 +73,11 @@ def propose_withdrawals(
     for kind in idle:
         now_idle = kind.history[-1][1] if kind.history else 0
         excess = _on_offer(board, vc, kind) + _agreed(board, exchanges, vc, kind) + settings.keep - now_idle
-        for offer in reversed(_offers(board, vc, kind)):
+        for offer in reversed(board.offers_of(vc, kind.pool, kind.level)):
             if excess > 0 and offer.by_proxy and _ungiven(board, offer):
                 excess -= _ungiven(board, offer)
                 withdrawn.append(offer.id)
     return withdrawn
-
-
-def _offers(board: Board, vc: int, kind: Idle) -> Sequence[ExchangeOrder]:
-    return [
-        order
-        for order in board.orders.values()
-        if (order.kind, order.vc, order.lot.pool, order.lot.level) == (OrderKind.OFFER, vc, kind.pool, kind.level)
-    ]
 
 
 def _ungiven(board: Board, offer: ExchangeOrder) -> int:
@@ -94,7 +86,7 @@ def _ungiven(board: Board, offer: ExchangeOrder) -> int:
 
 
 def _on_offer(board: Board, vc: int, kind: Idle) -> int:
-    return sum(_ungiven(board, offer) for offer in _offers(board, vc, kind))
+    return sum(_ungiven(board, offer) for offer in board.offers_of(vc, kind.pool, kind.level))
 
 
 def _agreed(board: Board, exchanges: Iterable[Exchange], vc: int, kind: Idle) -> int:

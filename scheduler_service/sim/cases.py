@@ -15,15 +15,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, Vector, add
 from scheduler_service.core.vc import Guarantee
 from scheduler_service.policies.stages import stages
+from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
 from scheduler_service.sim.metrics import History, curves, numbers
-from scheduler_service.sim.results import Lives
+from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster
 from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
@@ -63,17 +64,32 @@ class Case(Model):
     guarantee: Literal["guaranteed", "overflow", "opportunistic"] = Field(
         default="overflow", description="what jobs of virtual clusters are content with"
     )
+    exchange: Exchange | None = Field(
+        default=None, description="of cells, between virtual clusters; null: none is, and the results are as they were before"
+    )
     folder: Path = Field(default=Path(), description="from where relative paths count")
+
+    @model_validator(mode="after")
+    def _whose(self) -> "Case":
+        check_exchange(self.exchange, self.virtual_clusters)
+        return self
 
     def digest(self) -> str:
         """Of all that the results depend on: what files hold, and not where they are; and not what the policy is called."""
         content = self.model_dump(mode="json", exclude={"folder": True, "policy": {"label"}})
+        if self.exchange is None:
+            del content["exchange"]  # it came later: what was simulated before is not made anew
         files = {str(path): hashlib.sha256((self.folder / path).read_bytes()).hexdigest() for path in self._files()}
         told = json.dumps([FORMAT, content, files], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def _files(self) -> list[Path]:
         return sorted(_paths([self.workload, self.failures]))
+
+    @property
+    def exchanges_cells(self) -> bool:
+        """Only where there are cells; the option is for those of several policies that have them."""
+        return self.exchange is not None and self.policy.name == "cells"
 
     def inventories(self) -> tuple[Inventory, ...]:
         made: list[Inventory] = []
@@ -105,6 +121,8 @@ class Outcome:
     """A pyarrow Table, a row a job, in the order in which they were submitted."""
     runs: Any
     """A pyarrow Table, a row a run of all the job's tasks."""
+    exchanges: Any | None
+    """A pyarrow Table, a row an exchange of cells; None: there could be none."""
     summary: dict[str, float]
     curves: dict[str, list[float]]
     skipped: Mapping[str, int]
@@ -136,7 +154,10 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     tell(lives.count, lives.count)
     jobs, runs = lives.tables()
     history = History(jobs, runs, case.capacity())
-    return Outcome(case, jobs, runs, numbers(history), curves(history), skipped)
+    exchanges = None
+    if world.site.tenants is not None:
+        exchanges = exchange_table(world.exchanges.values(), {row.id: row.name for row in world.state.vcs.rows.values()})
+    return Outcome(case, jobs, runs, exchanges, numbers(history), curves(history), skipped)
 
 
 @contextmanager
@@ -161,7 +182,9 @@ def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
 
 
 def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
-    policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill).policy
+    exchange = case.exchange if case.exchanges_cells else None
+    match = "balanced" if exchange is None else exchange.policy
+    policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill, match).policy
     settings, failures = case.policy.settings(), case.failures
     if case.virtual_clusters:
         plans = tuple(pool.plan() for pool in case.pools)
@@ -174,7 +197,8 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
         micros(case.decide_every),
         case.seed + (case.repeat << 32),
         NO_OUTAGES if failures is None else failures.outages(len(nodes), case.seed, case.folder),
-        tuple(vc.requested() for vc in case.virtual_clusters),
+        tuple(vc.requested(exchange) for vc in case.virtual_clusters),
+        None if exchange is None else exchange.tenants(),
     )
 
 
@@ -183,12 +207,19 @@ def engine() -> str:
     """What the histories depend on beside the case: a digest of the code that makes them."""
     package = Path(__file__).parent.parent
     sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
-    sources += [package / "sim" / f"{name}.py" for name in ("agents", "failures", "jobs", "lives", "nodes", "tenants", "world")]
+    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "tenants", "world")
+    sources += [package / "sim" / f"{name}.py" for name in own]
     sources.append(package / "drawing.py")
     told = hashlib.sha256()
     for source in sorted(source for source in sources if source.exists()):
         told.update(source.read_bytes())
     return told.hexdigest()[:16]
+
+
+def check_exchange(exchange: Exchange | None, tenants: Sequence[VirtualCluster]) -> None:
+    """Raises ValueError."""
+    if exchange is not None and not tenants:
+        raise ValueError("cells are exchanged between virtual clusters: give virtual_clusters, too")
 
 
 def jobs_in(workload: BaseModel) -> int | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from scheduler_service.sim.cases import SEEDS, Case, Failures, Nodes, Policy, Times
+from scheduler_service.sim.cases import SEEDS, Case, Failures, Nodes, Policy, Times, check_exchange
+from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.site import LONGEST_S
 from scheduler_service.sim.tenants import Pool, VirtualCluster
 from scheduler_service.sim.workloads import Workload
@@ -54,6 +55,7 @@ class Config(Model):
     guarantee: Literal["guaranteed", "overflow", "opportunistic"] = Field(
         default="overflow", description="what jobs of virtual clusters are content with"
     )
+    exchange: Exchange | None = Field(default=None, description="of cells, between virtual clusters; without it there is none")
     metrics: tuple[Metrics, ...] = Field(default=DEFAULT_METRICS, min_length=1)
 
     @field_validator("cluster", mode="before")
@@ -86,6 +88,7 @@ class Config(Model):
             raise ValueError(f"two policies are called {twice!r}: give them labels")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is there twice, which gives the same again")
+        check_exchange(self.exchange, self.virtual_clusters)
         return self
 
     def cases(self, folder: Path) -> list[Case]:

@@ -27,9 +27,23 @@ class Launch:
     why: StopReason | None = None
     """For what it was told to leave, where that is known: only PREEMPTED makes room for a trial."""
     guaranteed_us: Micros | None = None
-    """From here on it held cells of its virtual cluster, until it left or lost its guarantee."""
+    """From here on it held cells of its virtual cluster, until it left; None: it never did, or not to its end."""
+    guaranteed_before: tuple[Micros, ...] = ()
+    """From when to when, in pairs, it held such cells and lost its guarantee again."""
     lost_us: Micros | None = None
     """When the first of its nodes died; it does no work from here on. Where it was placed on a dead one: at once."""
+
+    def gains_guarantee(self, now: Micros) -> None:
+        before = self.guaranteed_before
+        if before and before[-1] == now:  # it was without for no time
+            self.guaranteed_us, self.guaranteed_before = before[-2], before[:-2]
+        else:
+            self.guaranteed_us = now
+
+    def loses_guarantee(self, now: Micros) -> None:
+        if self.guaranteed_us is not None and self.guaranteed_us < now:
+            self.guaranteed_before += (self.guaranteed_us, now)
+        self.guaranteed_us = None
 
     def worked_us(self) -> Micros:
         """For how long it did its work; it is over."""

@@ -9,7 +9,7 @@ import io
 import shutil
 import tempfile
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scheduler_service.core.exchange import Exchange
 from scheduler_service.core.job import JobClass, StopReason
 from scheduler_service.sim.lives import Life
 
@@ -55,6 +56,7 @@ _RUN = np.dtype(
         ("lost_us", "<i8"),
         ("ended_us", "<i8"),
         ("guaranteed_us", "<i8"),
+        ("before", "<i4"),
         ("why", "i1"),
     ]
 )
@@ -71,7 +73,7 @@ class Lives:
     def __init__(self, tell: Callable[[int], None] = lambda _: None) -> None:
         self.count = 0
         self._tell = tell
-        self._jobs, self._runs, self._nodes = bytearray(), bytearray(), array("i")
+        self._jobs, self._runs, self._nodes, self._before = bytearray(), bytearray(), array("i"), array("q")
         self._users: dict[str, int] = {}
         self._vcs: dict[str, int] = {}
 
@@ -97,9 +99,11 @@ class Lives:
                 NEVER if lost is None else lost,
                 NEVER if ended is None else ended,
                 NEVER if guaranteed is None else guaranteed,
+                len(launch.guaranteed_before),
                 0 if why is None else why,
             )
             self._nodes.extend(launch.nodes)
+            self._before.extend(launch.guaranteed_before)
         users, vcs = self._users, self._vcs
         self._jobs += _pack_job(
             life.id,
@@ -126,7 +130,9 @@ class Lives:
         jobs, self._jobs = self._jobs, bytearray()
         runs, self._runs = self._runs, bytearray()
         nodes, self._nodes = self._nodes, array("i")
-        return self._job_table(np.frombuffer(jobs, _JOB)), _run_table(np.frombuffer(runs, _RUN), np.frombuffer(nodes, np.int32))
+        before, self._before = self._before, array("q")
+        lists = np.frombuffer(nodes, np.int32), np.frombuffer(before, np.int64)
+        return self._job_table(np.frombuffer(jobs, _JOB)), _run_table(np.frombuffer(runs, _RUN), *lists)
 
     def _job_table(self, rows: NDArray[Any]) -> Any:
         import pyarrow as pa
@@ -143,17 +149,48 @@ class Lives:
         return pa.table({name: columns[name] for name in JOB_COLUMNS})
 
 
-def _run_table(rows: NDArray[Any], nodes: NDArray[Any]) -> Any:
+def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any]) -> Any:
     import pyarrow as pa
 
     order = np.lexsort((rows["run"], rows["job"]))
-    columns = {name: _column(rows[name][order]) for name in _RUN.names or ()}
-    ends = np.concatenate(([0], np.cumsum(rows["nodes"], dtype=np.int64))).astype(np.int32)
-    columns["nodes"] = pa.ListArray.from_arrays(pa.array(ends), pa.array(nodes)).take(pa.array(order))
-    if (rows["guaranteed_us"] == NEVER).all():
+    columns = {name: _column(rows[name][order]) for name in _RUN.names or () if name != "before"}
+    columns["nodes"] = _lists(rows["nodes"], nodes, order)
+    if (rows["guaranteed_us"] == NEVER).all() and not len(before):
         del columns["guaranteed_us"]  # nobody guarantees anything, or nothing: without virtual clusters there is no such thing
+    if len(before):
+        columns["guaranteed_before_us"] = _lists(rows["before"], before, order)
     columns["why"] = _named(rows["why"][order], ["", *(reason.name.lower() for reason in StopReason)])
     return pa.table(columns)
+
+
+def exchange_table(exchanges: Iterable[Exchange], names: Mapping[int, str]) -> Any:
+    """A row for each exchange of cells, in the order in which they were agreed. `names` are those of virtual clusters."""
+    import pyarrow as pa
+
+    rows = sorted(exchanges, key=lambda exchange: exchange.id)
+    lots = [row.lot for row in rows]
+    return pa.table(
+        {
+            "exchange": pa.array([row.id for row in rows], pa.int64()),
+            "giver": pa.array([names[row.giver] for row in rows], pa.string()),
+            "taker": pa.array([names[row.taker] for row in rows], pa.string()),
+            "pool": pa.array([lot.pool for lot in lots], pa.string()),
+            "level": pa.array([lot.level for lot in lots], pa.string()),
+            "cells": pa.array([lot.count for lot in lots], pa.int64()),
+            "gpus": pa.array([lot.count * lot.devices for lot in lots], pa.int64()),
+            "begin_us": pa.array([lot.begin_us for lot in lots], pa.int64()),
+            "end_us": pa.array([lot.end_us for lot in lots], pa.int64()),
+            "opened_us": pa.array([row.opened_us for row in rows], pa.int64()),
+            "returned_us": pa.array([row.returned_us for row in rows], pa.int64()),
+        }
+    )
+
+
+def _lists(lengths: NDArray[Any], values: NDArray[Any], order: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(values)).take(pa.array(order))
 
 
 JOB_COLUMNS = (
@@ -185,7 +222,7 @@ def parquet(table: Any) -> bytes:
 
 
 def csv(table: Any) -> bytes:
-    """As a spreadsheet wants it: times in seconds, CPUs, GiB, and the nodes of a gang with spaces between."""
+    """As a spreadsheet wants it: times in seconds, CPUs, GiB, and what a row has several of with spaces between."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv
@@ -193,7 +230,10 @@ def csv(table: Any) -> bytes:
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table[name]
-        if name.endswith("_us"):
+        if name == "guaranteed_before_us":
+            told = (" ".join(str(at / 1e6) for at in times) for times in column.to_pylist())
+            columns["guaranteed_before_s"] = pa.array(told, pa.string())
+        elif name.endswith("_us"):
             columns[f"{name.removesuffix('_us')}_s"] = pc.divide(pc.cast(column, pa.float64()), 1e6)
         elif name == "cpu_milli":
             columns["cpus"] = pc.divide(pc.cast(column, pa.float64()), 1000.0)

@@ -110,8 +110,8 @@ def perform(work: Work, tell: Tell) -> dict[str, bytes]:
     files = {"case.json": work.case.model_dump_json(indent=1).encode(), "curves.json": json.dumps(outcome.curves).encode()}
     if work.recorded:
         files["times.parquet"] = parquet(outcome.jobs.select(["submit_us"]))
-    tables = {"jobs": outcome.jobs, "runs": outcome.runs}
-    for name in _tables(work.keep):
+    tables = {"jobs": outcome.jobs, "runs": outcome.runs, "exchanges": outcome.exchanges}
+    for name in _tables(work.keep, work.case):
         files[f"{name}.parquet"] = parquet(tables[name])
         if work.as_csv:
             files[f"{name}.csv"] = csv(tables[name])
@@ -120,8 +120,9 @@ def perform(work: Work, tell: Tell) -> dict[str, bytes]:
     return {**files, "summary.json": json.dumps(summary, indent=1).encode()}
 
 
-def _tables(keep: Keep) -> tuple[str, ...]:
-    return {"summary": (), "jobs": ("jobs",), "all": ("jobs", "runs")}[keep]
+def _tables(keep: Keep, case: Case) -> tuple[str, ...]:
+    whole = ("jobs", "runs", "exchanges") if case.exchanges_cells else ("jobs", "runs")
+    return {"summary": (), "jobs": ("jobs",), "all": whole}[keep]
 
 
 def _read_times(packed: bytes) -> list[int]:
@@ -242,7 +243,7 @@ class _Sweep:
 
     def _is_complete(self, digest: str) -> bool:
         needed = ["summary.json", *(["times.parquet"] if digest in self.recordings else [])]
-        for name in _tables(self.keep):
+        for name in _tables(self.keep, self.cases[digest]):
             needed += [f"{name}.parquet", *([f"{name}.csv"] if self.as_csv else [])]
         return all((self.folder / digest / name).exists() for name in needed)
 

@@ -11,6 +11,7 @@ from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Guarantee, Quota, VcPolicy
+from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Model, pairs
 
@@ -28,9 +29,12 @@ class VirtualCluster(Model):
     weight: int = Field(default=1, ge=1, le=1_000_000, description="of its share of others' idle cells")
     policy: Literal["fifo", "priority", "fitgpp", "lrtp", "rand"] = Field(default="fifo", description="inside it")
 
-    def requested(self) -> VcRequested:
+    def requested(self, exchange: Exchange | None = None) -> VcRequested:
         quotas = tuple(Quota(pool, level, count) for pool, levels in self.owns for level, count in levels)
-        return VcRequested(self.name, True, quotas, weight=self.weight, policy=VcPolicy(self.policy))
+        policy = VcPolicy(self.policy)
+        return VcRequested(
+            self.name, True, quotas, weight=self.weight, policy=policy if exchange is None else exchange.proxy(policy)
+        )
 
 
 class Above(Model):

@@ -10,6 +10,7 @@ from functools import reduce
 from random import Random
 
 from scheduler_service.core.engine import Policy, step
+from scheduler_service.core.exchange import Exchange
 from scheduler_service.core.job import Cluster, EventKind
 from scheduler_service.core.messages import Accepted, Event, Start, Step, Submitted, VcRequested
 from scheduler_service.core.state import DEFAULTS, Settings, State
@@ -17,11 +18,12 @@ from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, add, sub
 from scheduler_service.drawing import Drawing
 from scheduler_service.sim.agents import AT_ONCE, Agents, Delays
+from scheduler_service.sim.exchange import Tenants
 from scheduler_service.sim.failures import NO_OUTAGES, Outages
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
 
-ENDED, GUARANTEED = EventKind.ENDED, EventKind.GUARANTEED
+ENDED, GUARANTEED, OPPORTUNISTIC = EventKind.ENDED, EventKind.GUARANTEED, EventKind.OPPORTUNISTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Site:
     seed: int = 0
     outages: Outages = NO_OUTAGES
     vcs: tuple[VcRequested, ...] = ()
+    tenants: Tenants | None = None
+    """How virtual clusters request others' cells; None: they do not."""
 
 
 class World:
@@ -50,6 +54,8 @@ class World:
         self.state = State(Cluster("simulated", site.seed), site.settings)
         self.agents = Agents(site.delays, Random(f"{site.seed}:agents"), self._finished, site.outages)
         self.lives: dict[int, Life] = {}
+        self.exchanges: dict[int, Exchange] = {}
+        """All that there were, as they are now or ended."""
         self.steps = 0
         self.events = 0
         self._arrivals = arrivals
@@ -58,6 +64,10 @@ class World:
         """How many jobs are not over."""
         self._decided: Micros = 0
         """When decisions were taken last."""
+        self._looked: Micros = 0
+        """When tenants looked last for what they lack."""
+        self._stirred: Micros = 0
+        """When a job came last, or something happened on a node."""
         self._load = Load(ZERO, reduce(add, [inventory.capacity for inventory in site.nodes], ZERO))
         self._step([self.agents.join(f"node-{number:04}", inventory) for number, inventory in enumerate(site.nodes, 1)])
         if site.vcs:
@@ -74,11 +84,15 @@ class World:
 
     def next_us(self) -> Micros | None:
         """When something is to happen, moved to the next time at which decisions are taken."""
-        arrival, deadlines = self._arrivals.next_us(self.now, self._load), self.state.deadlines
+        arrival, runs = self._arrivals.next_us(self.now, self._load), self.agents.next_us()
+        deadlines, tenants = self.state.deadlines, self.site.tenants
         if arrival is None and not self._live:
             return None  # what becomes of the nodes is no longer of interest
+        looks = None if tenants is None else tenants.next_us(self._looked)
+        if tenants is not None and arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
+            return None  # the same cells would be offered and requested for ever
         soonest = arrival
-        for at in (self.agents.next_us(), deadlines[0][0] if deadlines else None):
+        for at in (runs, deadlines[0][0] if deadlines else None, looks):
             if at is not None and (soonest is None or at < soonest):
                 soonest = at
         every = self.site.decide_every_us
@@ -95,11 +109,17 @@ class World:
         decides = not every or (now % every == 0 and now > self._decided)
         events = self.agents.happened(now, gathering=not decides)
         come: Sequence[SimJob] = ()
+        requests: Sequence[Event] = ()
         if decides:
             self._decided = now
+            if (tenants := self.site.tenants) is not None and now >= tenants.next_us(self._looked):
+                self._looked = now
+                requests = tenants.requests(self.state, now)
             come = self._arrivals.take(now, self._load)
-        if events or come or (decides and deadlines and deadlines[0][0] <= now):
-            self._take(events, come)
+        if events or come:
+            self._stirred = now
+        if events or come or requests or (decides and deadlines and deadlines[0][0] <= now):
+            self._take([*events, *requests], come)
 
     def _take(self, events: list[Event], come: Sequence[SimJob]) -> None:
         submits = len(events)
@@ -119,7 +139,12 @@ class World:
             if line.kind is ENDED:
                 self._over(line.job_id)
             elif line.kind is GUARANTEED:
-                self.lives[line.job_id].launches[-1].guaranteed_us = self.now
+                self.lives[line.job_id].launches[-1].gains_guarantee(self.now)
+            elif line.kind is OPPORTUNISTIC:
+                self.lives[line.job_id].launches[-1].loses_guarantee(self.now)
+        if self.site.tenants is not None:
+            exchanges = self.state.exchanges
+            self.exchanges.update((key, row) for table, key, _, row in taken.entries if table is exchanges)
 
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1

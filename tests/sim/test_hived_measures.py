@@ -23,6 +23,8 @@ class Run(NamedTuple):
     signalled: int | None = None
     why: str = ""
     guaranteed: int | None = 0
+    before: tuple[int, ...] = ()
+    """From when to when it was guaranteed, and then was not; in pairs."""
 
 
 class Job(NamedTuple):
@@ -64,6 +66,7 @@ def tables(jobs: list[Job], guaranteed: bool = False) -> tuple[Any, Any]:
     }
     if guaranteed:
         of_runs["guaranteed_us"] = pa.array([run.guaranteed for _, run in flat], pa.int64())
+        of_runs["guaranteed_before_us"] = pa.array([run.before for _, run in flat], pa.list_(pa.int64()))
     return pa.table(of_jobs), pa.table(of_runs)
 
 
@@ -77,6 +80,8 @@ def drawn(rng: Random) -> list[Job]:
             placed = at + rng.randint(0, 5)
             at = placed + rng.randint(0, 12)
             signalled = rng.choice((None, at))
+            before = tuple(sorted(rng.sample(range(placed, at), 2 * rng.randint(0, 2)))) if at - placed > 4 else ()
+            since = rng.choice((None, rng.randint(before[-1], END))) if before else guaranteed_at(rng)
             runs.append(
                 Run(
                     rng.sample(range(1, NODES + 1), tasks),
@@ -84,7 +89,8 @@ def drawn(rng: Random) -> list[Job]:
                     at,
                     signalled,
                     rng.choice(("", "reclaimed")),
-                    guaranteed_at(rng),
+                    since,
+                    before,
                 )
             )
         jobs.append(Job(rng.choice("ab"), gpus, submit, runs))
@@ -101,9 +107,14 @@ def tasks_at(jobs: list[Job], at: int, regular: bool = True) -> list[tuple[str, 
         (job.vc, node, job.gpus // len(run.nodes))
         for job in jobs
         for run in job.runs
-        if run.placed <= at < run.ended and (not regular or (run.guaranteed is not None and run.guaranteed <= at))
+        if run.placed <= at < run.ended and (not regular or is_regular(run, at))
         for node in run.nodes
     ]
+
+
+def is_regular(run: Run, at: int) -> bool:
+    spells = zip(run.before[::2], run.before[1::2], strict=True)
+    return (run.guaranteed is not None and run.guaranteed <= at) or any(since <= at < until for since, until in spells)
 
 
 def history(jobs: list[Job], guaranteed: bool = False) -> tuple[History, Any, Any]:
@@ -123,6 +134,7 @@ def test_use_and_fragmentation_at_every_moment(seed: int, regular: bool) -> None
     uses = m.uses(h, runs)
     tasks = [tasks_at(jobs, at, regular) for at in range(END)]
     assert moments(m.used(uses)) == [sum(gpus for _, _, gpus in of) for of in tasks]
+    assert moments(m.used(m.all_uses(h, runs))) == [sum(gpus for _, _, gpus in tasks_at(jobs, at, False)) for at in range(END)]
     edges: Floats = np.arange(END + 1, dtype=np.float64)
     assert m.fragmentation(uses, NODES, edges).tolist() == [len({node for _, node, _ in of}) / NODES for of in tasks]
 

@@ -2,11 +2,18 @@
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from click.testing import CliRunner
 
+from scheduler_service.sim.cases import Case
 from scheduler_service.sim.cli import main
-from scheduler_service.sim.reproduce.hived_cases import Study, cases
-from scheduler_service.sim.reproduce.hived_plan import Setting
+from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.metrics import HOUR_US
+from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
+from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting
+from scheduler_service.sim.reproduce.hived_seen import see
+from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, gains
+from scheduler_service.sim.sweep import Summary, sweep
 from scheduler_service.sim.workloads import hived
 
 DOCUMENT = """# Sharing
@@ -30,6 +37,52 @@ def test_tables_and_figures_come_out_of_one_command(tmp_path: Path) -> None:
         assert f"| 200 nodes, {title} |" in text
     assert "regular jobs delayed above their private cluster under HiveD" in text
     assert (tmp_path / "sharing" / "hived-figure-7b.svg").exists()
+
+
+def test_exchange_is_set_beside_what_the_paper_prints(tmp_path: Path) -> None:
+    document = tmp_path / "sharing.md"
+    names = ("hived-table-4", "hived-table-5", "hived-figure-11", "hived-figure-12")
+    document.write_text("".join(f"<!-- begin: {name} -->\n<!-- end: {name} -->\n" for name in names))
+    parts = [f"--part={name.removeprefix('hived-')}" for name in names]
+    asked = ["reproduce", "hived", *parts, "--share", "0.002", "--on", "local[1]"]
+    told = CliRunner().invoke(main, [*asked, "-o", str(tmp_path / "results"), "--document", str(document)])
+    assert told.exit_code == 0, told.output
+    text = document.read_text()
+    for tenant, paper in (("prod-d", "47.0"), ("res-d", "24.8")):
+        assert f"| {tenant} | {paper} | " in text
+    for name in names[2:]:
+        assert f"(sharing/{name}.svg)" in text
+        assert (tmp_path / "sharing" / f"{name}.svg").exists()
+    assert "How eleven tenants share a cluster" not in text
+
+
+def test_only_exchange_is_simulated_for_what_is_of_exchange() -> None:
+    for part in EXCHANGE:
+        settings = needed(part)
+        assert all(setting.scheme == "cells" for setting in settings)
+        exchanging = [case for setting in settings for case in cases(setting, Study(share=0.01)) if case.exchanges_cells]
+        assert len(exchanging) == 1
+
+
+def test_nobody_gains_beyond_what_it_gave_took_and_used(tmp_path: Path) -> None:
+    """The beginning of the two months, in which cells are exchanged sooner than is assumed of the whole."""
+    settings, known = FIGURES["table-4"], {}
+    found: dict[Case, Summary] = {}
+    for setting in settings:
+        (case,) = cases(setting, Study(share=0.01, scale=2))
+        if setting.exchange:
+            case = case.model_copy(update={"exchange": Exchange(offer_after_h=1, request_for_h=2)})
+        (found[case],) = sweep([case], tmp_path, on="local[1]")
+        known[setting] = see(setting, [case], found, tmp_path)
+    of = gains("table-4", known)
+    begin, end = known[settings[0]].edges(1)
+    rows = pq.read_table(found[case].folder / "exchanges.parquet").to_pylist()
+    assert {row["taker"] for row in rows if row["opened_us"] < end} == {name for name, one in of.items() if one.taken_h}
+    assert any(one.increased for one in of.values())
+    for name, one in of.items():
+        own_h = 8 * settings[0].quotas()[name] * (end - begin) / HOUR_US
+        assert one.increased * own_h <= min(one.given_h, one.taken_h, one.had_h) + 1e-6
+        assert one.had_h <= one.taken_h + 1e-6
 
 
 def test_whoever_owns_what_is_the_same_number_of_gpus_however_it_is_cut() -> None:

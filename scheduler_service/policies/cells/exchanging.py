@@ -49,9 +49,10 @@ def run_proxies(state: State) -> Generator[Plan, str | None, None]:
         yield from _forget(state, {vc.id for vc in on})
     if state.pools is None:
         return
+    board = None
     for vc in sorted(on, key=lambda vc: vc.id):
         yield from _note(state, state.pools, vc)
-        yield from _propose(state, state.pools, vc)
+        board = yield from _propose(state, state.pools, vc, board or _board(state))
 
 
 def _forget(state: State, on: set[int]) -> Iterator[Plan]:
@@ -81,20 +82,26 @@ def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
     return [level for level, count in zip(levels, pools.cells_of(vc, pool), strict=True) if count > 0]
 
 
-def _propose(state: State, pools: Pools, vc: VirtualCluster) -> Iterator[Plan]:
+def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Generator[Plan, str | None, Board]:
+    """Returns the board as it is then: to make it costs more than all else here, and most of the time it is the same."""
     rows = [state.idle.rows[kind] for kind in sorted(state.idle.rows) if kind[0] == vc.id]
     idle = [_idle(pools, row) for row in rows if row.pool in pools.pools]
     policy = vc.policy
     settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)
     exchanges = exchanges_of(state, vc.id)
-    for order in propose_withdrawals(_board(state), exchanges, vc.id, idle, settings):
+    withdrawals = propose_withdrawals(board, exchanges, vc.id, idle, settings)
+    for order in withdrawals:
         yield (Withdraw(order),)
+    if withdrawals:
+        board = _board(state)
 
     def owned(lot: Lot) -> int:
         return least_owned(state, vc.id, lot.pool, lot.level, lot.begin_us, lot.end_us)
 
-    for lot in propose_idle(_board(state), exchanges, vc.id, idle, settings, owned):
+    offers = propose_idle(board, exchanges, vc.id, idle, settings, owned)
+    for lot in offers:
         yield (OfferIdle(vc.id, lot),)
+    return _board(state) if offers else board
 
 
 def _board(state: State) -> Board:

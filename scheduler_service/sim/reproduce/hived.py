@@ -4,22 +4,20 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from shutil import copyfile
-from typing import Any, NamedTuple
 
 import click
 import numpy as np
 from rich.console import Console
 
-from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import say
 from scheduler_service.sim.figures import save
-from scheduler_service.sim.metrics import Floats, History
+from scheduler_service.sim.metrics import Floats
 from scheduler_service.sim.reproduce import hived_figures, hived_measures
 from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
 from scheduler_service.sim.reproduce.hived_plan import FIGURES, SHOWN, Setting
-from scheduler_service.sim.reproduce.hived_private import joined as joined_tables
-from scheduler_service.sim.reproduce.hived_private import kept
 from scheduler_service.sim.reproduce.hived_published import CLAIMS, LOADED_NODES
+from scheduler_service.sim.reproduce.hived_seen import POINTS, Seen, days, see
+from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, exchange_figures, exchange_tables
 from scheduler_service.sim.reproduce.laid_out import (
     BadDocument,
     Table,
@@ -30,16 +28,15 @@ from scheduler_service.sim.reproduce.laid_out import (
     on_terminal,
     write_into,
 )
-from scheduler_service.sim.reproduce.studies import Simulated, simulated
+from scheduler_service.sim.reproduce.studies import simulated
 from scheduler_service.sim.workloads import hived
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-PARTS = ("figure-7a", "figure-7b", "figure-8", "figure-9", "figure-10")
+SHARING = ("figure-7a", "figure-7b", "figure-8", "figure-9", "figure-10")
+PARTS = (*SHARING, *EXCHANGE)
 TOLERANCE_US = 60_000_000
 """A job counts as delayed from a minute on: a reclaimed run's grace period is not what the paper means."""
-MINUTE_US, DAY_US = 60_000_000, 86_400_000_000
-POINTS = 240
-"""Of a curve."""
+MINUTE_US = 60_000_000
 TITLES = {"private": "private clusters", "quota": "shared by quota", "cells": "HiveD", "static": "HiveD, static binding"}
 
 
@@ -59,7 +56,7 @@ TITLES = {"private": "private clusters", "quota": "shared by quota", "cells": "H
 def command(
     parts: tuple[str, ...], share: float, scale: float, seed: int, output: Path, on: str, fresh: bool, document: Path | None
 ) -> None:
-    """Figures 7 to 10 of the HiveD paper (OSDI 2020), beside what it says of them.
+    """Figures 7 to 12 and tables 4 and 5 of the HiveD paper (OSDI 2020), beside what it says of them.
 
     Eleven tenants share 279 nodes, and 200: by quotas of GPUs, in virtual clusters, and not at all. When jobs come and how long
     they run is not in the paper, but fitted to what it prints (docs/workloads.md).
@@ -74,13 +71,15 @@ def command(
     settings = list(dict.fromkeys(setting for part in chosen for setting in needed(part)))
     wanted = {setting: cases(setting, study) for setting in settings}
     found = simulated((case for of in wanted.values() for case in of), output, on, fresh, keep="all")
-    seen = {setting: _seen(setting, of, found, output) for setting, of in wanted.items()}
-    tables = [_sharing(seen, study), _claims(seen)]
+    known = {setting: see(setting, of, found, output) for setting, of in wanted.items()}
+    shared = {setting: known[setting] for part in chosen if part in SHARING for setting in needed(part)}
+    tables = [_sharing(shared, study), _claims(shared)] if shared else []
+    tables += exchange_tables(chosen, known, study)
     console, notes = Console(highlight=False), Console(stderr=True)
     for table in tables:
         on_terminal(console, table)
     (output / "tables.md").write_text(joined(tables), encoding="utf-8")
-    drawn = _figures(chosen, seen, output / "figures")
+    drawn = _figures(chosen, known, output / "figures") | exchange_figures(chosen, known, output / "figures")
     if document is not None:
         beside = document.with_suffix("")
         try:
@@ -98,30 +97,6 @@ def command(
 # ---- what came of it -----------------------------------------------------------------------------------------------------
 
 
-class Seen(NamedTuple):
-    """A setting, simulated."""
-
-    history: History
-    jobs: Any
-    runs: Any
-    nodes: int
-    uses: hived_measures.Uses
-    delays: Any
-
-    def edges(self, step: int) -> Floats:
-        """From the first submit to the last one, in so many steps."""
-        return np.linspace(float(self.history.submit.min()), float(self.history.submit.max()), step + 1)
-
-
-def _seen(setting: Setting, of: Iterable[Case], found: Simulated, folder: Path) -> Seen:
-    tables = [kept(folder / found[case].folder) for case in of]
-    owned = list(setting.quotas().values()) if setting.scheme == "private" else [setting.nodes]
-    nodes = sum(owned) if setting.scheme == "private" else setting.nodes
-    jobs, runs = joined_tables(tables, owned)
-    history = hived_measures.history_of((jobs, runs), nodes)
-    return Seen(history, jobs, runs, nodes, hived_measures.uses(history, runs), hived_measures.delays(history, jobs))
-
-
 def _anomalies(setting: Setting, seen: Mapping[Setting, Seen]) -> tuple[Floats, Floats]:
     """Of each job: how much longer it waits than in the private cluster, and how much of that although in quota."""
     shared, private = seen[setting], seen[Setting(setting.nodes, "private")]
@@ -134,7 +109,7 @@ def _anomalies(setting: Setting, seen: Mapping[Setting, Seen]) -> tuple[Floats, 
 def _sharing(seen: Mapping[Setting, Seen], study: Study) -> Table:
     rows = []
     for setting, it in seen.items():
-        edges = it.edges(POINTS)
+        edges = it.edges()
         shared = setting.scheme != "private"
         lengths = _anomalies(setting, seen)[1] if shared else np.zeros(len(it.history.submit))
         late = hived_measures.delayed(it.history, lengths, TOLERANCE_US)
@@ -184,14 +159,14 @@ def _claims(seen: Mapping[Setting, Seen]) -> Table:
             it = seen[quota]
             codes, names = it.history.vcs
             of = codes == names.index("prod-a")
-            curve = hived_measures.moving_mean(it.history.submit[of], np.nan_to_num(over[of]), it.edges(POINTS))
+            curve = hived_measures.moving_mean(it.history.submit[of], np.nan_to_num(over[of]), it.edges())
             ours[f"excess{suffix}"] = float(np.nanmax(curve)) / MINUTE_US
             late = hived_measures.delayed(it.history, lengths, TOLERANCE_US)
             if suffix:
                 for name in ("res-f", "prod-a"):
                     ours[f"{name}-jobs"], ours[f"{name}-share"] = late[name][0], 100 * late[name][1]
             else:
-                frag = hived_measures.fragmentation(it.uses, it.nodes, it.edges(POINTS))
+                frag = hived_measures.fragmentation(it.uses, it.nodes, it.edges())
                 ours["fragmentation"] = 100 * float(frag.max())
         if cells in seen:
             late = hived_measures.delayed(seen[cells].history, _anomalies(cells, seen)[1], TOLERANCE_US)
@@ -201,7 +176,7 @@ def _claims(seen: Mapping[Setting, Seen]) -> Table:
         taken = [_preempted(seen[setting]) for setting in (dynamic, static)]
         ours["preempted"] = 100 * (1 - taken[0] / taken[1]) if taken[1] else 0.0
     if dynamic in seen and multi in seen:
-        edges = seen[dynamic].edges(POINTS)
+        edges = seen[dynamic].edges()
         gap = [hived_measures.fragmentation(seen[setting].uses, hived.NODES, edges) for setting in (dynamic, multi)]
         ours["multi-level"] = 100 * float(np.median(gap[0] - gap[1]))
         ours["multi-level-most"] = 100 * float((gap[0] - gap[1]).max())
@@ -233,35 +208,30 @@ def _figures(parts: Iterable[str], seen: Mapping[Setting, Seen], folder: Path) -
             save(hived_figures.sharing(_shared(nodes, seen)), folder, name)
             titles[name] = f"Queueing delays, use and fragmentation on {nodes} nodes"
         elif part == "figure-9":
-            edges = seen[Setting()].edges(POINTS)
+            edges = seen[Setting()].edges()
             curves = {
                 ("multi-level" if setting.assignment == "levels" else "single-level"): hived_measures.fragmentation(
                     seen[setting].uses, hived.NODES, edges
                 ).tolist()
                 for setting in FIGURES[part]
             }
-            save(hived_figures.fragmentation(_days(edges), curves), folder, name)
+            save(hived_figures.fragmentation(days(edges), curves), folder, name)
             titles[name] = "Fragmentation with cells of every level, and of nodes alone"
         elif part == "figure-10":
-            edges = seen[Setting()].edges(POINTS)
+            edges = seen[Setting()].edges()
             shares = {f"idle for {hours} hours": _idle(seen, FIGURES[part], edges, hours) for hours in (10, 100)}
-            save(hived_figures.idle(_days(edges), shares), folder, name)
+            save(hived_figures.idle(days(edges), shares), folder, name)
             titles[name] = "Nodes that regular jobs leave idle for long"
     return titles
 
 
-def _days(edges: Floats) -> list[float]:
-    days: list[float] = ((edges[1:] - edges[0]) / DAY_US).tolist()
-    return days
-
-
 def _shared(nodes: int, seen: Mapping[Setting, Seen]) -> hived_figures.Shared:
     of = {TITLES[scheme]: seen[Setting(nodes, scheme)] for scheme in ("private", "quota", "cells")}
-    edges = of[TITLES["cells"]].edges(POINTS)
+    edges = of[TITLES["cells"]].edges()
     delays = {tenant: {title: _delay(it, tenant, edges[1:]) for title, it in of.items()} for tenant in SHOWN}
     in_use = {title: (hived_measures.used(it.uses).means(edges) / (8 * it.nodes)).tolist() for title, it in of.items()}
     lost = {title: hived_measures.fragmentation(it.uses, it.nodes, edges).tolist() for title, it in of.items()}
-    return hived_figures.Shared(_days(edges), delays, in_use, lost)
+    return hived_figures.Shared(days(edges), delays, in_use, lost)
 
 
 def _delay(it: Seen, tenant: str, at: Floats) -> list[float]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from scheduler_service.sim.cases import Case
+from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting, levels
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.tenants import Pool, VirtualCluster
@@ -25,8 +26,10 @@ class Study(NamedTuple):
 
 
 def needed(part: str) -> tuple[Setting, ...]:
-    """What a part is made of, and what it is measured against."""
+    """What a part is made of, and what it is measured against: of exchange that is among its settings."""
     settings = FIGURES[part]
+    if any(setting.exchange for setting in settings):
+        return settings
     return (*settings, Setting(settings[0].nodes, "private"))
 
 
@@ -47,7 +50,8 @@ def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
         return (_case(setting.nodes, "cells", tuple(tenants), study, pools=tuple(pools)),)
     owned = {name: _owned(name, count, setting.assignment == "levels") for name, count in quotas.items()}
     tenants_of = tuple(_tenant(name, POOL, cells) for name, cells in owned.items())
-    return (_case(setting.nodes, "quota" if setting.scheme == "quota" else "cells", tenants_of, study),)
+    case = _case(setting.nodes, "quota" if setting.scheme == "quota" else "cells", tenants_of, study)
+    return (case.model_copy(update={"exchange": Exchange()}) if setting.exchange else case,)
 
 
 def _tenant(name: str, pool: str, cells: Mapping[str, int]) -> VirtualCluster:

@@ -72,6 +72,8 @@ def exchanged(days: Curve, given: Mapping[str, Curves]) -> Figure:
     figure, all_axes = sheet(1, len(given))
     for (tenant, curves), axes in zip(given.items(), all_axes, strict=True):
         _over_days(axes, days, curves, tenant, "GPU-hours")
+        axes.legend().remove()  # they all have the same, and it would lie on the lines
+    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
     return figure
 
 

@@ -1,8 +1,9 @@
 """What HiveD's evaluation measures (paper, section 5), from a simulation's tables of jobs and runs.
 
-Regular use alone counts. Where the table of runs has a column `guaranteed_us`, a run is regular from then on (null: never);
-where it has none, all runs are regular from their placement. A task of a job of several nodes holds a whole node, but for the
-last one's rest, if there are no more tasks than the nodes that it fills; else its tasks are alike.
+Regular use alone counts. Where the table of runs has a column `guaranteed_us`, a run is regular from then on (null: not to its
+end), and in the times before that `guaranteed_before_us` has; where it has none, all runs are regular from their placement. A
+task of a job of several nodes holds a whole node, but for the last one's rest, if there are no more tasks than the nodes that
+it fills; else its tasks are alike.
 """
 
 from collections.abc import Mapping
@@ -36,21 +37,45 @@ class Uses(NamedTuple):
 
 def uses(history: History, runs: Any, node_gpus: int = NODE_GPUS) -> Uses:
     """Tasks that were regular for no time are left out."""
+    return _tasks(history, runs, *_regular(history, runs), node_gpus)
+
+
+def all_uses(history: History, runs: Any, node_gpus: int = NODE_GPUS) -> Uses:
+    """Those that were not regular as well."""
+    return _tasks(history, runs, np.arange(len(history.placed)), history.placed, history.left, node_gpus)
+
+
+def _regular(history: History, runs: Any) -> tuple[Ints, Ints, Ints]:
+    """Which runs were regular, from when to when; one that lost its guarantee and got it back was several times."""
     import pyarrow.compute as pc
 
-    lengths = pc.list_value_length(runs["nodes"]).to_numpy().astype(np.int64)
-    node = pc.list_flatten(runs["nodes"]).to_numpy().astype(np.int64)
-    run = np.repeat(np.arange(len(lengths)), lengths)
-    rank = np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    asked = history.demand[2][history.owner]
-    fills = lengths == -(-asked // node_gpus)
-    filled = np.clip(asked[run] - rank * node_gpus, 0, node_gpus)
-    gpus = np.where(fills[run], filled, asked[run] // np.maximum(lengths[run], 1))
-    begin, end = history.placed, history.left
+    which, begin, end = np.arange(len(history.placed)), history.placed, history.left
     if "guaranteed_us" in runs.column_names:
         since = runs["guaranteed_us"]
         begin = np.where(since.is_valid().to_numpy(), np.maximum(since.fill_null(0).to_numpy(), begin), end)
-    made = Uses(node, gpus, history.vcs[0][history.owner][run], begin[run], end[run])
+    if "guaranteed_before_us" in runs.column_names:
+        before = runs["guaranteed_before_us"]
+        times = pc.list_flatten(before).to_numpy().astype(np.int64)
+        again = np.repeat(which, pc.list_value_length(before).fill_null(0).to_numpy() // 2)
+        which, begin, end = (np.concatenate(both) for both in ((which, again), (begin, times[::2]), (end, times[1::2])))
+    return which, begin, end
+
+
+def _tasks(history: History, runs: Any, which: Ints, begin: Ints, end: Ints, node_gpus: int) -> Uses:
+    """Those of the runs, from when to when each is told of."""
+    import pyarrow.compute as pc
+
+    nodes = pc.list_flatten(runs["nodes"]).to_numpy().astype(np.int64)
+    lengths = pc.list_value_length(runs["nodes"]).to_numpy().astype(np.int64)
+    first, count = (np.cumsum(lengths) - lengths)[which], lengths[which]
+    row = np.repeat(np.arange(len(which)), count)
+    rank = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    asked = history.demand[2][history.owner][which]
+    fills = count == -(-asked // node_gpus)
+    filled = np.clip(asked[row] - rank * node_gpus, 0, node_gpus)
+    gpus = np.where(fills[row], filled, asked[row] // np.maximum(count[row], 1))
+    vc = history.vcs[0][history.owner][which]
+    made = Uses(nodes[first[row] + rank], gpus, vc[row], begin[row], end[row])
     return made.of((made.end > made.begin) & (made.gpus > 0))
 
 

@@ -41,6 +41,7 @@ FIGURES: dict[str, tuple[Setting, ...]] = {
     "figure-11": (Setting(exchange=True),),
     "table-4": (Setting(), Setting(exchange=True)),
     "table-5": (Setting(assignment="balanced"), Setting(assignment="balanced", exchange=True)),
+    "figure-12": (Setting(assignment="balanced"), Setting(assignment="balanced", exchange=True)),
 }
 """Figure 6 is of a 96-GPU cluster and ten days of the trace, under three policies: see `SAMPLED_NODES`."""
 
@@ -49,6 +50,13 @@ SAMPLED_NODES, SAMPLED_DAYS = 12, 10
 
 SHOWN = ("prod-a", "prod-e")
 """The tenants whose delays figure 7 has."""
+
+BALANCES = ("res-e", "prod-c", "prod-d")
+"""The tenants of figure 11: one that gives as much as it takes, and two that do one of both too much. The paper's text names
+the first alone; the others are assumed."""
+
+ENDS = 4
+"""Figure 12 has so many tenants that gain the most, and so many that gain the least."""
 
 
 def sampled() -> hived.Hived:
