@@ -4,7 +4,6 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from functools import cache
 from typing import Any
 
 from node_agent.jobs.model import Exited, Gang, Ready, RunEvent, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
@@ -101,13 +100,12 @@ _encode = json.JSONEncoder(default=asdict).encode
 
 def _text(value: StartOrder | RunEvent, **more: str) -> str:
     """As JSON. `asdict` alone copies all that it meets, and so costs several times what the row does."""
-    return _encode(more | {name: getattr(value, name) for name in _names(type(value))})
+    return _encode(more | {name: getattr(value, name) for name in _NAMES[type(value)]})
 
 
-@cache
-def _names(kind: type[StartOrder | RunEvent]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
-
+_NAMES: Mapping[type[Any], tuple[str, ...]] = {
+    kind: tuple(field.name for field in fields(kind)) for kind in (StartOrder, Ready, Started, Exited)
+}
 
 _EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in (Ready, Started, Exited)}
 

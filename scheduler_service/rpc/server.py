@@ -86,7 +86,7 @@ async def serving(
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), methods)
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), methods)
     virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), methods)
-    exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(front), methods)  # type: ignore[no-untyped-call]  # generated
+    exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(front), methods)
     agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), methods)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)
