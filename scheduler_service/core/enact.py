@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark
+from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark, suffices
 from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell, with_share
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
@@ -122,7 +122,7 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
     if not fits(demand, state.room.free(node)):
         raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
     mask = mask_of(devices)
-    if not mask.bit_count() == len(devices) == demand.devices:
+    if mask.bit_count() != len(devices) or not suffices(state, node, demand, devices):
         raise PlanRefused(f"job {job.id}: wrong number of devices")
     if mask & ~state.idle_devices.get(node, 0):
         raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
@@ -218,7 +218,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         promised = add(promised, run.demand)
     kept = least(action.want, state.room.free(action.node))
     if action.devices:
-        kept = with_share(action.want, _idle_of(state, job, action))  # all that it names is idle, or a victim's
+        kept = with_share(action.want, *_idle_of(state, job, action))  # all that it names is idle, or a victim's
     else:
         require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
@@ -242,12 +242,13 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         tell(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
 
 
-def _idle_of(state: State, job: Job, action: Earmark) -> int:
-    """How many of the devices that it names are idle. The others are its victims'."""
+def _idle_of(state: State, job: Job, action: Earmark) -> tuple[int, int]:
+    """How many of the devices that it names are idle, and how many these are. The others are its victims'."""
     mask, node = 0, action.node
     for rank, devices in zip(action.tasks, action.devices, strict=True):
         more = mask_of(devices)
-        require(more.bit_count() == job.spec.tasks()[rank].devices, f"job {job.id}: wrong number of devices for task {rank}")
+        enough = suffices(state, node, job.spec.tasks()[rank], devices)
+        require(bool(more) and enough, f"job {job.id}: wrong number of devices for task {rank}")
         require(not more & mask, f"job {job.id}: a device is named twice")
         mask |= more
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
@@ -257,7 +258,7 @@ def _idle_of(state: State, job: Job, action: Earmark) -> int:
     for key in action.victims:
         leaving |= mask_of(state.runs.rows[key].devices)
     require(not mask & ~(idle | leaving), f"node {node}: a device is neither idle nor a victim's")
-    return idle.bit_count()
+    return idle.bit_count(), mask.bit_count()
 
 
 def _drop(state: State, action: DropEarmark, now: Micros) -> None:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from scheduler_service.core.binding import mask_of_earmark, owned
+from scheduler_service.core.change import with_share
 from scheduler_service.core.errors import Broken
 from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
 from scheduler_service.core.pools import Pools
@@ -52,7 +53,8 @@ def _check_kept(state: State) -> None:
         for key in operation.victims:
             leaving |= mask_of(state.runs.rows[key].devices)
         _require(not held & ~leaving, f"earmark {operation.id}: a device is held by somebody who was not told to leave")
-        _require((mask & ~held).bit_count() == operation.kept.devices, f"earmark {operation.id}: devices that are idle")
+        kept_now = with_share(operation.want, (mask & ~held).bit_count(), mask.bit_count())
+        _require(kept_now == operation.kept, f"earmark {operation.id}: devices that are idle")
     _require(kept == state.kept_devices, "devices that are kept")
 
 

@@ -27,7 +27,7 @@ from scheduler_service.core.job import (
     RunPhase,
 )
 from scheduler_service.core.journal import Change, Journal, Table
-from scheduler_service.core.pools import PoolPlan, Pools
+from scheduler_service.core.pools import PoolPlan, Pools, cpus_of
 from scheduler_service.core.room import Room
 from scheduler_service.core.traded import Kind, Surplus, Traded, exchange_deadlines, order_deadlines
 from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub
@@ -106,7 +106,8 @@ class State:
         """Job -> the tasks of its launch that have not ended."""
         self.node_ids: dict[str, int] = {}
         self.idle_devices: dict[int, Mask] = {}
-        """Node -> the healthy devices that no run holds."""
+        """Node -> the healthy devices that no run holds and that are kept for none. Here and in what follows, where there are
+        cells, the CPUs of a node that has no devices are in their place."""
         self.held_devices: dict[int, Mask] = {}
         """Node -> the devices that runs hold."""
         self.faulty_devices: dict[int, Mask] = {}
@@ -117,6 +118,8 @@ class State:
         """Node -> the devices that guaranteed runs hold."""
         self.opportunistic: dict[str, int] = {}
         """Virtual cluster -> how many devices its opportunistic runs hold."""
+        self.opportunistic_cpus: dict[str, int] = {}
+        """Virtual cluster -> how many CPUs they hold on nodes without devices."""
         self.regular: dict[str, int] = {}
         """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
         self.overflowing: dict[str, set[int]] = {}
@@ -320,8 +323,9 @@ class State:
             return
         mask, node = mask_of(row.devices), row.node
         for run, sign in ((old, -1), (new, 1)):
-            if run is not None:
-                counts = self.regular if run.guaranteed else self.opportunistic
+            if run is not None and (run.demand.devices or not run.guaranteed):
+                guests = self.opportunistic if run.demand.devices else self.opportunistic_cpus
+                counts = self.regular if run.guaranteed else guests
                 _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * len(run.devices)) or None)
         if self.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
             runs = (self.runs.rows[key] for key in self.active.get(row.job_id, ()))
@@ -377,11 +381,29 @@ class State:
             return  # a report was counted, or its agent connected again
         _set_or_drop(self.node_ids, row.name, row.id if new else None)
         self.room.set_node(row.id, new)
+        if old is None or new is None or old.capacity != new.capacity:
+            self._count_idle(row.id)
         self._place_in_pool(row.id)
         self.unsettled = True
         if old is None or new is None or old.capacity != new.capacity:
             for key in self.runs_on.get(row.id, ()):
                 self._refresh_candidate(key)
+
+    def cpus_of(self, node: int) -> Mask:
+        """Those that runs hold as others hold devices; none of a node that has devices, or where there are no cells."""
+        row = self.nodes.rows.get(node)
+        if row is None or row.capacity.devices or self.pools is None or self.settings.by_count:
+            return 0
+        return (1 << cpus_of(row.capacity)) - 1
+
+    def _count_idle(self, node: int) -> None:
+        """A node has come, gone or changed: devices may have taken the place of CPUs."""
+        idle, rows, index = self.cpus_of(node), self.devices.rows, 0
+        if not idle:
+            while (device := rows.get((node, index))) is not None:
+                idle, index = idle | (not device.fault) << index, index + 1
+        idle &= ~(self.held_devices.get(node, 0) | self.kept_devices.get(node, 0))
+        _set_or_drop(self.idle_devices, node, idle or None)
 
     def _device(self, old: NodeDevice | None, new: NodeDevice | None) -> None:
         row = new or old
@@ -392,7 +414,8 @@ class State:
         idle = self.idle_devices.get(row.node, 0)
         kept = bool(self.kept_devices.get(row.node, 0) & bit)
         idle = idle | bit if new is not None and not (held or kept or new.fault) else idle & ~bit
-        _set_or_drop(self.idle_devices, row.node, idle or None)
+        if not self.cpus_of(row.node):
+            _set_or_drop(self.idle_devices, row.node, idle or None)
         self._place_in_pool(row.node)
         was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
         if was == now:
@@ -478,8 +501,8 @@ class State:
         kept, idle = self.kept_devices.get(node, 0), self.idle_devices.get(node, 0)
         neither = self.faulty_devices.get(node, 0) | self.held_devices.get(node, 0)
         kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
-        vc = self.jobs.rows[earmark.job_id].spec.vc
-        _set_or_drop(self.regular, vc, (self.regular.get(vc, 0) + (mask.bit_count() if keeps else -mask.bit_count())) or None)
+        vc, more = self.jobs.rows[earmark.job_id].spec.vc, earmark.want.devices
+        _set_or_drop(self.regular, vc, (self.regular.get(vc, 0) + (more if keeps else -more)) or None)
         _set_or_drop(self.kept_devices, node, kept or None)
         _set_or_drop(self.idle_devices, node, idle or None)
         self._hold_cells(node)
@@ -505,7 +528,7 @@ class State:
             "faulty": dict(self.faulty_devices),
             "kept": dict(self.kept_devices),
             "guaranteed": dict(self.guaranteed_devices),
-            "opportunistic": dict(self.opportunistic),
+            "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
             "regular": dict(self.regular),
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},

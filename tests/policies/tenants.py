@@ -33,10 +33,14 @@ TREES = {
     "SIX": (("switch",), (3, 2)),
 }
 """Model -> levels, outermost first, and how many of the next each splits into."""
+CPUS = {"CPU4": 4, "CPU6": 6}
+"""Nodes without devices: how many CPUs they have."""
 OPPORTUNISTIC, OVERFLOW = Guarantee.OPPORTUNISTIC, Guarantee.OVERFLOW
 
 
 def inventory(model: str) -> Inventory:
+    if model in CPUS:
+        return Inventory(Vector(1000 * CPUS[model], 1024 * CPUS[model], 0))
     levels, fans = TREES[model]
     paths: list[tuple[int, ...]] = [()]
     for fan in fans:
@@ -141,10 +145,11 @@ def request(
     priority: int = 0,
     grace: int = 10,
     cpu: int = 1000,
+    cpus: bool = False,
     **cell: Any,
 ) -> JobSpec:
-    """A job with a task of each of these numbers of devices."""
-    demands = [Vector(cpu, 1024, size) for size in sizes]
+    """A job with a task of each of these numbers of devices, or (`cpus`) of CPUs without any."""
+    demands = [Vector(1000 * size, 1024, 0) if cpus else Vector(cpu, 1024, size) for size in sizes]
     total = ZERO
     for demand in demands:
         total = add(total, demand)

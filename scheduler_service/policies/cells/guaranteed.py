@@ -56,7 +56,7 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     for rank in range(len(found.seats)):
         slot, mask = found.seats[rank]
         node = pools.nodes[name, slot]
-        spots.append(Spot(node, indices(pools.seats[node], mask) if pools.models[name] else ()))
+        spots.append(Spot(node, indices(pools.seats[node], mask)))
     in_the_way = _in_the_way(state, spots)
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True))

@@ -30,8 +30,12 @@ def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualClus
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
     nowhere: set[_Kind] = set()
+    assert state.pools is not None
+    all_devices, all_cpus = state.pools.leaves(True), state.pools.leaves(False)
     while waiting:
-        vc = waiting[0] if len(waiting) == 1 else min(waiting, key=lambda vc: (_holds(state, vc), vc.id))
+        vc = waiting[0]
+        if len(waiting) > 1:
+            vc = min(waiting, key=lambda vc: (_holds(state, vc, all_devices, all_cpus), vc.id))
         started = yield from _serve_one(state, vc, nowhere)
         if started is None:
             waiting.remove(vc)
@@ -40,9 +44,10 @@ def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualClus
     return None
 
 
-def _holds(state: State, vc: VirtualCluster) -> Fraction:
-    """How many devices its opportunistic runs hold, by its weight."""
-    return Fraction(state.opportunistic.get(vc.name, 0), vc.weight)
+def _holds(state: State, vc: VirtualCluster, all_devices: int, all_cpus: int) -> Fraction:
+    """Of all devices, or of all CPUs of nodes without any, whichever is more: what its opportunistic runs hold, by its weight."""
+    devices, cpus = state.opportunistic.get(vc.name, 0), state.opportunistic_cpus.get(vc.name, 0)
+    return max(Fraction(devices, max(all_devices, 1)), Fraction(cpus, max(all_cpus, 1))) / vc.weight
 
 
 _Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
@@ -81,7 +86,7 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
             for rank in range(len(seats)):
                 slot, mask = seats[rank]
                 node = pools.nodes[name, slot]
-                spots.append(Spot(node, indices(pools.seats[node], mask) if pools.models[name] else ()))
+                spots.append(Spot(node, indices(pools.seats[node], mask)))
             return Place(job.id, tuple(spots))
     return None
 
