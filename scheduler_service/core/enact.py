@@ -214,7 +214,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         run = state.runs.rows.get(key)
         if run is None or run.phase is not RunPhase.STOPPING or run.node != action.node:
             raise PlanRefused(f"run {key} is not leaving node {action.node}")
-        require(not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
+        require(bool(action.devices) or not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
         promised = add(promised, run.demand)
     kept = least(action.want, state.room.free(action.node))
     if action.devices:
@@ -252,6 +252,7 @@ def _idle_of(state: State, job: Job, action: Earmark) -> tuple[int, int]:
         require(not more & mask, f"job {job.id}: a device is named twice")
         mask |= more
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
+    require(not mask & state.faulty_devices.get(node, 0), f"node {node}: a device is faulty")
     require(entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
     leaving = 0

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.messages import NodeSeen
+from scheduler_service.core.messages import FaultsSeen, NodeSeen
 from scheduler_service.core.pools import PoolPlan
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
 
@@ -36,6 +36,34 @@ def test_a_device_that_is_not_there_yet_keeps_no_share_of_the_host() -> None:
     tenants.leave(other)
     tenants.leave(guest)
     assert [tenants.job(job).state for job in owners] == [JobState.RUNNING] * 2
+
+
+def test_a_run_with_a_faulty_device_leaves_the_healthy_one_behind() -> None:
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", ("four-2x2", "device", 3))
+    guest = tenants.ask("A", 2, guarantee=OPPORTUNISTIC)
+    assert tenants.at(guest) == ["one[0..1]"]
+    tenants.step(FaultsSeen("one", "a", ((1, "XID 79"),)))
+    owners = [tenants.ask("A", 1) for _ in range(3)]
+    assert tenants.waits(owners[2]) is Reason.WAITING_FOR_VICTIMS
+    tenants.leave(guest)
+    assert tenants.at(owners[2]) == ["one[0]"]
+
+
+def test_what_a_victim_was_to_leave_is_kept_when_another_of_its_devices_breaks() -> None:
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", ("four-2x2", "device", 3))
+    guest = tenants.ask("A", 2, guarantee=OPPORTUNISTIC)
+    owners = [tenants.ask("A", 1) for _ in range(3)]
+    before = tenants.earmark(owners[2])
+    assert before is not None
+    assert before.devices == ((0,),)
+    tenants.step(FaultsSeen("one", "a", ((1, "XID 79"),)))
+    assert tenants.earmark(owners[2]) == before
+    tenants.step(FaultsSeen("one", "a", ((0, "XID 79"),)))  # the other one is well again
+    assert [tenants.state.operations.rows[i].devices for i in tenants.state.earmarks_of[owners[2]]] == [((1,),)]
+    tenants.leave(guest)
+    assert tenants.at(owners[2]) == ["one[1]"]
 
 
 # ---- who waits, and for what ---------------------------------------------------------------------------------------------

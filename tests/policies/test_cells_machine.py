@@ -2,7 +2,7 @@
 
 To search for longer, with other examples each time:
 
-    EBB_MACHINE_EXAMPLES=5000 pytest tests/policies/test_cells_machine.py --timeout 0
+    EBB_MACHINE_EXAMPLES=5000 pytest tests/policies/test_cells_machine.py
 """
 
 import os
@@ -14,7 +14,7 @@ from tests.policies.cells_machine import CellsMachine
 
 LONGER = int(os.environ.get("EBB_MACHINE_EXAMPLES", "0"))
 
-pytestmark = pytest.mark.timeout(400)  # some 45 s of a core that is not always its own
+pytestmark = pytest.mark.timeout(0 if LONGER else 400)  # some 45 s of a core that is not always its own
 TestCells = CellsMachine.TestCase
 TestCells.settings = settings(
     max_examples=LONGER or 60,
