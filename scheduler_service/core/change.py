@@ -22,7 +22,7 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros, Vector, add, least, mask_of, sub
+from scheduler_service.core.values import Micros, Vector, add, least, sub
 
 
 def tell(

@@ -18,6 +18,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.rows import changed
 from scheduler_service.core.state import Settings
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, ZERO, Vector, add
@@ -85,6 +86,15 @@ class Tenants(Driver):
 
     def asked(self, vc: str, *sizes: int, **wants: Any) -> Any:
         return self.reply(Submitted("ann", "", request(vc, *sizes, **wants)))
+
+    def ask_host(self, vc: str, cpu_milli: int, memory_mib: int, **wants: Any) -> Any:
+        """The same for one task without devices; the answer, where it is a refusal."""
+        spec = changed(request(vc, 1, cpus=True, **wants), demand=Vector(cpu_milli, memory_mib))
+        answer = self.reply(Submitted("ann", "", spec))
+        if not isinstance(answer, Accepted):
+            return answer
+        self.begin(answer.job_id)
+        return answer.job_id
 
     def begin(self, *job_ids: int) -> None:
         """The tasks of jobs that were placed come up."""
