@@ -45,7 +45,7 @@ def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualClus
 
 
 def _holds(state: State, vc: VirtualCluster, all_devices: int, all_cpus: int) -> Fraction:
-    """What its opportunistic runs hold of all devices, or of all CPUs where there are no devices: the more of both, by weight."""
+    """What its opportunistic runs hold of all devices, or of all CPUs where there are none: the more of both, by weight."""
     devices, cpus = state.opportunistic.get(vc.name, 0), state.opportunistic_cpus.get(vc.name, 0)
     return max(Fraction(devices, max(all_devices, 1)), Fraction(cpus, max(all_cpus, 1))) / vc.weight
 
