@@ -53,6 +53,9 @@ class Config(BaseSettings):
     earmark_ttl: float = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
     virtual_clusters: bool = Field(False, description="guarantee cells to tenants: every job then belongs to a virtual cluster")
     pools: list[PoolConfig] = Field([], description="nodes that make a pool by name, with levels above them")
+    host_percent: int = Field(
+        0, ge=0, le=90, description="of the CPUs and memory of nodes with devices what goes with none, but to jobs without any"
+    )
     reclaim_grace: float = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
     heartbeat: float = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: float = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")

@@ -42,7 +42,7 @@ def _of(action: Bind) -> tuple[str, str, int, int]:
 def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
     """Whether the job's virtual cluster may have these devices as its own, beside those that it has."""
     if not state.settings.by_count:
-        return owned(state, job, node, mask)
+        return bool(mask) and owned(state, job, node, mask)
     vc = state.vcs.rows[state.vc_ids[job.spec.vc]]
     return state.regular.get(vc.name, 0) + mask.bit_count() <= _pools(state).devices_of(vc)
 

@@ -121,6 +121,8 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
     node, devices = spot
     if not fits(demand, state.room.free(node)):
         raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
+    if not (devices or state.host is None or fits(demand, state.host.free(node))):
+        raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name} beside what goes with its devices")
     mask = mask_of(devices)
     if mask.bit_count() != len(devices) or not suffices(state, node, demand, devices):
         raise PlanRefused(f"job {job.id}: wrong number of devices")

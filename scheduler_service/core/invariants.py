@@ -113,6 +113,8 @@ def _check_resources(state: State) -> None:
         if device.fault and place not in held:
             owned[device.node].append(Vector(0, 0, 1))
     for node in state.nodes.rows.values():
+        loose = ZERO if state.host is None else state.host.free(node.id)
+        _require(min(loose) >= 0, f"node {node.name}: work without devices has what goes with its devices")
         free = state.room.free(node.id)
         _require(min(free) >= 0, f"node {node.name} has {free} free")
         _require(

@@ -52,7 +52,8 @@ class _Node(NamedTuple):
 class Pools:
     """The pools by name. Every part of it follows from what was set last, in whatever order."""
 
-    def __init__(self, plans: Iterable[PoolPlan] = ()) -> None:
+    def __init__(self, plans: Iterable[PoolPlan] = (), host_percent: int = 0) -> None:
+        """`host_percent`: how much of nodes with devices goes with none of them."""
         self.pools: dict[str, Pool] = {}
         self.models: dict[str, str] = {}
         """Pool -> the model of its devices."""
@@ -61,6 +62,7 @@ class Pools:
         """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
         self.nodes: dict[tuple[str, int], int] = {}
         """(pool, slot) -> the node there."""
+        self._covered = 100 - host_percent
         self._plans = {plan.name: plan for plan in plans}
         self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
         self._facts: dict[str, dict[int, _Node]] = {}
@@ -225,6 +227,11 @@ class Pools:
                 found.append((node, mask_of(indices(self.seats[node], places))))
         return found
 
+    def covered(self, capacity: Vector, devices: int) -> Vector:
+        """What goes with each of the devices of such a node."""
+        cpu, memory, _ = (amount * self._covered // (100 * devices) for amount in capacity)
+        return Vector(cpu, memory, 1)
+
     # ---- inside ----------------------------------------------------------------------------------------------------------
 
     def _described(self, row: Node, devices: Sequence[NodeDevice]) -> _Node:
@@ -234,7 +241,7 @@ class Pools:
         planned = self._planned.get(row.name)
         pool, slot = planned or (_name(model, inner), row.id)
         count = inner.devices
-        share = Vector(row.capacity.cpu_milli // count, row.capacity.memory_mib // count, 1 if devices else 0)
+        share = self.covered(row.capacity, count) if devices else Vector(*(amount // count for amount in row.capacity))
         healthy = 0
         if row.state is NodeState.UP and row.drained_us is None:
             places = order or tuple(range(len(devices)))

@@ -29,8 +29,9 @@ from scheduler_service.core.job import (
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.pools import PoolPlan, Pools, cpus_of
 from scheduler_service.core.room import Room
+from scheduler_service.core.rows import changed
 from scheduler_service.core.traded import Kind, Surplus, Traded, exchange_deadlines, order_deadlines
-from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub
+from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub, times
 from scheduler_service.core.vc import Binding, Guarantee, VirtualCluster
 from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, queue_key
 
@@ -58,6 +59,8 @@ class Settings(NamedTuple):
     """A node with so many strikes is drained; 0: never."""
     reclaim_grace_us: Micros = 30 * SECOND
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
+    host_percent: int = 0
+    """How much of the CPUs and memory of nodes with devices goes with none of these, but to jobs without devices."""
     by_count: bool = False
     """A virtual cluster's quota is a number of devices, wherever they are, and no cells: what HiveD is compared with."""
     pools: tuple[PoolPlan, ...] | None = None
@@ -92,6 +95,8 @@ class State:
         """Something happened since the policies last ran that may let cells be exchanged."""
 
         self.room = Room()
+        self.host: Room | None = None if settings.pools is None or settings.by_count else Room()
+        """Where there are cells: of nodes with devices, what goes with none of these."""
         self._candidates = Candidates()
         self._stale: dict[RunKey, None] = {}
         """Active runs that `_candidates` may not have as they are."""
@@ -119,12 +124,12 @@ class State:
         self.opportunistic: dict[str, int] = {}
         """Virtual cluster -> how many devices its opportunistic runs hold."""
         self.opportunistic_cpus: dict[str, int] = {}
-        """Virtual cluster -> how many CPUs they hold on nodes without devices."""
+        """Virtual cluster -> how many thousandths of a CPU those of them hold that have no devices."""
         self.regular: dict[str, int] = {}
         """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
-        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools)
+        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
         self.traded = Traded()
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
@@ -309,6 +314,8 @@ class State:
             held, idle = (held | mask, idle & ~mask) if holds else (held & ~mask, idle | mask & ~(faulty | kept))
             _set_or_drop(self.held_devices, node, held or None)
             _set_or_drop(self.idle_devices, node, idle or None)
+        elif self.host is not None:
+            (self.host.take if holds else self.host.give)(node, demand)
         if holds:
             self.room.take(node, demand)
         else:
@@ -319,17 +326,21 @@ class State:
         if self.pools is None:
             return
         row = new or old
-        if row is None or not row.devices:
+        if row is None:
             return
-        mask, node = mask_of(row.devices), row.node
         for run, sign in ((old, -1), (new, 1)):
-            if run is not None and (run.demand.devices or not run.guaranteed):
-                guests = self.opportunistic if run.demand.devices else self.opportunistic_cpus
-                counts = self.regular if run.guaranteed else guests
-                _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * len(run.devices)) or None)
+            if run is not None and run.demand.devices:
+                counts = self.regular if run.guaranteed else self.opportunistic
+                _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * run.demand.devices) or None)
+            elif run is not None and not run.guaranteed:
+                counts, held = self.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
+                _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * held) or None)
+        if not row.devices:
+            return
         if self.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
             runs = (self.runs.rows[key] for key in self.active.get(row.job_id, ()))
             _add_or_discard(self.overflowing, row.vc, row.job_id, any(not run.guaranteed for run in runs))
+        mask, node = mask_of(row.devices), row.node
         guaranteed = self.guaranteed_devices.get(node, 0) & ~mask
         if new is not None and new.guaranteed:
             guaranteed |= mask
@@ -381,6 +392,8 @@ class State:
             return  # a report was counted, or its agent connected again
         _set_or_drop(self.node_ids, row.name, row.id if new else None)
         self.room.set_node(row.id, new)
+        if self.host is not None:
+            self.host.set_node(row.id, self._host_of(new))
         if old is None or new is None or old.capacity != new.capacity:
             self._count_idle(row.id)
         self._place_in_pool(row.id)
@@ -388,6 +401,12 @@ class State:
         if old is None or new is None or old.capacity != new.capacity:
             for key in self.runs_on.get(row.id, ()):
                 self._refresh_candidate(key)
+
+    def _host_of(self, row: Node | None) -> Node | None:
+        """The node with what goes with none of its devices; None where it has none, or is not there."""
+        if row is None or self.pools is None or not (count := row.capacity.devices):
+            return None
+        return changed(row, capacity=sub(row.capacity, times(self.pools.covered(row.capacity, count), count)))
 
     def cpus_of(self, node: int) -> Mask:
         """Those that runs hold as others hold devices; none of a node that has devices, or where there are no cells."""
@@ -542,6 +561,7 @@ class State:
             "promised_by": dict(self.promised_by),
             "deadlines": list(self.deadlines),
             "room": self.room.snapshot(),
+            "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
         }
 

@@ -74,7 +74,10 @@ class CellsMachine(RuleBasedStateMachine):
             called = ("cpu" if model in CPUS else "device", *reversed(levels), "node", *(level for level, _ in above))
             self.plain.append(Plain(name, called, tuple(sizes), len(levels) + 1, names))
         self.models = nodes
-        self.tenants = Watched(nodes, plans, bad_node_strikes=0)
+        beside = data.draw(st.sampled_from((0, 0, 25)))
+        self.each = 40 * (100 - beside)
+        """How many thousandths of a CPU go with a device."""
+        self.tenants = Watched(nodes, plans, bad_node_strikes=0, host_percent=beside)
         self.tenants.plain = self.plain
         for vc in VCS[: data.draw(st.integers(2, 3))]:
             self._vc(data, vc)
@@ -142,7 +145,7 @@ class CellsMachine(RuleBasedStateMachine):
     )
     def submit(self, data: st.DataObject, sizes: list[int], guarantee: Guarantee, priority: int, trial: bool, up: bool) -> None:
         vc = self._any_vc(data)
-        wants: dict[str, object] = {"cpu": data.draw(st.sampled_from((1000, 4000 * min(sizes))))}
+        wants: dict[str, object] = {"cpu": data.draw(st.sampled_from((1000, self.each * min(sizes))))}
         pool = data.draw(st.sampled_from([*self.plain, None, None]))
         wants["cpus"] = self._of_cpus(pool) if pool is not None else data.draw(st.booleans())
         if pool is not None:
@@ -157,7 +160,7 @@ class CellsMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), size=st.sampled_from((1, 2, 2, 4)), count=st.integers(1, 8), much=st.booleans())
     def opportunistic_work_comes(self, data: st.DataObject, size: int, count: int, much: bool) -> None:
-        vc, cpu = self._any_vc(data), 4000 * size if much else 1000
+        vc, cpu = self._any_vc(data), self.each * size if much else 1000
         guarantee = data.draw(st.sampled_from((Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)))
         cpus = self._of_cpus(data.draw(st.sampled_from(self.plain)))
         for _ in range(count if vc else 0):
@@ -184,7 +187,7 @@ class CellsMachine(RuleBasedStateMachine):
             return
         name, pool, level = data.draw(st.sampled_from(legal))
         if level <= pool.node:
-            cpu = data.draw(st.sampled_from((1000, 4000 * pool.sizes[level])))
+            cpu = data.draw(st.sampled_from((1000, self.each * pool.sizes[level])))
             level_named, cpus = (pool.levels[level],), self._of_cpus(pool)
             job = self._ask(name, [pool.sizes[level]], up, pool=pool.name, levels=level_named, cpu=cpu, cpus=cpus)
         else:

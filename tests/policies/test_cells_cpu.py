@@ -2,8 +2,10 @@
 
 import pytest
 
+from scheduler_service.core.binding import entitled
+from scheduler_service.core.enact import enact
 from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.messages import DrainRequested, NodeSeen, NodeSilent, VcRequested
+from scheduler_service.core.messages import DrainRequested, NodeSeen, NodeSilent, Place, Spot, VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import Vector
@@ -190,3 +192,77 @@ def test_quotas_are_checked_as_others_are() -> None:
     assert "1 cells of the level cpu too few" in str(answer)
     assert tenants.vc("A", (POOL, "node", 1), (POOL, "cpu", 4))
     assert request("A", 1, cpus=True).demand == Vector(1000, 1024, 0)
+
+
+# ---- beside the devices of others ----------------------------------------------------------------------------------------
+
+
+def half_beside(*names: str) -> Tenants:
+    """Nodes of four devices, each of which carries 2 CPUs and 8 GiB; as much goes with none of them."""
+    tenants = Tenants(dict.fromkeys(names, "FOUR"), host_percent=50)
+    tenants.vc("A", ("four-2x2", "node", 1))
+    tenants.vc("B", ("four-2x2", "device", 0))
+    return tenants
+
+
+def test_work_without_devices_never_takes_what_goes_with_a_device() -> None:
+    tenants = half_beside("one")
+    beside = [tenants.ask_host("B", 3000, 4096, guarantee=guarantee) for guarantee in (OPPORTUNISTIC, OVERFLOW)]
+    assert [tenants.run(job).devices for job in beside] == [(), ()]
+    assert not any(tenants.guaranteed(job) for job in beside)
+    third = tenants.ask_host("A", 3000, 4096, guarantee=OPPORTUNISTIC)
+    assert tenants.waits(third) is Reason.NO_ROOM  # although nobody uses the devices
+    owner = tenants.ask("A", 4, cpu=8000)
+    assert tenants.at(owner) == ["one[0..3]"]
+    assert [tenants.job(job).state for job in beside] == [JobState.RUNNING] * 2
+    tenants.end(beside[0])
+    assert tenants.job(third).state is JobState.RUNNING
+
+
+def test_a_device_carries_only_what_is_left_for_devices() -> None:
+    tenants = half_beside("one")
+    assert "1 of its devices carry 2 CPUs and 8192 MiB" in str(tenants.refused("A", 1, cpu=2500))
+
+
+def test_nobody_is_guaranteed_what_goes_with_no_device() -> None:
+    tenants = half_beside("one")
+    assert tenants.ask_host("A", 1000, 1024).reason == "NEVER_IN_QUOTA"
+    assert tenants.ask_host("A", 9000, 1024, guarantee=OPPORTUNISTIC).reason == "NO_POOL_FITS"
+    beside = tenants.ask_host("A", 1000, 1024, guarantee=OPPORTUNISTIC)
+    assert not entitled(tenants.state, tenants.job(beside), 1, 0)
+    tenants.end(beside)
+    later = tenants.ask_host("A", 8000, 1024, guarantee=OPPORTUNISTIC)
+    waiting = tenants.ask_host("A", 1000, 1024, guarantee=OPPORTUNISTIC)
+    assert tenants.waits(waiting) is Reason.NO_ROOM
+    refused = enact(tenants.state, (Place(waiting, (Spot(1),)),), tenants.now)
+    assert refused == f"job {waiting} does not fit on one beside what goes with its devices"
+    tenants.end(later)
+    assert not tenants.guaranteed(waiting)
+
+
+def test_a_gang_without_devices_is_spread_over_what_goes_with_none() -> None:
+    tenants = half_beside("one", "two")
+    gang = tenants.ask("B", 5, 5, cpus=True, guarantee=OPPORTUNISTIC)
+    assert [run.node for run in tenants.state.runs_of(gang)] == [1, 2]
+    assert tenants.refused("B", 5, 5, 5, cpus=True, guarantee=OPPORTUNISTIC).reason == "NO_POOL_FITS"
+    assert tenants.refused("B", 1, 1, cpus=True, guarantee=OPPORTUNISTIC, within="node").reason == "NO_POOL_FITS"
+
+
+def test_what_goes_with_no_device_is_taken_before_the_cpus_of_others() -> None:
+    tenants = Tenants({"gpu": "FOUR", "cpu": "CPU4"}, host_percent=25)
+    tenants.vc("A", (POOL, "node", 1))
+    first, second = (tenants.ask("A", 4, cpus=True, guarantee=OPPORTUNISTIC) for _ in range(2))
+    assert [tenants.state.nodes.rows[tenants.run(job).node].name for job in (first, second)] == ["gpu", "cpu"]
+    owner = tenants.ask("A", 4, cpus=True)
+    assert tenants.job(first).state is JobState.RUNNING
+    assert tenants.job(second).state is JobState.STOPPING
+    tenants.leave(second)
+    assert tenants.guaranteed(owner)
+
+
+def test_without_the_setting_all_goes_with_the_devices() -> None:
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", ("four-2x2", "node", 1))
+    refused = tenants.ask_host("A", 1000, 1024, guarantee=OPPORTUNISTIC)
+    assert refused.reason == "NO_POOL_FITS"
+    assert "its nodes have devices, which the job does not ask for" in str(refused)

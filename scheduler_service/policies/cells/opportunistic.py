@@ -10,6 +10,7 @@ from itertools import islice
 from scheduler_service.core.cells.around import free_around
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
+from scheduler_service.core.cells.loose import asks_no_cell, place_loose
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, Reason, RunPhase, TaskGroup
@@ -30,12 +31,11 @@ def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualClus
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
     nowhere: set[_Kind] = set()
-    assert state.pools is not None
-    all_devices, all_cpus = state.pools.leaves(True), state.pools.leaves(False)
+    everything = _all(state) if len(waiting) > 1 else (1, 1)
     while waiting:
         vc = waiting[0]
         if len(waiting) > 1:
-            vc = min(waiting, key=lambda vc: (_holds(state, vc, all_devices, all_cpus), vc.id))
+            vc = min(waiting, key=lambda vc: (_holds(state, vc, everything), vc.id))
         started = yield from _serve_one(state, vc, nowhere)
         if started is None:
             waiting.remove(vc)
@@ -44,10 +44,18 @@ def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualClus
     return None
 
 
-def _holds(state: State, vc: VirtualCluster, all_devices: int, all_cpus: int) -> Fraction:
-    """What its opportunistic runs hold of all devices, or of all CPUs where there are none: the more of both, by weight."""
+def _all(state: State) -> tuple[int, int]:
+    """Devices, and thousandths of CPUs that no device carries."""
+    assert state.pools is not None
+    beside = state.host.total_cpu() if state.host is not None else 0
+    return state.pools.leaves(True), 1000 * state.pools.leaves(False) + beside
+
+
+def _holds(state: State, vc: VirtualCluster, everything: tuple[int, int]) -> Fraction:
+    """What its opportunistic runs hold of all devices, or of the CPUs that go with none: the more of both, by weight."""
     devices, cpus = state.opportunistic.get(vc.name, 0), state.opportunistic_cpus.get(vc.name, 0)
-    return max(Fraction(devices, max(all_devices, 1)), Fraction(cpus, max(all_cpus, 1))) / vc.weight
+    held = zip((devices, cpus), everything, strict=True)
+    return max(Fraction(mine, max(of_all, 1)) for mine, of_all in held) / vc.weight
 
 
 _Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
@@ -72,10 +80,14 @@ def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind]) -> Generat
 
 
 def place_opportunistic(state: State, job: Job) -> Place | None:
-    """Where guaranteed work will want to be last. A pinned cell is nobody's but its owner's: one who names it does not get
-    others."""
+    """Beside the devices, where nobody will want it back, or else where guaranteed work will want to be last. A pinned cell is
+    nobody's but its owner's: one who names it does not get others."""
     pools = state.pools
     assert pools is not None
+    if state.host is not None and asks_no_cell(job.spec):
+        nodes = place_loose(job.spec, state.host, state.room)
+        if nodes is not None:
+            return Place(job.id, tuple(Spot(node) for node in nodes))
     for name in pools.in_order():
         if job.spec.cells.pin or not suits(pools, job, name):
             continue
