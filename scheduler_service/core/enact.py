@@ -43,6 +43,7 @@ from scheduler_service.core.rows import changed, made
 from scheduler_service.core.standing import demote, promote, reclaim
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
+from scheduler_service.core.vc import Guarantee
 from scheduler_service.core.waiting import queue_key, startable
 from scheduler_service.core.windows import agree
 
@@ -194,6 +195,10 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     if trial is None or trial.state is not JobState.QUEUED or trial.spec.job_class is not JobClass.TRIAL:
         raise PlanRefused(f"job {action.trial} is not a waiting trial")
     require(job.priority <= trial.priority, f"job {job.id} has a higher priority than trial {trial.id}")
+    guest = trial.spec.guarantee is Guarantee.OPPORTUNISTIC
+    require(
+        not (guest and any(run.guaranteed for run in runs)), f"job {job.id} is guaranteed, and trial {trial.id} will not be"
+    )
     counted = job.preempted_for_trial + 1
     stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, trial.id, preempted_for_trial=counted)
     facts: dict[str, Any] = {"cause_job": trial.id, "decision": action.decision}
@@ -255,7 +260,8 @@ def _idle_of(state: State, job: Job, action: Earmark) -> tuple[int, int]:
         mask |= more
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
     require(not mask & state.faulty_devices.get(node, 0), f"node {node}: a device is faulty")
-    require(entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
+    guest = job.spec.guarantee is Guarantee.OPPORTUNISTIC
+    require(guest or entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
     leaving = 0
     for key in action.victims:

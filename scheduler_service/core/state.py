@@ -119,6 +119,8 @@ class State:
         """Node -> the devices that are faulty."""
         self.kept_devices: dict[int, Mask] = {}
         """Node -> the devices that earmarks keep, idle or not yet."""
+        self.guests_devices: dict[int, Mask] = {}
+        """Node -> of these, those that are kept for opportunistic jobs: whoever has a right to them takes them."""
         self.guaranteed_devices: dict[int, Mask] = {}
         """Node -> the devices that guaranteed runs hold."""
         self.opportunistic: dict[str, int] = {}
@@ -349,9 +351,9 @@ class State:
 
     def _hold_cells(self, node: int) -> None:
         if self.pools is not None:
-            owned = self.guaranteed_devices.get(node, 0)
-            taken = owned | self.kept_devices.get(node, 0)
-            self.pools.hold(node, taken, self.held_devices.get(node, 0) & ~taken)
+            guests = self.guests_devices.get(node, 0)
+            taken = self.guaranteed_devices.get(node, 0) | self.kept_devices.get(node, 0) & ~guests
+            self.pools.hold(node, taken, (self.held_devices.get(node, 0) | guests) & ~taken)
 
     def _deadlines(self, key: tuple[int, ...], old: _Due, new: _Due) -> None:
         for (kind, before), (_, after) in zip(old, new, strict=True):
@@ -520,8 +522,12 @@ class State:
         kept, idle = self.kept_devices.get(node, 0), self.idle_devices.get(node, 0)
         neither = self.faulty_devices.get(node, 0) | self.held_devices.get(node, 0)
         kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
-        vc, more = self.jobs.rows[earmark.job_id].spec.vc, earmark.want.devices
-        _set_or_drop(self.regular, vc, (self.regular.get(vc, 0) + (more if keeps else -more)) or None)
+        spec, more = self.jobs.rows[earmark.job_id].spec, earmark.want.devices
+        if spec.guarantee is Guarantee.OPPORTUNISTIC:
+            guests = self.guests_devices.get(node, 0)
+            _set_or_drop(self.guests_devices, node, (guests | mask if keeps else guests & ~mask) or None)
+        else:
+            _set_or_drop(self.regular, spec.vc, (self.regular.get(spec.vc, 0) + (more if keeps else -more)) or None)
         _set_or_drop(self.kept_devices, node, kept or None)
         _set_or_drop(self.idle_devices, node, idle or None)
         self._hold_cells(node)
@@ -546,6 +552,7 @@ class State:
             "held": dict(self.held_devices),
             "faulty": dict(self.faulty_devices),
             "kept": dict(self.kept_devices),
+            "guests": dict(self.guests_devices),
             "guaranteed": dict(self.guaranteed_devices),
             "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
             "regular": dict(self.regular),

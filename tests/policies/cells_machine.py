@@ -26,7 +26,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.vc import Guarantee, Pin, Quota, Within
+from scheduler_service.core.vc import Guarantee, Pin, Quota, VcPolicy, Within
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound
 from tests.policies.tenants import CPUS, TREES, inventory
@@ -34,6 +34,7 @@ from tests.policies.tenants import CPUS, TREES, inventory
 MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
 VCS = ("A", "B", "C", "D")
 ABOVE = ((), (), (("rack", 2),), (("rack", 3),), (("rack", 2), ("pod", 2)))
+POLICIES = ("fifo", "fifo", "fitgpp", "lrtp", "priority")
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
 ENDS: tuple[dict[str, object], ...] = ({}, {}, {"exit_code": 1}, {"yielded": True}, {"unknown": True})
 USERS = {
@@ -108,7 +109,8 @@ class CellsMachine(RuleBasedStateMachine):
                 pins.append(Pin(f"{name}-{pool.name}", pool.name, pool.levels[level], cell))
         create = name not in state.vc_ids
         could = all(self._feasible(pool, name, quotas, pins) for pool in self.plain)
-        [reply] = self.take(VcRequested(name, create, tuple(quotas), tuple(pins)))
+        policy = VcPolicy(data.draw(st.sampled_from(POLICIES)))
+        [reply] = self.take(VcRequested(name, create, tuple(quotas), tuple(pins), policy=policy))
         if isinstance(reply, FailedPrecondition):
             assert reply.reason in ("INFEASIBLE_QUOTAS", "CELL_IN_USE")
             assert reply.reason == "CELL_IN_USE" or not could
