@@ -68,8 +68,9 @@ def encode(request: Request[T]) -> Call[T]:
             call = Call("Scheduler/Requeue", requeue, scheduler_pb2.RequeueResponse, _job)
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
-        case ListPage(states, size, token):
-            listed = scheduler_pb2.ListRequest(page_size=size, page_token=token, states=[int(s) for s in states])
+        case ListPage(states, size, token, vc):
+            only = [int(state) for state in states]
+            listed = scheduler_pb2.ListRequest(page_size=size, page_token=token, states=only, virtual_cluster=vc)
             call = Call("Scheduler/List", listed, scheduler_pb2.ListResponse, _page)
         case Story(job_id):
             call = Call("Scheduler/Story", _about(job_id, scheduler_pb2.StoryRequest), scheduler_pb2.StoryResponse, _events)

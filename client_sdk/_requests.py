@@ -76,6 +76,7 @@ class ListPage(Request[Page]):
     states: tuple[JobState, ...]
     size: int
     token: str = ""
+    vc: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,11 +163,12 @@ class Client:
         """A job as it stands. Raises NotFound."""
         return self._transport.ask(_requests.OfJob("Get", job_id))
 
-    def list(self, *, states: Sequence[JobState] = (), page_size: int = 500) -> Iterator[Job]:
-        """Jobs in these states (none given means all), newest first, fetched page by page as the iterator advances."""
+    def list(self, *, states: Sequence[JobState] = (), vc: str = "", page_size: int = 500) -> Iterator[Job]:
+        """Jobs in these states (none given means all) and of this virtual cluster, newest first, fetched page by page as the
+        iterator advances."""
         token = ""
         while True:
-            page = self._transport.ask(_requests.ListPage(tuple(states), page_size, token))
+            page = self._transport.ask(_requests.ListPage(tuple(states), page_size, token, vc))
             yield from page.jobs
             if not (token := page.next_token):
                 return

@@ -56,6 +56,9 @@ class Config(BaseSettings):
     exchange: Literal["balanced", "auction", "none"] = Field(
         "balanced", description="how offers and requests of cells are matched; none: tenants make every deal themselves"
     )
+    host_percent: int = Field(
+        0, ge=0, le=90, description="of the CPUs and memory of nodes with devices what goes with none, but to jobs without any"
+    )
     reclaim_grace: float = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
     heartbeat: float = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: float = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")

@@ -117,9 +117,11 @@ class Reader:
         with _database_errors(), self._engine.connect() as connection:
             return _ask(store.find_run, connection, key)
 
-    def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, tuple[Run, ...]]]:
+    def list_jobs(
+        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = ""
+    ) -> list[tuple[Job, tuple[Run, ...]]]:
         with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_jobs, connection, states, before_id, limit)
+            return _ask(store.list_jobs, connection, states, before_id, limit, vc)
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
         with _database_errors(), self._engine.connect() as connection:

@@ -79,6 +79,7 @@ def settings_of(config: Config) -> Settings:
         blame_nodes=config.blame_nodes,
         bad_node_strikes=config.bad_node_strikes,
         reclaim_grace_us=micros(config.reclaim_grace),
+        host_percent=config.host_percent,
         pools=tuple(pool.plan() for pool in config.pools) if config.virtual_clusters else None,
     )
 

@@ -19,13 +19,21 @@ _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNR
 @click.option(
     "-s", "--state", "states", multiple=True, metavar="STATE", help="Only these; Slurm's PD PR R S CG CD F CA TO work too."
 )
+@click.option("--vc", metavar="NAME", default="", help="Only jobs of this virtual cluster.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
 @output_option("json", "yaml", "wide")
 @no_header_option
 @quiet_option
 @click.pass_obj
 def list_(
-    session: Session, all_: bool, states: tuple[str, ...], limit: int | None, fmt: str | None, no_header: bool, quiet: bool
+    session: Session,
+    all_: bool,
+    states: tuple[str, ...],
+    vc: str,
+    limit: int | None,
+    fmt: str | None,
+    no_header: bool,
+    quiet: bool,
 ) -> None:
     """List jobs, newest first: those that have not ended, unless told otherwise.
 
@@ -38,10 +46,11 @@ def list_(
       ebb list
       ebb list --all --limit 20
       ebb list --state PD,R -o wide
+      ebb list --vc vision
       ebb list -o json | jq '.[].id'
     """
     wanted = parse_states(",".join(states)) if states else None
-    listed = session.client.list(states=wanted.states if wanted else (() if all_ else LIVE))
+    listed = session.client.list(states=wanted.states if wanted else (() if all_ else LIVE), vc=vc)
     found = islice((job for job in listed if wanted is None or wanted.match(job)), limit)
     if quiet:
         for job in found:

@@ -44,7 +44,12 @@ from client_sdk.errors import InvalidArgument
 @click.option("--model", help="Only devices of this model.")
 @click.option("--pin", metavar="NAME", help="Run in this pinned cell of the virtual cluster.")
 @click.option("--cell", metavar="LEVEL", help="Take a whole cell of this level, such as socket.")
-@click.option("--within", metavar="LEVEL", multiple=True, help="All tasks in one cell of this level, such as rack.")
+@click.option(
+    "--within",
+    metavar="LEVEL",
+    multiple=True,
+    help="All tasks in one cell of this level, such as rack; rack:preferred means only where that is possible now.",
+)
 @click.option(
     "--lazy", is_flag=True, default=None, help="Where its own virtual cluster takes its cells, run on as opportunistic."
 )

@@ -179,11 +179,14 @@ def _guarantee(value: Any) -> str:
 
 
 def _within(value: Any) -> dict[str, Any]:
-    """Levels; in a file also with what else there is to say: {level: rack, preferred: true, task_group: 0}."""
+    """Levels, as rack or rack:preferred; in a file also in full, as {level: rack, preferred: true, task_group: 0}."""
     found = []
     for one in value if isinstance(value, list | tuple) else [value]:
         if not isinstance(one, dict):
-            found.append(Within(text(one)))
+            level, _, how = text(one).partition(":")
+            if how not in ("", "preferred") or one.endswith(":"):
+                raise InvalidArgument(f"{one!r} is not a level, nor like rack:preferred")
+            found.append(Within(level, bool(how)))
             continue
         wrong = [key for key in one if key not in ("level", "preferred", "task_group")]
         if wrong or "level" not in one:

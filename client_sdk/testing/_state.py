@@ -142,7 +142,9 @@ class State:
     def page(self, request: scheduler_pb2.ListRequest) -> tuple[list[job_pb2.Job], str]:
         before, size = int(request.page_token or 2**63), request.page_size or 100
         wanted = {JobState(state) for state in request.states if state}
-        found = [i for i in sorted(self.jobs, reverse=True) if i < before and (not wanted or state_of(self.jobs[i]) in wanted)]
+        of = request.virtual_cluster
+        mine = [i for i, job in self.jobs.items() if i < before and of in ("", job.spec.virtual_cluster)]
+        found = [i for i in sorted(mine, reverse=True) if not wanted or state_of(self.jobs[i]) in wanted]
         return [self.find(i) for i in found[:size]], str(found[size - 1]) if len(found) > size else ""
 
     def since(self, commit_no: int, job_id: int) -> tuple[bool, list[job_pb2.Job]]:

@@ -1,6 +1,8 @@
 """Cells come to a virtual cluster when a guaranteed job needs them, and go back with the last one that used them (HiveD,
 section 3.1)."""
 
+from collections.abc import Sequence
+
 from scheduler_service.core.cells.around import is_unbound, unbound, unused_around
 from scheduler_service.core.cells.around import owned as owned_by
 from scheduler_service.core.errors import require
@@ -8,7 +10,7 @@ from scheduler_service.core.job import Job, Operation, Run
 from scheduler_service.core.messages import Bind
 from scheduler_service.core.pools import Pools, level_of, positions
 from scheduler_service.core.state import CellKey, State
-from scheduler_service.core.values import Mask, mask_of
+from scheduler_service.core.values import Mask, Vector, fits, mask_of, times
 from scheduler_service.core.vc import Binding, Owner
 
 
@@ -40,7 +42,7 @@ def _of(action: Bind) -> tuple[str, str, int, int]:
 def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
     """Whether the job's virtual cluster may have these devices as its own, beside those that it has."""
     if not state.settings.by_count:
-        return owned(state, job, node, mask)
+        return bool(mask) and owned(state, job, node, mask)
     vc = state.vcs.rows[state.vc_ids[job.spec.vc]]
     return state.regular.get(vc.name, 0) + mask.bit_count() <= _pools(state).devices_of(vc)
 
@@ -54,6 +56,15 @@ def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
     owner = Owner(state.vc_ids.get(job.spec.vc, 0), job.spec.cells.pin)
     bound = owned_by(pools.pools[seat.pool], owner, seat.slot)
     return not positions(seat, mask) & ~bound
+
+
+def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
+    """Whether these are what a task with this demand is to hold on the node: as many devices as it asks for, or CPUs that
+    carry it."""
+    if not state.cpus_of(node):
+        return len(devices) == demand.devices
+    seat = _pools(state).seats.get(node)
+    return seat is not None and fits(demand, times(seat.share, len(devices)))
 
 
 def give_back(state: State, node: int, mask: Mask) -> None:

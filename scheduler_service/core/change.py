@@ -22,7 +22,7 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros, Vector, add, least, mask_of, sub
+from scheduler_service.core.values import Micros, Vector, add, least, sub
 
 
 def tell(
@@ -274,8 +274,8 @@ def _fill_earmark(state: State, now: Micros, operation_id: int, victim: Run, rel
     those, and no others."""
     operation = state.operations.rows[operation_id]
     if operation.devices:
-        more = (mask_of_earmark(operation) & mask_of(victim.devices)).bit_count()
-        kept = with_share(operation.want, operation.kept.devices + more)
+        mask = mask_of_earmark(operation)
+        kept = with_share(operation.want, (mask & ~state.held_devices.get(operation.node, 0)).bit_count(), mask.bit_count())
     else:
         kept = add(operation.kept, least(released, sub(operation.want, operation.kept)))
     victims = tuple(key for key in operation.victims if key != victim.key)
@@ -286,11 +286,10 @@ def _fill_earmark(state: State, now: Micros, operation_id: int, victim: Run, rel
     return least(released, sub(kept, operation.kept))
 
 
-def with_share(want: Vector, devices: int) -> Vector:
-    """So many of the devices that are wanted, each with its share of the rest, which is there as soon as the device is. One
+def with_share(want: Vector, count: int, of: int) -> Vector:
+    """So many `of` the devices that are wanted, each with its share of the rest, which is there as soon as the device is. One
     that kept more would keep what others' devices carry."""
-    of = max(want.devices, 1)
-    return Vector(want.cpu_milli * devices // of, want.memory_mib * devices // of, devices)
+    return Vector(*(amount * count // of for amount in want))
 
 
 def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark
+from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark, suffices
 from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell, with_share
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
@@ -43,6 +43,7 @@ from scheduler_service.core.rows import changed, made
 from scheduler_service.core.standing import demote, promote, reclaim
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
+from scheduler_service.core.vc import Guarantee
 from scheduler_service.core.waiting import queue_key, startable
 from scheduler_service.core.windows import agree
 
@@ -121,8 +122,10 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
     node, devices = spot
     if not fits(demand, state.room.free(node)):
         raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
+    if not (devices or state.host is None or fits(demand, state.host.free(node))):
+        raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name} beside what goes with its devices")
     mask = mask_of(devices)
-    if not mask.bit_count() == len(devices) == demand.devices:
+    if mask.bit_count() != len(devices) or not suffices(state, node, demand, devices):
         raise PlanRefused(f"job {job.id}: wrong number of devices")
     if mask & ~state.idle_devices.get(node, 0):
         raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
@@ -192,6 +195,10 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     if trial is None or trial.state is not JobState.QUEUED or trial.spec.job_class is not JobClass.TRIAL:
         raise PlanRefused(f"job {action.trial} is not a waiting trial")
     require(job.priority <= trial.priority, f"job {job.id} has a higher priority than trial {trial.id}")
+    guest = trial.spec.guarantee is Guarantee.OPPORTUNISTIC
+    require(
+        not (guest and any(run.guaranteed for run in runs)), f"job {job.id} is guaranteed, and trial {trial.id} will not be"
+    )
     counted = job.preempted_for_trial + 1
     stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, trial.id, preempted_for_trial=counted)
     facts: dict[str, Any] = {"cause_job": trial.id, "decision": action.decision}
@@ -218,7 +225,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         promised = add(promised, run.demand)
     kept = least(action.want, state.room.free(action.node))
     if action.devices:
-        kept = with_share(action.want, _idle_of(state, job, action))  # all that it names is idle, or a victim's
+        kept = with_share(action.want, *_idle_of(state, job, action))  # all that it names is idle, or a victim's
     else:
         require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
@@ -242,23 +249,25 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         tell(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
 
 
-def _idle_of(state: State, job: Job, action: Earmark) -> int:
-    """How many of the devices that it names are idle. The others are its victims'."""
+def _idle_of(state: State, job: Job, action: Earmark) -> tuple[int, int]:
+    """How many of the devices that it names are idle, and how many these are. The others are its victims'."""
     mask, node = 0, action.node
     for rank, devices in zip(action.tasks, action.devices, strict=True):
         more = mask_of(devices)
-        require(more.bit_count() == job.spec.tasks()[rank].devices, f"job {job.id}: wrong number of devices for task {rank}")
+        enough = suffices(state, node, job.spec.tasks()[rank], devices)
+        require(bool(more) and enough, f"job {job.id}: wrong number of devices for task {rank}")
         require(not more & mask, f"job {job.id}: a device is named twice")
         mask |= more
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
     require(not mask & state.faulty_devices.get(node, 0), f"node {node}: a device is faulty")
-    require(entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
+    guest = job.spec.guarantee is Guarantee.OPPORTUNISTIC
+    require(guest or entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
     leaving = 0
     for key in action.victims:
         leaving |= mask_of(state.runs.rows[key].devices)
     require(not mask & ~(idle | leaving), f"node {node}: a device is neither idle nor a victim's")
-    return idle.bit_count()
+    return idle.bit_count(), mask.bit_count()
 
 
 def _drop(state: State, action: DropEarmark, now: Micros) -> None:

@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from scheduler_service.core.binding import suffices
 from scheduler_service.core.errors import Broken
 from scheduler_service.core.invariants_cells import check_cells
 from scheduler_service.core.job import JobState, Reason, RunKey, RunPhase
 from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Vector, add, fits
+from scheduler_service.core.values import ZERO, Vector, add, fits, mask_of
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
@@ -73,14 +74,22 @@ def _check_arrays(state: State) -> None:
 
 
 def _check_devices(state: State) -> None:
-    """A device is held by one run at most; a run holds as many as it asked for, all of them devices of its node."""
+    """A device is held by one run at most; a run holds as many as it asked for, all of them devices of its node. The same is so
+    of CPUs, where they are in the place of devices."""
     holder: dict[tuple[int, int], RunKey] = {}
     for key, run in state.runs.rows.items():
-        _require(len(set(run.devices)) == run.demand.devices, f"run {key} asked for {run.demand.devices} devices")
+        _require(suffices(state, run.node, run.demand, run.devices), f"run {key} holds not what carries {run.demand}")
         for place in ((run.node, index) for index in run.devices):
-            _require(place in state.devices.rows, f"run {key} holds device {place}, which is not there")
+            there = place in state.devices.rows or bool(state.cpus_of(run.node) >> place[1] & 1)
+            _require(there, f"run {key} holds device {place}, which is not there")
             _require(place not in holder, f"device {place} is held by {holder.get(place)} and {key}")
             holder[place] = key
+    for node in state.nodes.rows:
+        if cpus := state.cpus_of(node):
+            held = mask_of(tuple(index for at, index in holder if at == node))
+            _require(held == state.held_devices.get(node, 0), f"node {node}: CPUs that are held")
+            free = cpus & ~(held | state.kept_devices.get(node, 0))
+            _require(free == state.idle_devices.get(node, 0), f"node {node}: CPUs that are idle")
     for place, device in state.devices.rows.items():
         held, idle, faulty = (
             bool(mask.get(device.node, 0) >> device.index & 1)
@@ -104,6 +113,8 @@ def _check_resources(state: State) -> None:
         if device.fault and place not in held:
             owned[device.node].append(Vector(0, 0, 1))
     for node in state.nodes.rows.values():
+        loose = ZERO if state.host is None else state.host.free(node.id)
+        _require(min(loose) >= 0, f"node {node.name}: work without devices has what goes with its devices")
         free = state.room.free(node.id)
         _require(min(free) >= 0, f"node {node.name} has {free} free")
         _require(

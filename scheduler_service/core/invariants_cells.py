@@ -3,12 +3,13 @@
 from collections import defaultdict
 
 from scheduler_service.core.binding import mask_of_earmark, owned
+from scheduler_service.core.change import with_share
 from scheduler_service.core.errors import Broken
 from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import Owner
+from scheduler_service.core.vc import Guarantee, Owner
 
 
 def check_cells(state: State, pools: Pools) -> None:
@@ -45,14 +46,16 @@ def _check_kept(state: State) -> None:
         node, job = operation.node, state.jobs.rows[operation.job_id]
         _require(not mask & kept[node], f"earmark {operation.id}: a device is kept twice")
         kept[node] |= mask
-        inside = state.settings.by_count or owned(state, job, node, mask)
+        guest = job.spec.guarantee is Guarantee.OPPORTUNISTIC
+        inside = state.settings.by_count or guest or owned(state, job, node, mask)
         _require(inside, f"earmark {operation.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
         leaving: Mask = 0
         for key in operation.victims:
             leaving |= mask_of(state.runs.rows[key].devices)
         _require(not held & ~leaving, f"earmark {operation.id}: a device is held by somebody who was not told to leave")
-        _require((mask & ~held).bit_count() == operation.kept.devices, f"earmark {operation.id}: devices that are idle")
+        kept_now = with_share(operation.want, (mask & ~held).bit_count(), mask.bit_count())
+        _require(kept_now == operation.kept, f"earmark {operation.id}: devices that are idle")
     _require(kept == state.kept_devices, "devices that are kept")
 
 
@@ -64,7 +67,8 @@ def _check_bindings(state: State, pools: Pools) -> None:
         for node, mask in pools.inside(binding):
             _require(not mask & taken[node], f"cell {key} overlaps another that is bound")
             taken[node] |= mask
-            used = used or bool(mask & (state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0)))
+            kept = state.kept_devices.get(node, 0) & ~state.guests_devices.get(node, 0)
+            used = used or bool(mask & (state.guaranteed_devices.get(node, 0) | kept))
         _require(used or bool(binding.pin), f"cell {key} is bound and not used")
         _require(binding.vc in state.vcs.rows, f"cell {key} is bound to a virtual cluster that is not there")
     traded = in_force(state.exchanges.rows.values())

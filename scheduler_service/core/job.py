@@ -311,6 +311,7 @@ class Run:
     run: int
     node: int
     devices: tuple[int, ...]
+    """Where there are cells, and the node has no devices: the CPUs whose share of the node it holds."""
     demand: Vector
     phase: RunPhase
     placed_us: Micros
@@ -338,6 +339,11 @@ class Run:
     """Of its job."""
     guaranteed: bool = False
     """It holds cells of its virtual cluster; False: it holds devices as long as nobody has a right to them."""
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The devices that it is told to use. CPUs are counted, and nobody is told which are his."""
+        return self.devices if self.demand.devices else ()
 
     @derived
     def key(self) -> RunKey:
@@ -405,7 +411,7 @@ class Operation:
     tasks: tuple[int, ...] = (0,)
     """The ranks of the job's tasks that are to run there."""
     devices: tuple[tuple[int, ...], ...] = ()
-    """In cells: the devices that are kept, for each of these tasks; empty: any that are free then."""
+    """In cells: the devices (CPUs, as of a run) that are kept, for each of these tasks; empty: any that are free then."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Which node is which cell of which pool: the cells of the cluster, as they follow from its nodes and what a site says of them.
 
-Nodes are alike that have devices of one model and memory in the same tree; they make a pool whose largest cell is a node. A
-site may name some of its nodes instead, and group them further (`PoolPlan`).
+Nodes are alike that have devices of one model and memory in the same tree; they make a pool whose largest cell is a node. So
+do nodes without devices that have as many CPUs: their smallest cell is a CPU, which carries its share of the memory. A site may
+name some of its nodes instead, and group them further (`PoolPlan`).
 """
 
 import re
@@ -36,7 +37,7 @@ class Seat(NamedTuple):
     order: tuple[int, ...]
     """The index of the device at each position of the tree; empty where that is the same."""
     share: Vector
-    """What of the node goes with each of its devices."""
+    """What of the node goes with each of its devices; of one that has none, with each of its CPUs."""
 
 
 class _Node(NamedTuple):
@@ -51,7 +52,8 @@ class _Node(NamedTuple):
 class Pools:
     """The pools by name. Every part of it follows from what was set last, in whatever order."""
 
-    def __init__(self, plans: Iterable[PoolPlan] = ()) -> None:
+    def __init__(self, plans: Iterable[PoolPlan] = (), host_percent: int = 0) -> None:
+        """`host_percent`: how much of nodes with devices goes with none of them."""
         self.pools: dict[str, Pool] = {}
         self.models: dict[str, str] = {}
         """Pool -> the model of its devices."""
@@ -60,6 +62,7 @@ class Pools:
         """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
         self.nodes: dict[tuple[str, int], int] = {}
         """(pool, slot) -> the node there."""
+        self._covered = 100 - host_percent
         self._plans = {plan.name: plan for plan in plans}
         self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
         self._facts: dict[str, dict[int, _Node]] = {}
@@ -181,7 +184,7 @@ class Pools:
 
     def devices_of(self, vc: VirtualCluster) -> int:
         """How many devices are in all the cells that it owns."""
-        known = (quota for quota in vc.quotas if quota.pool in self.pools)
+        known = (quota for quota in vc.quotas if self.models.get(quota.pool))
         return sum(quota.cells * self._size(quota.pool, quota.level) for quota in known)
 
     def _size(self, pool: str, level: str) -> int:
@@ -194,6 +197,11 @@ class Pools:
         plan, shape = self._plans.get(pool), self.pools[pool].shape
         nodes = len(self._facts[pool]) if plan is None else len(plan.nodes)
         return nodes * shape.devices // shape.size(shape.top)
+
+    def leaves(self, devices: bool) -> int:
+        """How many devices there are in all pools, healthy or not; or else how many CPUs in those without devices."""
+        known = (name for name, model in self.models.items() if bool(model) == devices)
+        return sum(self.tops(name) * self.pools[name].shape.size(self.pools[name].shape.top) for name in known)
 
     def complete(self, pool: str) -> bool:
         """Whether all nodes are there that the site has named for it."""
@@ -219,20 +227,26 @@ class Pools:
                 found.append((node, mask_of(indices(self.seats[node], places))))
         return found
 
+    def covered(self, capacity: Vector, devices: int) -> Vector:
+        """What goes with each of the devices of such a node."""
+        cpu, memory, _ = (amount * self._covered // (100 * devices) for amount in capacity)
+        return Vector(cpu, memory, 1)
+
     # ---- inside ----------------------------------------------------------------------------------------------------------
 
     def _described(self, row: Node, devices: Sequence[NodeDevice]) -> _Node:
         paths = tuple(device.path for device in devices)
-        inner, order = _tree(row.levels, paths)
+        inner, order = _tree(row.levels, paths) if devices else (_row_of(cpus_of(row.capacity)), ())
         model = devices[0].model if devices else ""
         planned = self._planned.get(row.name)
         pool, slot = planned or (_name(model, inner), row.id)
-        count = max(len(devices), 1)
-        share = Vector(row.capacity.cpu_milli // count, row.capacity.memory_mib // count, 1 if devices else 0)
+        count = inner.devices
+        share = self.covered(row.capacity, count) if devices else Vector(*(amount // count for amount in row.capacity))
         healthy = 0
         if row.state is NodeState.UP and row.drained_us is None:
             places = order or tuple(range(len(devices)))
-            healthy = sum(1 << place for place, index in enumerate(places) if not devices[index].fault) if devices else 1
+            well = sum(1 << place for place, index in enumerate(places) if not devices[index].fault)
+            healthy = well if devices else (1 << count) - 1
         return _Node(Seat(pool, slot, order, share), inner, model, healthy)
 
     def _join(self, node: int, now: _Node) -> Pool | None:
@@ -360,12 +374,19 @@ def _inner(pool: Pool) -> Shape:
     return Shape(shape.levels[: shape.node + 1], shape.fan[: shape.node + 1], shape.node)
 
 
+def cpus_of(capacity: Vector) -> int:
+    """The leaves of a node without devices."""
+    return max(1, capacity.cpu_milli // 1000)
+
+
+def _row_of(cpus: int) -> Shape:
+    return Shape(("cpu", "node"), (1, cpus), 1)
+
+
 @lru_cache(maxsize=1024)
 def _tree(levels: tuple[str, ...], paths: tuple[tuple[int, ...], ...]) -> tuple[Shape, tuple[int, ...]]:
     """The shape of a node whose devices have these paths, and which device is at which place. A tree that is not the same
     everywhere (the agent collapses what is odd) counts as flat."""
-    if not paths:
-        return Shape(("node",), (1,), 0), ()
     order = tuple(sorted(range(len(paths)), key=lambda index: (paths[index], index)))
     fans: list[int] = []
     for depth in range(len(levels), -1, -1):
@@ -385,9 +406,9 @@ def _tree(levels: tuple[str, ...], paths: tuple[tuple[int, ...], ...]) -> tuple[
 def _name(model: str, inner: Shape) -> str:
     """What a pool is called that nobody has named: the same for nodes that are alike, and for no others."""
     if not model:
-        return "cpu"
+        return f"cpu-{inner.devices}"
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "device"
     return f"{slug}-{'x'.join(str(fan) for fan in reversed(inner.fan[1:]))}"
 
 
-__all__ = ["PoolPlan", "Pools", "Seat", "indices", "level_of", "positions"]
+__all__ = ["PoolPlan", "Pools", "Seat", "cpus_of", "indices", "level_of", "positions"]

@@ -160,6 +160,9 @@ class Room:
             known = self._ever[asked] = pack(needs, total) is not None
         return known
 
+    def total_cpu(self) -> int:
+        return sum(capacity.cpu_milli * count for capacity, count in self._shapes.items())
+
     def could_ever_fit(self, need: Vector) -> bool:
         """Whether some node, up or not, has `need` as its capacity."""
         return any(map(fits, repeat(need), self._shapes))

@@ -8,7 +8,7 @@ from scheduler_service.core.pools import Pools, level_of
 from scheduler_service.core.standing import demote
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, mask_of
-from scheduler_service.core.vc import Binding, Owner
+from scheduler_service.core.vc import Binding, Guarantee, Owner
 
 
 def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
@@ -32,7 +32,8 @@ def evacuate(state: State, pools: Pools, binding: Binding, why: str, now: Micros
                 if state.jobs.rows[run.job_id].spec.cells.vacates:
                     _vacate(state, run.job_id, why, now)
         for operation in sorted(state.operations.rows.values(), key=lambda row: row.id):
-            if operation.node == node and any(mask_of(devices) & mask for devices in operation.devices):
+            guest = state.jobs.rows[operation.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
+            if not guest and operation.node == node and any(mask_of(devices) & mask for devices in operation.devices):
                 drop_earmarks(state, now, operation.job_id, why)
 
 

@@ -8,6 +8,7 @@ from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, mask_of
+from scheduler_service.core.vc import Guarantee
 
 
 def reclaim(state: State, action: Reclaim, now: Micros) -> None:
@@ -24,6 +25,8 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     guaranteed = any(run.guaranteed for run in runs)
     yields = job.spec.vc == claimant.spec.vc and job.priority < claimant.priority and _by_priority(state, job.spec.vc)
     require(not guaranteed or yields, f"job {job.id} is guaranteed")
+    guest = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
+    require(not guest or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
     most = None if guaranteed else state.settings.reclaim_grace_us
     stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, action.for_job, most_us=most)
     first = runs[0]

@@ -27,10 +27,11 @@ from scheduler_service.core.job import (
     RunPhase,
 )
 from scheduler_service.core.journal import Change, Journal, Table
-from scheduler_service.core.pools import PoolPlan, Pools
+from scheduler_service.core.pools import PoolPlan, Pools, cpus_of
 from scheduler_service.core.room import Room
+from scheduler_service.core.rows import changed
 from scheduler_service.core.traded import Kind, Surplus, Traded, exchange_deadlines, order_deadlines
-from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub
+from scheduler_service.core.values import SECOND, Mask, Micros, Vector, mask_of, sub, times
 from scheduler_service.core.vc import Binding, Guarantee, VirtualCluster
 from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, queue_key
 
@@ -58,6 +59,8 @@ class Settings(NamedTuple):
     """A node with so many strikes is drained; 0: never."""
     reclaim_grace_us: Micros = 30 * SECOND
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
+    host_percent: int = 0
+    """How much of the CPUs and memory of nodes with devices goes with none of these, but to jobs without devices."""
     by_count: bool = False
     """A virtual cluster's quota is a number of devices, wherever they are, and no cells: what HiveD is compared with."""
     pools: tuple[PoolPlan, ...] | None = None
@@ -92,6 +95,8 @@ class State:
         """Something happened since the policies last ran that may let cells be exchanged."""
 
         self.room = Room()
+        self.host: Room | None = None if settings.pools is None or settings.by_count else Room()
+        """Where there are cells: of nodes with devices, what goes with none of these."""
         self._candidates = Candidates()
         self._stale: dict[RunKey, None] = {}
         """Active runs that `_candidates` may not have as they are."""
@@ -106,22 +111,27 @@ class State:
         """Job -> the tasks of its launch that have not ended."""
         self.node_ids: dict[str, int] = {}
         self.idle_devices: dict[int, Mask] = {}
-        """Node -> the healthy devices that no run holds."""
+        """Node -> the healthy devices that no run holds and that are kept for none. Here and in what follows, where there are
+        cells, the CPUs of a node that has no devices are in their place."""
         self.held_devices: dict[int, Mask] = {}
         """Node -> the devices that runs hold."""
         self.faulty_devices: dict[int, Mask] = {}
         """Node -> the devices that are faulty."""
         self.kept_devices: dict[int, Mask] = {}
         """Node -> the devices that earmarks keep, idle or not yet."""
+        self.guests_devices: dict[int, Mask] = {}
+        """Node -> of these, those that are kept for opportunistic jobs: whoever has a right to them takes them."""
         self.guaranteed_devices: dict[int, Mask] = {}
         """Node -> the devices that guaranteed runs hold."""
         self.opportunistic: dict[str, int] = {}
         """Virtual cluster -> how many devices its opportunistic runs hold."""
+        self.opportunistic_cpus: dict[str, int] = {}
+        """Virtual cluster -> how many thousandths of a CPU those of them hold that have no devices."""
         self.regular: dict[str, int] = {}
         """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
-        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools)
+        self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
         self.traded = Traded()
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
@@ -306,6 +316,8 @@ class State:
             held, idle = (held | mask, idle & ~mask) if holds else (held & ~mask, idle | mask & ~(faulty | kept))
             _set_or_drop(self.held_devices, node, held or None)
             _set_or_drop(self.idle_devices, node, idle or None)
+        elif self.host is not None:
+            (self.host.take if holds else self.host.give)(node, demand)
         if holds:
             self.room.take(node, demand)
         else:
@@ -316,16 +328,21 @@ class State:
         if self.pools is None:
             return
         row = new or old
-        if row is None or not row.devices:
+        if row is None:
             return
-        mask, node = mask_of(row.devices), row.node
         for run, sign in ((old, -1), (new, 1)):
-            if run is not None:
+            if run is not None and run.demand.devices:
                 counts = self.regular if run.guaranteed else self.opportunistic
-                _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * len(run.devices)) or None)
+                _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * run.demand.devices) or None)
+            elif run is not None and not run.guaranteed:
+                counts, held = self.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
+                _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * held) or None)
+        if not row.devices:
+            return
         if self.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
             runs = (self.runs.rows[key] for key in self.active.get(row.job_id, ()))
             _add_or_discard(self.overflowing, row.vc, row.job_id, any(not run.guaranteed for run in runs))
+        mask, node = mask_of(row.devices), row.node
         guaranteed = self.guaranteed_devices.get(node, 0) & ~mask
         if new is not None and new.guaranteed:
             guaranteed |= mask
@@ -334,9 +351,9 @@ class State:
 
     def _hold_cells(self, node: int) -> None:
         if self.pools is not None:
-            owned = self.guaranteed_devices.get(node, 0)
-            taken = owned | self.kept_devices.get(node, 0)
-            self.pools.hold(node, taken, self.held_devices.get(node, 0) & ~taken)
+            guests = self.guests_devices.get(node, 0)
+            taken = self.guaranteed_devices.get(node, 0) | self.kept_devices.get(node, 0) & ~guests
+            self.pools.hold(node, taken, (self.held_devices.get(node, 0) | guests) & ~taken)
 
     def _deadlines(self, key: tuple[int, ...], old: _Due, new: _Due) -> None:
         for (kind, before), (_, after) in zip(old, new, strict=True):
@@ -377,11 +394,37 @@ class State:
             return  # a report was counted, or its agent connected again
         _set_or_drop(self.node_ids, row.name, row.id if new else None)
         self.room.set_node(row.id, new)
+        if self.host is not None:
+            self.host.set_node(row.id, self._host_of(new))
+        if old is None or new is None or old.capacity != new.capacity:
+            self._count_idle(row.id)
         self._place_in_pool(row.id)
         self.unsettled = True
         if old is None or new is None or old.capacity != new.capacity:
             for key in self.runs_on.get(row.id, ()):
                 self._refresh_candidate(key)
+
+    def _host_of(self, row: Node | None) -> Node | None:
+        """The node with what goes with none of its devices; None where it has none, or is not there."""
+        if row is None or self.pools is None or not (count := row.capacity.devices):
+            return None
+        return changed(row, capacity=sub(row.capacity, times(self.pools.covered(row.capacity, count), count)))
+
+    def cpus_of(self, node: int) -> Mask:
+        """Those that runs hold as others hold devices; none of a node that has devices, or where there are no cells."""
+        row = self.nodes.rows.get(node)
+        if row is None or row.capacity.devices or self.pools is None or self.settings.by_count:
+            return 0
+        return (1 << cpus_of(row.capacity)) - 1
+
+    def _count_idle(self, node: int) -> None:
+        """A node has come, gone or changed: devices may have taken the place of CPUs."""
+        idle, rows, index = self.cpus_of(node), self.devices.rows, 0
+        if not idle:
+            while (device := rows.get((node, index))) is not None:
+                idle, index = idle | (not device.fault) << index, index + 1
+        idle &= ~(self.held_devices.get(node, 0) | self.kept_devices.get(node, 0))
+        _set_or_drop(self.idle_devices, node, idle or None)
 
     def _device(self, old: NodeDevice | None, new: NodeDevice | None) -> None:
         row = new or old
@@ -392,7 +435,8 @@ class State:
         idle = self.idle_devices.get(row.node, 0)
         kept = bool(self.kept_devices.get(row.node, 0) & bit)
         idle = idle | bit if new is not None and not (held or kept or new.fault) else idle & ~bit
-        _set_or_drop(self.idle_devices, row.node, idle or None)
+        if not self.cpus_of(row.node):
+            _set_or_drop(self.idle_devices, row.node, idle or None)
         self._place_in_pool(row.node)
         was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
         if was == now:
@@ -478,8 +522,12 @@ class State:
         kept, idle = self.kept_devices.get(node, 0), self.idle_devices.get(node, 0)
         neither = self.faulty_devices.get(node, 0) | self.held_devices.get(node, 0)
         kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
-        vc = self.jobs.rows[earmark.job_id].spec.vc
-        _set_or_drop(self.regular, vc, (self.regular.get(vc, 0) + (mask.bit_count() if keeps else -mask.bit_count())) or None)
+        spec, more = self.jobs.rows[earmark.job_id].spec, earmark.want.devices
+        if spec.guarantee is Guarantee.OPPORTUNISTIC:
+            guests = self.guests_devices.get(node, 0)
+            _set_or_drop(self.guests_devices, node, (guests | mask if keeps else guests & ~mask) or None)
+        else:
+            _set_or_drop(self.regular, spec.vc, (self.regular.get(spec.vc, 0) + (more if keeps else -more)) or None)
         _set_or_drop(self.kept_devices, node, kept or None)
         _set_or_drop(self.idle_devices, node, idle or None)
         self._hold_cells(node)
@@ -504,8 +552,9 @@ class State:
             "held": dict(self.held_devices),
             "faulty": dict(self.faulty_devices),
             "kept": dict(self.kept_devices),
+            "guests": dict(self.guests_devices),
             "guaranteed": dict(self.guaranteed_devices),
-            "opportunistic": dict(self.opportunistic),
+            "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
             "regular": dict(self.regular),
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},
@@ -519,6 +568,7 @@ class State:
             "promised_by": dict(self.promised_by),
             "deadlines": list(self.deadlines),
             "room": self.room.snapshot(),
+            "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
         }
 

@@ -98,10 +98,6 @@ def level_named(pools: Pools, pool: str, level: str) -> int:
             "NO_SUCH_POOL", f"there is no pool {pool!r}; there are: {', '.join(pools.in_order()) or 'none'}", pool=pool
         )
     shape = pools.pools[pool].shape
-    if not shape.node:  # what runs there holds is not counted by cell yet
-        raise FailedPrecondition(
-            "POOL_WITHOUT_DEVICES", f"cells of pool {pool}, which has no devices, cannot be owned yet", pool=pool
-        )
     number = level_of(shape, level)
     if number is None:
         raise NotFound("NO_SUCH_LEVEL", f"pool {pool} has no level {level!r}; it has: {', '.join(shape.levels)}", level=level)

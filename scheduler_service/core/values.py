@@ -42,6 +42,10 @@ def sub(a: Vector, b: Vector) -> Vector:
     return _new(Vector, (a[0] - b[0], a[1] - b[1], a[2] - b[2]))
 
 
+def times(a: Vector, count: int) -> Vector:
+    return _new(Vector, (a[0] * count, a[1] * count, a[2] * count))
+
+
 def least(a: Vector, b: Vector) -> Vector:
     """The smaller of each component."""
     return _new(Vector, (min(a[0], b[0]), min(a[1], b[1]), min(a[2], b[2])))

@@ -180,8 +180,6 @@ def _node_out(state: State, pools: Pools, node: int, slot: int, kept: dict[int, 
     row, seat = state.nodes.rows[node], pools.seats[node]
     closed = "silent" if row.state is NodeState.SILENT else "drained" if row.drained_us is not None else ""
     out = pb.NodeCells(node=row.name, index=slot, closed=closed)
-    if not pools.models[seat.pool]:
-        return out
     holders: dict[int, list[int]] = {}
     vcs: dict[int, str] = {}
     for key in sorted(state.runs_on.get(node, ())):
@@ -191,7 +189,8 @@ def _node_out(state: State, pools: Pools, node: int, slot: int, kept: dict[int, 
             vcs[index] = run.vc
     guaranteed = state.guaranteed_devices.get(node, 0)
     for index in seat.order or range(pools.pools[seat.pool].shape.devices):
-        fault, bit = state.devices.rows[node, index].fault, mask_of((index,))
+        device, bit = state.devices.rows.get((node, index)), mask_of((index,))
+        fault = device.fault if device is not None else ""
         if index in holders:
             use = pb.DEVICE_USE_GUARANTEED if guaranteed & bit else pb.DEVICE_USE_OPPORTUNISTIC
             out.devices.add(index=index, use=use, virtual_cluster=vcs[index], job_ids=holders[index], fault=fault)

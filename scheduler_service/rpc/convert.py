@@ -216,7 +216,7 @@ def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
         out.run_time.CopyFrom(duration_out(job.ran_us))
     if runs:
         out.node = _name(nodes, runs[0].node)
-        out.devices.extend(runs[0].devices)
+        out.devices.extend(runs[0].given)
         out.log_path = runs[0].log_path
         out.guaranteed = runs[0].guaranteed
         out.tasks.extend(task_out(run, nodes) for run in runs)
@@ -232,7 +232,7 @@ def task_out(run: Run, nodes: Nodes) -> job_pb2.Task:
     return job_pb2.Task(
         rank=run.task,
         node=_name(nodes, run.node),
-        devices=run.devices,
+        devices=run.given,
         resources=vector_out(run.demand),
         log_path=run.log_path,
         guaranteed=run.guaranteed,
@@ -335,7 +335,7 @@ def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> agent_l
 def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:
     if isinstance(order, Start):
         run, job = order.run, order.job
-        start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.devices)
+        start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
         if order.gang is not None:
             start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
         if job.array_job:

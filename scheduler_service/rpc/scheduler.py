@@ -81,7 +81,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
         before = min(int(request.page_token), _LAST_ID) if request.page_token else None
-        found = await front.read(front.reader.list_jobs, states, before, size + 1)
+        found = await front.read(front.reader.list_jobs, states, before, size + 1, request.virtual_cluster)
         names = await front.names()
         # A live job's row comes from the leader's view, whose reason knows its place in the queue.
         leading = front.leads

@@ -112,8 +112,10 @@ class Reader(Protocol):
         """A task of any run of a job, ended or not."""
         ...
 
-    def list_jobs(self, states: Sequence[JobState], before_id: int | None, limit: int) -> list[tuple[Job, tuple[Run, ...]]]:
-        """Newest first."""
+    def list_jobs(
+        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = ""
+    ) -> list[tuple[Job, tuple[Run, ...]]]:
+        """Newest first. `vc`: of this virtual cluster."""
         ...
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:

@@ -166,7 +166,7 @@ class View:
         groups: dict[int, tuple[int, ...]] = {}
         for _, run in sorted(self.runs_on.get(node_id, {}).items()):
             free = sub(free, run.demand)
-            for index in run.devices:
+            for index in run.given:
                 groups[index] = (*groups.get(index, ()), run.job_id)
         devices = tuple(row for _, row in sorted(self.devices.get(node_id, {}).items()))
         lost = sum(1 for device in devices if device.fault and device.index not in groups)

@@ -149,15 +149,17 @@ def find_requests(conn: Connection, requests: Collection[tuple[str, str]]) -> di
 
 
 def list_jobs(
-    conn: Connection, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100
+    conn: Connection, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100, vc: str = ""
 ) -> list[JobAndRun]:
-    """Jobs with their current or last runs, newest first: of these states (none: of every state), with ids less than
-    `before_id`, and at most `limit`. The next page begins before the last id of this one."""
+    """Jobs with their current or last runs, newest first: of these states (none: of every state), of this virtual cluster
+    (empty: of all), with ids less than `before_id`, and at most `limit`. The next page begins before the last id of this."""
     query: Select[Any] = _WITH_RUN.order_by(_job.c.id.desc()).limit(limit)
     if states:
         query = query.where(_job.c.state.in_([int(state) for state in states]))
         if ENDED.isdisjoint(states):
             query = query.where(_job.c.ended_us.is_(None))  # so that the index of live jobs serves
+    if vc:
+        query = query.where(_job.c.vc == vc)
     if before_id is not None:
         query = query.where(_job.c.id < before_id)
     with reading(conn):

@@ -251,7 +251,7 @@ def find_requests(memory: Memory, requests: Collection[tuple[str, str]]) -> dict
 
 
 def list_jobs(
-    memory: Memory, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100
+    memory: Memory, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100, vc: str = ""
 ) -> list[JobAndRun]:
     """See `store.list_jobs`."""
     with memory.lock:
@@ -259,7 +259,9 @@ def list_jobs(
         wanted = [
             record
             for record in newest_first
-            if (not states or record["state"] in states) and (before_id is None or record["id"] < before_id)
+            if (not states or record["state"] in states)
+            and (before_id is None or record["id"] < before_id)
+            and vc in ("", record["vc"])
         ]
         return [_with_tasks(memory, record) for record in wanted[:limit]]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ebb.v1 import cluster_pb2, scheduler_pb2
+from ebb.v1 import cluster_pb2, scheduler_pb2, virtual_clusters_pb2
 
 from client_sdk import Client, JobState, NodeState
 from examples.cluster import Cluster
@@ -30,15 +30,27 @@ def documented() -> list[str]:
 
 def test_every_call_of_a_user_is_documented() -> None:
     text = "\n".join(documented())
-    for file in (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR):
+    for file in (scheduler_pb2.DESCRIPTOR, cluster_pb2.DESCRIPTOR, virtual_clusters_pb2.DESCRIPTOR):
         for service in file.services_by_name.values():
             missing = [method.name for method in service.methods if f"{service.full_name}/{method.name}" not in text]
             assert missing == [], f"docs/api.md shows no grpcurl command for {service.name}: {missing}"
 
 
+def of_tenants(command: str) -> bool:
+    """Whether it is for a site with virtual clusters."""
+    return "VirtualClusters/" in command or '"virtual_cluster"' in command
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "tenants"])
+def tenants(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
 @pytest.fixture
-def cluster(folder: Path) -> Iterator[Cluster]:
-    with Cluster(folder, ("--silent-after", "1", "--heartbeat", "0.3")) as cluster:
+def cluster(folder: Path, tenants: bool) -> Iterator[Cluster]:
+    (folder / "scheduler.yaml").write_text(f"virtual_clusters: {str(tenants).lower()}\n")
+    flags = ("--config", str(folder / "scheduler.yaml"))
+    with Cluster(folder, ("--silent-after", "1", "--heartbeat", "0.3", *flags)) as cluster:
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
         cluster.start_agent("node-2", "cpu-20c")
@@ -52,10 +64,11 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_documented_commands_do_what_they_say(cluster: Cluster) -> None:
-    """In the order of the page, which tells one story: job 1 is submitted, suspended, resumed, ..., cancelled."""
-    commands = documented()
-    assert len(commands) > 20
+def test_documented_commands_do_what_they_say(cluster: Cluster, tenants: bool) -> None:
+    """In the order of the page, which tells two stories: job 1 is submitted, suspended, resumed, ..., cancelled; on another
+    site virtual clusters are created, used, changed and deleted."""
+    commands = [command for command in documented() if of_tenants(command) == tenants]
+    assert len(commands) > (8 if tenants else 20)
     with Client(cluster.address) as client:
         until(lambda: [node.state for node in client.nodes()] == [NodeState.UP] * 2)
         for command in commands:

@@ -26,14 +26,15 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.vc import Guarantee, Pin, Quota, Within
+from scheduler_service.core.vc import Guarantee, Pin, Quota, VcPolicy, Within
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound
-from tests.policies.tenants import TREES, inventory
+from tests.policies.tenants import CPUS, TREES, inventory
 
-MODELS = ("FOUR", "SIX", "P100", "CT1")
+MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
 VCS = ("A", "B", "C", "D")
 ABOVE = ((), (), (("rack", 2),), (("rack", 3),), (("rack", 2), ("pod", 2)))
+POLICIES = ("fifo", "fifo", "fitgpp", "lrtp", "priority")
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
 ENDS: tuple[dict[str, object], ...] = ({}, {}, {"exit_code": 1}, {"yielded": True}, {"unknown": True})
 USERS = {
@@ -67,14 +68,17 @@ class CellsMachine(RuleBasedStateMachine):
             names = tuple(f"{name}{slot}" for slot in range(count))
             nodes |= dict.fromkeys(names, model)
             plans.append(PoolPlan(name, names, above))
-            levels, fans = TREES[model]
+            levels, fans = TREES.get(model) or ((), (CPUS[model],))
             sizes = [1]
             for many in (*reversed(fans), *(many for _, many in above)):
                 sizes.append(sizes[-1] * many)
-            called = ("device", *reversed(levels), "node", *(level for level, _ in above))
+            called = ("cpu" if model in CPUS else "device", *reversed(levels), "node", *(level for level, _ in above))
             self.plain.append(Plain(name, called, tuple(sizes), len(levels) + 1, names))
         self.models = nodes
-        self.tenants = Watched(nodes, plans, bad_node_strikes=0)
+        beside = data.draw(st.sampled_from((0, 0, 25)))
+        self.each = 40 * (100 - beside)
+        """How many thousandths of a CPU go with a device."""
+        self.tenants = Watched(nodes, plans, bad_node_strikes=0, host_percent=beside)
         self.tenants.plain = self.plain
         for vc in VCS[: data.draw(st.integers(2, 3))]:
             self._vc(data, vc)
@@ -105,7 +109,8 @@ class CellsMachine(RuleBasedStateMachine):
                 pins.append(Pin(f"{name}-{pool.name}", pool.name, pool.levels[level], cell))
         create = name not in state.vc_ids
         could = all(self._feasible(pool, name, quotas, pins) for pool in self.plain)
-        [reply] = self.take(VcRequested(name, create, tuple(quotas), tuple(pins)))
+        policy = VcPolicy(data.draw(st.sampled_from(POLICIES)))
+        [reply] = self.take(VcRequested(name, create, tuple(quotas), tuple(pins), policy=policy))
         if isinstance(reply, FailedPrecondition):
             assert reply.reason in ("INFEASIBLE_QUOTAS", "CELL_IN_USE")
             assert reply.reason == "CELL_IN_USE" or not could
@@ -142,8 +147,9 @@ class CellsMachine(RuleBasedStateMachine):
     )
     def submit(self, data: st.DataObject, sizes: list[int], guarantee: Guarantee, priority: int, trial: bool, up: bool) -> None:
         vc = self._any_vc(data)
-        wants: dict[str, object] = {"cpu": data.draw(st.sampled_from((1000, 4000 * min(sizes))))}
+        wants: dict[str, object] = {"cpu": data.draw(st.sampled_from((1000, self.each * min(sizes))))}
         pool = data.draw(st.sampled_from([*self.plain, None, None]))
+        wants["cpus"] = self._of_cpus(pool) if pool is not None else data.draw(st.booleans())
         if pool is not None:
             wants["pool"] = pool.name
             if not data.draw(st.integers(0, 2)):
@@ -156,10 +162,14 @@ class CellsMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), size=st.sampled_from((1, 2, 2, 4)), count=st.integers(1, 8), much=st.booleans())
     def opportunistic_work_comes(self, data: st.DataObject, size: int, count: int, much: bool) -> None:
-        vc, cpu = self._any_vc(data), 4000 * size if much else 1000
+        vc, cpu = self._any_vc(data), self.each * size if much else 1000
         guarantee = data.draw(st.sampled_from((Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)))
+        cpus = self._of_cpus(data.draw(st.sampled_from(self.plain)))
         for _ in range(count if vc else 0):
-            self._ask(vc, [size], True, guarantee=guarantee, cpu=cpu)
+            self._ask(vc, [size], True, guarantee=guarantee, cpu=cpu, cpus=cpus)
+
+    def _of_cpus(self, pool: Plain) -> bool:
+        return pool.levels[0] == "cpu"
 
     @rule(data=st.data(), up=st.booleans())
     def legal(self, data: st.DataObject, up: bool) -> None:
@@ -179,11 +189,12 @@ class CellsMachine(RuleBasedStateMachine):
             return
         name, pool, level = data.draw(st.sampled_from(legal))
         if level <= pool.node:
-            cpu = data.draw(st.sampled_from((1000, 4000 * pool.sizes[level])))
-            job = self._ask(name, [pool.sizes[level]], up, pool=pool.name, levels=(pool.levels[level],), cpu=cpu)
+            cpu = data.draw(st.sampled_from((1000, self.each * pool.sizes[level])))
+            level_named, cpus = (pool.levels[level],), self._of_cpus(pool)
+            job = self._ask(name, [pool.sizes[level]], up, pool=pool.name, levels=level_named, cpu=cpu, cpus=cpus)
         else:
             tasks = [pool.devices] * (pool.sizes[level] // pool.devices)
-            job = self._ask(name, tasks, up, pool=pool.name, within=pool.levels[level])
+            job = self._ask(name, tasks, up, pool=pool.name, within=pool.levels[level], cpus=self._of_cpus(pool))
         assert job is not None, "what it owns was refused"
         assert begins(state, self.tenants.job(job)), f"a legal request waits: {self.tenants.job(job)}"
 
@@ -266,7 +277,7 @@ class CellsMachine(RuleBasedStateMachine):
         pool, node = self._any_node(data)
         broken = data.draw(st.lists(st.integers(0, pool.devices - 1), unique=True, max_size=2))
         row = self.tenants.node(node)
-        if row.state is NodeState.UP:
+        if row.state is NodeState.UP and not self._of_cpus(pool):
             self.take(FaultsSeen(node, row.boot_id, tuple((index, "XID 79") for index in sorted(broken))))
 
     @rule(data=st.data(), happens=st.sampled_from(("silent", "silent", "drain", "evict", "reboot", "fence")))

@@ -8,8 +8,10 @@ from scheduler_service.core.cells.placing import find
 from scheduler_service.core.job import EventKind, Job, JobState, Run, RunPhase, StopReason
 from scheduler_service.core.messages import Event, Step
 from scheduler_service.core.state import State
+from scheduler_service.core.vc import Guarantee
 from scheduler_service.core.waiting import Lane
 from scheduler_service.policies.cells.guaranteed import choices
+from scheduler_service.policies.cells.victims import PREEMPTING
 from tests.policies.plain_cells import Plain, bound, healthy, maximal, short
 from tests.policies.tenants import Tenants
 
@@ -75,11 +77,11 @@ class Watched(Tenants):
     def _told(self, old: Run | None, new: Run, dropped: set[int]) -> None:
         if new.stop_reason is None or (old is not None and old.stop_reason is new.stop_reason):
             return
-        if new.stop_reason is not StopReason.RECLAIMED:
+        if new.stop_reason not in (StopReason.RECLAIMED, StopReason.PREEMPTED):
             assert new.stop_reason in OWN_DOING, f"run {new.key} was told to leave: {new.stop_reason}"
             return
         assert old is not None
-        assert not new.guaranteed, f"guaranteed run {new.key} was told to leave for job {new.stop_for}"
+        self._may_be_told(new)
         tasks = self.state.runs_of(new.job_id)
         assert all(task.phase is RunPhase.STOPPING for task in tasks), f"job {new.job_id} was told to leave in part"
         if new.stop_for in dropped:
@@ -87,6 +89,20 @@ class Watched(Tenants):
         got = {place for place, job_id in self._kept().items() if job_id == new.stop_for}
         held = {(task.node, device) for task in tasks for device in task.devices}
         assert got & held, f"job {new.job_id} leaves for job {new.stop_for}, which gets nothing of it"
+
+    def _may_be_told(self, run: Run) -> None:
+        """For whom: guaranteed runs go for jobs of their own virtual cluster alone, where that is its rule; opportunistic ones
+        go so for guests, too."""
+        job, claimant = self.state.jobs.rows[run.job_id], self.state.jobs.rows.get(run.stop_for)
+        if claimant is None:
+            return  # it has ended since
+        rule = self.state.vcs.rows[self.state.vc_ids[run.vc]].policy.name
+        own = run.vc == claimant.spec.vc and job.priority <= claimant.priority
+        own = own and (rule == "priority") == (run.stop_reason is StopReason.RECLAIMED)
+        guest = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
+        if run.stop_reason is StopReason.PREEMPTED or run.guaranteed or guest:
+            assert own, f"run {run.key} was told to leave for job {run.stop_for}"
+            assert not (guest and run.guaranteed), f"guaranteed run {run.key} was told to leave for guest {run.stop_for}"
 
     def _free_lists(self, pool: Plain) -> None:
         """Algorithm 1 and Eqn 2, by sets."""
@@ -112,8 +128,10 @@ class Watched(Tenants):
 
 def waiting(state: State, vc: str) -> list[Job]:
     """The virtual cluster's jobs that wait for cells of its own and have none, in order."""
-    keys = sorted(key for lane in (Lane.TRIAL, Lane.BEST_EFFORT) for key in state.lanes.get((vc, lane), ()))
-    return [state.jobs.rows[key[-1]] for key in keys if key[-1] not in state.earmarks_of]
+    preempting = state.vcs.rows[state.vc_ids[vc]].policy.name in PREEMPTING
+    lanes = (Lane.TRIAL, Lane.BEST_EFFORT)
+    keys = sorted((preempting and lane, key) for lane in lanes for key in state.lanes.get((vc, lane), ()))
+    return [state.jobs.rows[key[-1]] for _, key in keys if key[-1] not in state.earmarks_of]
 
 
 def head(state: State, vc: str) -> Job | None:

@@ -86,7 +86,8 @@ def healthy(state: State, pool: Plain) -> Leaves:
         node = state.nodes.rows[state.node_ids[name]]
         if node.state is NodeState.UP and node.drained_us is None:
             for device in range(pool.devices):
-                if not state.devices.rows[node.id, device].fault:
+                row = state.devices.rows.get((node.id, device))  # none where the leaves are CPUs
+                if row is None or not row.fault:
                     found.add(pool.leaf(name, device))
     return frozenset(found)
 

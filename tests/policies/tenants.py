@@ -18,6 +18,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.rows import changed
 from scheduler_service.core.state import Settings
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, ZERO, Vector, add
@@ -33,10 +34,14 @@ TREES = {
     "SIX": (("switch",), (3, 2)),
 }
 """Model -> levels, outermost first, and how many of the next each splits into."""
+CPUS = {"CPU4": 4, "CPU6": 6}
+"""Nodes without devices: how many CPUs they have."""
 OPPORTUNISTIC, OVERFLOW = Guarantee.OPPORTUNISTIC, Guarantee.OVERFLOW
 
 
 def inventory(model: str) -> Inventory:
+    if model in CPUS:
+        return Inventory(Vector(1000 * CPUS[model], 1024 * CPUS[model], 0))
     levels, fans = TREES[model]
     paths: list[tuple[int, ...]] = [()]
     for fan in fans:
@@ -81,6 +86,15 @@ class Tenants(Driver):
 
     def asked(self, vc: str, *sizes: int, **wants: Any) -> Any:
         return self.reply(Submitted("ann", "", request(vc, *sizes, **wants)))
+
+    def ask_host(self, vc: str, cpu_milli: int, memory_mib: int, **wants: Any) -> Any:
+        """The same for one task without devices; the answer, where it is a refusal."""
+        spec = changed(request(vc, 1, cpus=True, **wants), demand=Vector(cpu_milli, memory_mib))
+        answer = self.reply(Submitted("ann", "", spec))
+        if not isinstance(answer, Accepted):
+            return answer
+        self.begin(answer.job_id)
+        return answer.job_id
 
     def begin(self, *job_ids: int) -> None:
         """The tasks of jobs that were placed come up."""
@@ -141,10 +155,11 @@ def request(
     priority: int = 0,
     grace: int = 10,
     cpu: int = 1000,
+    cpus: bool = False,
     **cell: Any,
 ) -> JobSpec:
-    """A job with a task of each of these numbers of devices."""
-    demands = [Vector(cpu, 1024, size) for size in sizes]
+    """A job with a task of each of these numbers of devices, or (`cpus`) of CPUs without any."""
+    demands = [Vector(1000 * size, 1024, 0) if cpus else Vector(cpu, 1024, size) for size in sizes]
     total = ZERO
     for demand in demands:
         total = add(total, demand)

@@ -231,3 +231,20 @@ def test_after_a_restart_they_are_as_they_were(database_url: str) -> None:
         assert uses(after[0]) == {"switch": (1, 1, 0, 0)}
         assert [pool.cells for pool in after[1]] == [pool.cells for pool in before[1]]
         assert second.get(job.id).guaranteed
+
+
+def test_a_pool_without_devices_has_cpus_for_cells(site: Server) -> None:
+    """Which of them a run holds is shown with the cells, and told to nobody else: its node has no devices to give."""
+    with Agent(site, "c1", devices=0) as agent:
+        agent.connect()
+        create(site, "a", quota("cpu", 3, "cpu-8"))
+        job = site.submit(virtual_cluster="a", cpu_milli=1000)
+        start = agent.orders()[0].start
+        assert (list(start.devices), list(site.get(job.id).devices), site.get(job.id).guaranteed) == ([], [], True)
+        [pool] = cells(site)
+        assert (pool.name, pool.model, [level.name for level in pool.levels]) == ("cpu-8", "", ["cpu", "node"])
+        assert [(cpu.index, cpu.use, list(cpu.job_ids)) for cpu in pool.nodes[0].devices[:2]] == [
+            (0, pb.DEVICE_USE_GUARANTEED, [job.id]),
+            (1, pb.DEVICE_USE_IDLE, []),
+        ]
+        assert uses(get(site, "a")) == {"cpu": (3, 1, 2, 0)}

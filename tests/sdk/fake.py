@@ -85,7 +85,8 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
 
     def List(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self._enter("List", context)
-        jobs = sorted((j for j in self.jobs.values() if not request.states or j.state in request.states), key=lambda j: -j.id)
+        mine = (j for j in self.jobs.values() if request.virtual_cluster in ("", j.spec.virtual_cluster))
+        jobs = sorted((j for j in mine if not request.states or j.state in request.states), key=lambda j: -j.id)
         start = int(request.page_token or 0)
         more = str(start + self.page) if len(jobs) > start + self.page else ""
         return scheduler_pb2.ListResponse(jobs=jobs[start : start + self.page], next_page_token=more)

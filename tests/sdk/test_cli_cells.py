@@ -40,6 +40,21 @@ def test_what_a_job_asks_of_cells_is_sent(fake: Fake, run: Run) -> None:
     assert (pinned.guarantee, pinned.cells.pin) == (job_pb2.GUARANTEE_GUARANTEED, "big")
 
 
+def test_a_level_may_be_no_more_than_preferred(fake: Fake, run: Run) -> None:
+    spec = sent(fake, run, *["--vc", "vision", "--within", "pod", "--within", "rack:preferred", "--gpus", "4", "true"])
+    assert list(spec.cells.within) == [job_pb2.Within(level="pod"), job_pb2.Within(level="rack", preferred=True)]
+    for wrong in ("rack:required", "rack:"):
+        assert f"'{wrong}' is not a level, nor like rack:preferred" in run("submit", "--within", wrong, "true").output
+
+
+def test_jobs_of_one_virtual_cluster_are_listed(fake: Fake, run: Run, address: str) -> None:
+    for vc in ("vision", "speech", "vision"):
+        sent(fake, run, "--vc", vc, "true")
+    assert run("list", "-q", "--vc", "vision").output.split() == ["3", "1"]
+    with Client(address) as client:
+        assert [job.id for job in client.list(vc="speech")] == [2]
+
+
 def test_a_job_file_says_the_same_and_more(fake: Fake, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(

@@ -143,6 +143,7 @@ def test_finished_jobs_are_found_with_their_last_run(db: Db, epoch: int) -> None
 def test_jobs_are_listed_newest_first_by_pages_and_states(db: Db, epoch: int) -> None:
     jobs = [make.job(i, state=JobState.RUNNING if i % 2 else JobState.QUEUED) for i in range(1, 8)]
     jobs.append(make.job(8, state=JobState.SUCCEEDED, ended_us=make.T))
+    jobs[1] = replace(jobs[1], spec=replace(jobs[1].spec, vc="vision"))
     db.commit(epoch, make.new(*jobs), [])
 
     def ids(*states: JobState, before: int | None = None, limit: int = 100) -> list[int]:
@@ -153,6 +154,7 @@ def test_jobs_are_listed_newest_first_by_pages_and_states(db: Db, epoch: int) ->
     assert ids(JobState.QUEUED) == [6, 4, 2]
     assert ids(JobState.QUEUED, JobState.SUCCEEDED) == [8, 6, 4, 2]
     assert ids(JobState.FAILED) == []
+    assert [job.id for job, _ in db.list_jobs((), None, 100, "vision")] == [2]
 
 
 def test_what_is_read_is_nobody_elses(db: Db, epoch: int) -> None:

@@ -1,6 +1,7 @@
 """Whether a job's virtual cluster can ever have what it asks for: told at submit, and not by a wait without end."""
 
 from scheduler_service.core.cells.asked import asked
+from scheduler_service.core.cells.loose import asks_no_cell, could_ever
 from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
 from scheduler_service.core.job import JobSpec
@@ -16,6 +17,9 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     vc = _named(state, spec.vc)
     _check_names(pools, vc, spec)
     if not pools.pools:
+        return
+    loose = spec.guarantee is not Guarantee.GUARANTEED and asks_no_cell(spec)
+    if loose and state.host is not None and could_ever(spec, state.host):
         return
     reasons: list[str] = []
     for name in pools.in_order():

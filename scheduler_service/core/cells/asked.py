@@ -6,7 +6,7 @@ from typing import NamedTuple
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.job import JobSpec, TaskGroup
 from scheduler_service.core.pools import level_of
-from scheduler_service.core.values import Vector, fits
+from scheduler_service.core.values import Vector, fits, times
 from scheduler_service.core.vc import CellRequest
 
 
@@ -79,13 +79,13 @@ def _largest_first(part: Part) -> tuple[bool, int, int]:
 
 
 def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str:
-    """A task's leaves. Pools without devices have nodes for leaves."""
-    leaves = demand.devices if shape.node else 1
-    if bool(demand.devices) != bool(shape.node):
+    """A task's leaves. Where these are CPUs it has as many as carry what it asks for, or all of the cell that it names."""
+    if bool(demand.devices) != bool(share.devices):
         return "it has no devices" if demand.devices else "its nodes have devices, which the job does not ask for"
+    leaves, kind = (demand.devices, "devices") if share.devices else (_cpus(share, demand), "CPUs")
     if leaves > shape.devices:
-        return f"its nodes have {shape.devices} devices, and a task asks for {leaves}"
-    carried = Vector(share.cpu_milli * leaves, share.memory_mib * leaves, demand.devices)
+        return f"its nodes have {shape.devices} {kind}, and a task asks for {leaves}{_as_memory(share, demand)}"
+    carried = times(share, leaves)
     if not fits(demand, carried):
         return f"{leaves} of its {shape.levels[0]}s carry {_host(carried)}, and a task asks for {_host(demand)}"
     if not level:
@@ -93,9 +93,21 @@ def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str
     number = level_of(shape, level)
     if number is None or number > shape.node:
         return f"it has no level {level!r} inside a node"
-    if shape.size(number) != leaves:
-        return f"a {level} of it has {shape.size(number)} devices, and a task asks for {leaves}"
-    return Need(0, leaves, number)
+    size = shape.size(number)
+    if size < leaves or (size > leaves and share.devices):
+        return f"a {level} of it has {size} {kind}, and a task asks for {leaves}{_as_memory(share, demand)}"
+    return Need(0, size, number)
+
+
+def _cpus(share: Vector, demand: Vector) -> int:
+    """How many CPUs carry it, each with its share of the memory."""
+    return max(1, *(-(-need // each) for need, each in zip(demand[:2], share[:2], strict=True) if each))
+
+
+def _as_memory(share: Vector, demand: Vector) -> str:
+    """Why it is more than it names, where it is."""
+    more = not share.devices and _cpus(share, demand) > _cpus(share, demand._replace(memory_mib=0))
+    return f", which carry its {demand.memory_mib} MiB" if more else ""
 
 
 def _host(amount: Vector) -> str:

@@ -27,7 +27,7 @@ class Shape(NamedTuple):
     levels: tuple[str, ...]
     fan: tuple[int, ...]
     node: int
-    """The level of nodes. A pool without devices begins with it: its nodes are leaves."""
+    """The level of nodes."""
 
     def size(self, level: int) -> int:
         """Leaves in a cell of the level."""

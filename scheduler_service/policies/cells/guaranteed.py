@@ -3,15 +3,16 @@
 from collections import defaultdict
 from typing import NamedTuple
 
+from scheduler_service.core.binding import mask_of_earmark
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.cells.placing import Found, find
-from scheduler_service.core.job import Job, Reason, RunKey, RunPhase
-from scheduler_service.core.messages import Action, Bind, Earmark, Place, Plan, Reclaim, Spot, Wait
+from scheduler_service.core.job import Decision, Job, Reason, RunKey, RunPhase
+from scheduler_service.core.messages import Action, Bind, DropEarmark, Earmark, Place, Plan, Reclaim, Spot, Wait
 from scheduler_service.core.pools import Pools, indices
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Mask, add, mask_of
-from scheduler_service.core.vc import Owner, VirtualCluster
+from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
 
 
 class Choice(NamedTuple):
@@ -51,17 +52,25 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Ma
 
 def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan:
     levels = pools.pools[name].shape.levels
-    actions: list[Action] = [Bind(vc.id, name, levels[level], index) for level, index in found.binds]
+    actions: list[Action] = []
+    binds = [Bind(vc.id, name, levels[level], index) for level, index in found.binds]
     spots = []
     for rank in range(len(found.seats)):
         slot, mask = found.seats[rank]
         node = pools.nodes[name, slot]
-        spots.append(Spot(node, indices(pools.seats[node], mask) if pools.models[name] else ()))
-    in_the_way = _in_the_way(state, spots)
+        spots.append(Spot(node, indices(pools.seats[node], mask)))
+    actions += [*_guests_lose(state, spots), *binds]
+    in_the_way = in_the_way_of(state, spots)
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
     actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves(state, victim)]
+    return (*actions, *keep(job, spots, in_the_way))
+
+
+def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decision: Decision | None = None) -> Plan:
+    """What is at these spots is kept for the job until those have left who are in its way."""
+    actions: list[Action] = []
     tasks = job.spec.tasks()
     for node in sorted({spot.node for spot in spots}):
         ranks = tuple(rank for rank, spot in enumerate(spots) if spot.node == node)
@@ -69,11 +78,25 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
         for rank in ranks:
             want = add(want, tasks[rank])
         devices = tuple(spots[rank].devices for rank in ranks)
-        actions.append(Earmark(job.id, node, want, tuple(in_the_way.get(node, ())), None, ranks, devices))
+        actions.append(Earmark(job.id, node, want, tuple(in_the_way.get(node, ())), decision, ranks, devices))
     return (*actions, Wait(job.id, Reason.WAITING_FOR_VICTIMS))
 
 
-def _in_the_way(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
+def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
+    """What is kept at these spots for opportunistic jobs is kept for them no more."""
+    wanted: dict[int, Mask] = defaultdict(int)
+    for spot in spots:
+        wanted[spot.node] |= mask_of(spot.devices) & state.guests_devices.get(spot.node, 0)
+    if not any(wanted.values()):
+        return []
+    losing: dict[int, int] = {}  # an earmark of each: with it go all of its job
+    for operation in state.operations.rows.values():
+        if mask_of_earmark(operation) & wanted.get(operation.node, 0):
+            losing[operation.job_id] = min(operation.id, losing.get(operation.job_id, operation.id))
+    return [DropEarmark(losing[job_id], "somebody has a right to its devices") for job_id in sorted(losing)]
+
+
+def in_the_way_of(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
     """By node, the runs that hold a device of these."""
     found: dict[int, list[RunKey]] = defaultdict(list)
     wanted: dict[int, Mask] = defaultdict(int)
@@ -98,7 +121,8 @@ def place_on_cells_kept(state: State, job: Job) -> Place:
         earmark = state.operations.rows[operation_id]
         for rank, devices in zip(earmark.tasks, earmark.devices, strict=True):
             spots[rank] = Spot(earmark.node, devices)
-    return Place(job.id, tuple(spots[rank] for rank in range(len(spots))), guaranteed=True)
+    guaranteed = job.spec.guarantee is not Guarantee.OPPORTUNISTIC
+    return Place(job.id, tuple(spots[rank] for rank in range(len(spots))), guaranteed=guaranteed)
 
 
 def why_not(state: State, vc: VirtualCluster, job: Job) -> Wait:

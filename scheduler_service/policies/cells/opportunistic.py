@@ -10,29 +10,35 @@ from itertools import islice
 from scheduler_service.core.cells.around import free_around
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
+from scheduler_service.core.cells.loose import asks_no_cell, place_loose
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.job import Job, Reason, RunPhase, TaskGroup
-from scheduler_service.core.messages import Bind, Place, Plan, Promote, Spot, Wait
+from scheduler_service.core.job import Job, JobClass, Reason, RunPhase, TaskGroup
+from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spot, Wait
 from scheduler_service.core.pools import Pools, indices, positions
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import Lane
 from scheduler_service.policies.cells.guaranteed import suits
+from scheduler_service.policies.cells.guests import make_guests_leave
+from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
 LOOKED_AT = 16
 """Jobs of a virtual cluster that are tried before it is another's turn."""
 
 
-def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualCluster | None]:
+def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, VirtualCluster | None]:
     """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
     nowhere: set[_Kind] = set()
+    everything = _all(state) if len(waiting) > 1 else (1, 1)
     while waiting:
-        vc = waiting[0] if len(waiting) == 1 else min(waiting, key=lambda vc: (_holds(state, vc), vc.id))
-        started = yield from _serve_one(state, vc, nowhere)
+        vc = waiting[0]
+        if len(waiting) > 1:
+            vc = min(waiting, key=lambda vc: (_holds(state, vc, everything), vc.id))
+        started = yield from _serve_one(state, vc, nowhere, rng)
         if started is None:
             waiting.remove(vc)
         elif started.spec.guarantee is Guarantee.OVERFLOW:
@@ -40,37 +46,58 @@ def serve_opportunistic(state: State) -> Generator[Plan, str | None, VirtualClus
     return None
 
 
-def _holds(state: State, vc: VirtualCluster) -> Fraction:
-    """How many devices its opportunistic runs hold, by its weight."""
-    return Fraction(state.opportunistic.get(vc.name, 0), vc.weight)
+def _all(state: State) -> tuple[int, int]:
+    """Devices, and thousandths of CPUs that no device carries."""
+    assert state.pools is not None
+    beside = state.host.total_cpu() if state.host is not None else 0
+    return state.pools.leaves(True), 1000 * state.pools.leaves(False) + beside
+
+
+def _holds(state: State, vc: VirtualCluster, everything: tuple[int, int]) -> Fraction:
+    """What its opportunistic runs hold of all devices, or of the CPUs that go with none: the more of both, by weight."""
+    devices, cpus = state.opportunistic.get(vc.name, 0), state.opportunistic_cpus.get(vc.name, 0)
+    held = zip((devices, cpus), everything, strict=True)
+    return max(Fraction(mine, max(of_all, 1)) for mine, of_all in held) / vc.weight
 
 
 _Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
 
 
-def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind]) -> Generator[Plan, str | None, Job | None]:
+def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind], rng: Rng) -> Generator[Plan, str | None, Job | None]:
     """The one of its jobs that was started. `nowhere`: what has found no place in this step; there is ever less."""
     queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
-    for job_id in [key[-1] for key in islice(queue, LOOKED_AT)]:
-        job = state.jobs.rows[job_id]
+    looked = [state.jobs.rows[key[-1]] for key in islice(queue, LOOKED_AT)]
+    if vc.policy.name in PREEMPTING:
+        looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)  # as in its own cells
+    for job in looked:
+        job_id = job.id
         kind = job.spec.demand, job.spec.gang, job.spec.cells
-        if job_id in state.earmarks_of or kind in nowhere:
+        if job_id in state.earmarks_of:
             continue
-        action = place_opportunistic(state, job)
-        if action is not None and (yield (action,)) is None:
-            return job
-        nowhere.add(kind)
-    first = state.jobs.rows[queue[0][-1]] if queue else None
+        if kind not in nowhere:
+            action = place_opportunistic(state, job)
+            if action is not None and (yield (action,)) is None:
+                return job
+            nowhere.add(kind)
+        if job.spec.guarantee is Guarantee.OPPORTUNISTIC and may_preempt(state, vc):
+            plan = make_guests_leave(state, vc, job, rng)
+            if plan is not None:
+                yield plan
+    first = next((job for job in looked if job.id not in state.earmarks_of), None)
     if first is not None and first.spec.guarantee is Guarantee.OPPORTUNISTIC:
         yield (why_not_opportunistic(first),)
     return None
 
 
 def place_opportunistic(state: State, job: Job) -> Place | None:
-    """Where guaranteed work will want to be last. A pinned cell is nobody's but its owner's: one who names it does not get
-    others."""
+    """Beside the devices, where nobody will want it back, or else where guaranteed work will want to be last. A pinned cell is
+    nobody's but its owner's: one who names it does not get others."""
     pools = state.pools
     assert pools is not None
+    if state.host is not None and asks_no_cell(job.spec):
+        nodes = place_loose(job.spec, state.host, state.room)
+        if nodes is not None:
+            return Place(job.id, tuple(Spot(node) for node in nodes))
     for name in pools.in_order():
         if job.spec.cells.pin or not suits(pools, job, name):
             continue
@@ -81,7 +108,7 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
             for rank in range(len(seats)):
                 slot, mask = seats[rank]
                 node = pools.nodes[name, slot]
-                spots.append(Spot(node, indices(pools.seats[node], mask) if pools.models[name] else ()))
+                spots.append(Spot(node, indices(pools.seats[node], mask)))
             return Place(job.id, tuple(spots))
     return None
 

@@ -11,10 +11,9 @@ from scheduler_service.core.waiting import Lane, QueueKey
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic
-from scheduler_service.policies.cells.victims import BY_PRIORITY, make_way, preempt_for_trial
+from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange import Match, balanced
 
-PREEMPTING = ("fitgpp", "lrtp", "rand")
 POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""
 
@@ -33,7 +32,7 @@ def cells(match: Match | None = balanced) -> Policy:
         yield from start_on_cells_kept(state)
         for vc_id in sorted(state.vc_ids[name] for name in {name for name, _ in state.lanes}.union(state.overflowing)):
             yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng)
-        while (vc := (yield from serve_opportunistic(state))) is not None:
+        while (vc := (yield from serve_opportunistic(state, rng))) is not None:
             yield from serve_guaranteed(state, vc, rng)
 
     return policy
@@ -69,7 +68,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) 
                 yield plan
             elif vc.policy.name == BY_PRIORITY:
                 yield from make_way(state, vc, job)
-            elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and _may_preempt(state, vc):
+            elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and may_preempt(state, vc):
                 plan = preempt_for_trial(state, vc, job, rng)
                 if plan is not None:
                     yield plan
@@ -83,11 +82,6 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) 
                 return False
         skipped[lane] += 1
     return True
-
-
-def _may_preempt(state: State, vc: VirtualCluster) -> bool:
-    most = vc.policy.trials_in_flight
-    return most is None or sum(state.jobs.rows[job_id].spec.vc == vc.name for job_id in state.earmarks_of) < most
 
 
 def _head(state: State, vc: VirtualCluster, skipped: dict[Lane, int]) -> tuple[Lane, Job] | None:

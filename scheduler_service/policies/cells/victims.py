@@ -23,6 +23,7 @@ from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.victims import Field
 
 BY_PRIORITY = "priority"
+PREEMPTING = ("fitgpp", "lrtp", "rand")
 
 
 def running(state: State, vc: VirtualCluster) -> list[Job]:
@@ -40,7 +41,7 @@ def _counts(state: State, vc: VirtualCluster, key: RunKey) -> bool:
     return run.guaranteed and run.vc == vc.name and run.phase is not RunPhase.STOPPING
 
 
-def _leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> dict[int, Mask]:
+def leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> dict[int, Mask]:
     """By slot, what is free once these have gone. All are in one pool: a virtual cluster's job is, and of others' pools
     nothing fits."""
     gone: dict[int, Mask] = defaultdict(int)
@@ -52,7 +53,7 @@ def _leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> dict[int, Mas
     return gone
 
 
-def _by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
+def by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
     """The jobs pool by pool, each list in the order given."""
     found: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
@@ -65,29 +66,35 @@ def _by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]
 # ---- for a trial -------------------------------------------------------------------------------------------------------
 
 
+def may_preempt(state: State, vc: VirtualCluster) -> bool:
+    """Whether one more of its jobs may wait for others to leave."""
+    most = vc.policy.trials_in_flight
+    return most is None or sum(state.jobs.rows[job_id].spec.vc == vc.name for job_id in state.earmarks_of) < most
+
+
 def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) -> Plan | None:
     """Whom the trial has preempted, by the virtual cluster's rule; None: nobody whose going would make room."""
     pools, policy = state.pools, vc.policy
     assert pools is not None
-    able = [job for job in running(state, vc) if _may_go(state, job, trial)]
-    order, decision = _in_order(state, vc, trial, able, rng)
-    for jobs in _by_pool(state, pools, [job for job in order if job.preempted_for_trial < policy.cap]):
+    able = [job for job in running(state, vc) if may_go(state, job, trial)]
+    order, decision = in_order(state, vc, trial, able, rng)
+    for jobs in by_pool(state, pools, [job for job in order if job.preempted_for_trial < policy.cap]):
         if policy.name == "fitgpp":
             for job in jobs:
-                plan = plan_in_cells(state, vc, trial, _leaves_of(state, pools, [job]))
+                plan = plan_in_cells(state, vc, trial, leaves_of(state, pools, [job]))
                 if plan is not None:
                     return _preempting(plan, [job], trial, vc, decision)
             drawn = list(jobs)
             jobs = [drawn.pop(rng.randrange(len(drawn))) for _ in range(len(drawn))]
         chosen = _enough(state, vc, trial, jobs)
         if chosen is not None:
-            plan = plan_in_cells(state, vc, trial, _leaves_of(state, pools, chosen))
+            plan = plan_in_cells(state, vc, trial, leaves_of(state, pools, chosen))
             assert plan is not None  # they were enough a moment ago
             return _preempting(plan, chosen, trial, vc, decision)
     return None
 
 
-def _may_go(state: State, job: Job, trial: Job) -> bool:
+def may_go(state: State, job: Job, trial: Job) -> bool:
     runs = state.runs_of(job.id)
     return (
         job.spec.job_class is JobClass.BEST_EFFORT
@@ -97,7 +104,7 @@ def _may_go(state: State, job: Job, trial: Job) -> bool:
     )
 
 
-def _in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng: Rng) -> tuple[list[Job], Decision | None]:
+def in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng: Rng) -> tuple[list[Job], Decision | None]:
     """Those that may go, the best victim first."""
     if vc.policy.name == "rand":
         left = list(able)
@@ -135,13 +142,13 @@ def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) ->
     chosen: list[Job] = []
     for job in order:
         chosen.append(job)
-        if plan_in_cells(state, vc, wanting, _leaves_of(state, pools, chosen)) is not None:
+        if plan_in_cells(state, vc, wanting, leaves_of(state, pools, chosen)) is not None:
             break
     else:
         return None
     for job in list(chosen):
         others = [other for other in chosen if other is not job]
-        if others and plan_in_cells(state, vc, wanting, _leaves_of(state, pools, others)) is not None:
+        if others and plan_in_cells(state, vc, wanting, leaves_of(state, pools, others)) is not None:
             chosen = others
     return chosen
 
@@ -149,9 +156,7 @@ def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) ->
 def _preempting(plan: Plan, victims: list[Job], trial: Job, vc: VirtualCluster, decision: Decision | None) -> Plan:
     """The plan, with the virtual cluster's own runs preempted where it would have them reclaimed."""
     mine = {job.id for job in victims}
-    shown = decision or Decision(
-        trial.id, 0, trial.spec.demand, vc.policy.name, vc.policy.s, vc.policy.cap, 0.0, 0, len(mine), ()
-    )
+    shown = decision or decided(trial, vc, len(mine))
     actions: list[Action] = []
     for action in plan:
         if isinstance(action, Reclaim) and action.job_id in mine:
@@ -163,6 +168,12 @@ def _preempting(plan: Plan, victims: list[Job], trial: Job, vc: VirtualCluster, 
     return tuple(actions)
 
 
+def decided(trial: Job, vc: VirtualCluster, considered: int) -> Decision:
+    """What is to be told of a choice that goes by no score."""
+    policy = vc.policy
+    return Decision(trial.id, 0, trial.spec.demand, policy.name, policy.s, policy.cap, 0.0, 0, considered, ())
+
+
 # ---- by priority -------------------------------------------------------------------------------------------------------
 
 
@@ -172,7 +183,7 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
     assert pools is not None
     lower = [other for other in running(state, vc) if other.priority < job.priority]
     lower.sort(key=lambda other: (other.priority, -other.id))
-    for jobs in _by_pool(state, pools, lower):
+    for jobs in by_pool(state, pools, lower):
         chosen = _enough(state, vc, job, jobs)
         if chosen is None:
             continue
@@ -180,7 +191,7 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
             if victim.spec.cells.lazy:
                 yield (Demote(victim.id, job.id),)
         left = [victim for victim in chosen if not victim.spec.cells.lazy]
-        plan = plan_in_cells(state, vc, job, _leaves_of(state, pools, left))
+        plan = plan_in_cells(state, vc, job, leaves_of(state, pools, left))
         if plan is not None:
             yield plan
         return

@@ -1,0 +1,147 @@
+"""Opportunistic jobs of one virtual cluster among themselves: who goes for whom, and what they keep against whom."""
+
+import pytest
+
+from scheduler_service.core.enact import enact
+from scheduler_service.core.job import JobState, Reason
+from scheduler_service.core.messages import FaultsSeen, Preempt, Reclaim
+from scheduler_service.core.vc import VcPolicy
+from tests.policies.tenants import OPPORTUNISTIC, Tenants
+
+POOL = "four-2x2"
+
+
+def site(*nodes: str, policy: str = "fitgpp") -> Tenants:
+    tenants = Tenants(dict.fromkeys(nodes, "FOUR"))
+    tenants.vc("A", policy=VcPolicy(policy))
+    tenants.vc("B", (POOL, "node", len(nodes)))
+    return tenants
+
+
+def guest(tenants: Tenants, vc: str, *sizes: int, **wants: object) -> int:
+    return tenants.ask(vc, *sizes, guarantee=OPPORTUNISTIC, **wants)
+
+
+def leaving(tenants: Tenants, *jobs: int) -> list[int]:
+    return [job for job in jobs if tenants.job(job).state is JobState.STOPPING]
+
+
+def test_an_opportunistic_trial_has_the_cheapest_of_its_own_guests_preempted() -> None:
+    tenants = site("one", "two")
+    long, short = guest(tenants, "A", 2, grace=25), guest(tenants, "A", 2, grace=5)
+    others = guest(tenants, "B", 4, grace=0)
+    trial = guest(tenants, "A", 2, trial=True)
+    assert leaving(tenants, long, short, others) == [short]
+    assert tenants.waits(trial) is Reason.WAITING_FOR_VICTIMS
+    places = tenants.at(short)
+    tenants.state = tenants.state.rebuilt()
+    tenants.leave(short)
+    assert tenants.at(trial) == places
+    assert not tenants.guaranteed(trial)
+    assert tenants.job(short).preempted_for_trial == 1
+    assert tenants.state.guests_devices == {}
+
+
+def test_lower_priority_goes_first_whatever_the_score() -> None:
+    tenants = site("one")
+    low = guest(tenants, "A", 2, grace=25)
+    high = guest(tenants, "A", 2, grace=0, priority=1)
+    trial = guest(tenants, "A", 1, trial=True, priority=1)
+    assert leaving(tenants, low, high) == [low]
+    assert tenants.waits(guest(tenants, "A", 2, trial=True)) is Reason.NO_ROOM  # whom it may have go is going
+    tenants.leave(low)
+    assert len(tenants.at(trial)) == 1
+
+
+@pytest.mark.parametrize("policy", ["lrtp", "rand"])
+def test_several_go_where_one_is_not_enough(policy: str) -> None:
+    tenants = site("one", policy=policy)
+    small = [guest(tenants, "A", 1) for _ in range(4)]
+    trial = guest(tenants, "A", 3, trial=True)
+    assert len(leaving(tenants, *small)) == 3
+    tenants.leave(*leaving(tenants, *small))
+    assert tenants.job(trial).state is JobState.RUNNING
+
+
+def test_by_priority_any_job_has_lower_guests_leave_and_the_queue_goes_by_it() -> None:
+    tenants = site("one", policy="priority")
+    low, lower = guest(tenants, "A", 2, priority=1), guest(tenants, "A", 2)
+    equal, high = guest(tenants, "A", 2), guest(tenants, "A", 2, priority=2)
+    assert leaving(tenants, low, lower) == [lower]
+    tenants.leave(lower)
+    assert tenants.job(high).state is JobState.RUNNING
+    assert tenants.waits(equal) in (Reason.NONE, Reason.NO_ROOM)
+    assert tenants.waits(lower) is Reason.RECLAIMED
+    assert tenants.job(lower).preempted_for_trial == 0
+
+
+def test_who_owns_the_cells_takes_what_is_kept_for_a_guest() -> None:
+    tenants = site("one")
+    first, second = guest(tenants, "A", 2, grace=5), guest(tenants, "A", 2, grace=25)
+    trial = guest(tenants, "A", 2, trial=True)
+    assert leaving(tenants, first, second) == [first]
+    owner = tenants.ask("B", 4)
+    assert tenants.earmark(trial) is None
+    assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
+    assert leaving(tenants, first, second) == [first, second]
+    tenants.leave(first, second)
+    assert tenants.at(owner) == ["one[0..3]"]
+    assert tenants.waits(trial) is Reason.NO_ROOM
+
+
+def test_what_is_kept_for_a_guest_is_nobody_elses_who_has_no_right_to_it() -> None:
+    tenants = site("one")
+    victim = guest(tenants, "A", 4, grace=5)
+    trial = guest(tenants, "A", 2, trial=True)
+    assert leaving(tenants, victim) == [victim]
+    stranger = guest(tenants, "B", 3)
+    tenants.leave(victim)
+    assert tenants.job(trial).state is JobState.RUNNING
+    assert tenants.waits(stranger) is Reason.NO_ROOM
+
+
+def test_a_gang_of_guests_has_two_nodes_cleared_and_loses_both_at_once() -> None:
+    tenants = site("one", "two")
+    wide = guest(tenants, "A", 4, 4, grace=5)
+    trial = guest(tenants, "A", 3, 3, trial=True)
+    assert leaving(tenants, wide) == [wide]
+    assert len(tenants.state.operations.rows) == 2
+    owner = tenants.ask("B", 4, 4)
+    assert {row.job_id for row in tenants.state.operations.rows.values()} == {owner}
+    tenants.leave(wide)
+    assert tenants.guaranteed(owner)
+    assert tenants.job(trial).state is JobState.QUEUED
+
+
+def test_a_fault_or_a_cancel_gives_up_what_was_kept() -> None:
+    tenants = site("one")
+    victim = guest(tenants, "A", 4, grace=5)
+    trial = guest(tenants, "A", 4, trial=True)
+    tenants.step(FaultsSeen("one", "a", ((1, "XID 79"),)))
+    assert tenants.earmark(trial) is None
+    tenants.leave(victim)
+    assert tenants.waits(trial) is Reason.NO_ROOM
+    tenants.step(FaultsSeen("one", "a", ()))
+    assert tenants.job(trial).state is JobState.STARTING  # before the victim, which was there first
+
+
+def test_it_is_checked_that_a_guest_has_no_guaranteed_or_foreign_run_go() -> None:
+    tenants = site("one", "two", policy="fifo")
+    owned, foreign = tenants.ask("B", 4), guest(tenants, "B", 4)
+    trial = guest(tenants, "A", 1, trial=True)
+    mine = guest(tenants, "B", 1, trial=True)
+    refusals = [
+        enact(tenants.state, plan, tenants.now)
+        for plan in (
+            (Preempt(owned, mine, 1, None),),
+            (Preempt(foreign, trial, 1, None),),
+            (Reclaim(foreign, trial),),
+            (Reclaim(owned, mine),),
+        )
+    ]
+    assert refusals == [
+        f"job {owned} is guaranteed, and trial {mine} will not be",
+        f"job {foreign} is another virtual cluster's",
+        f"job {trial} has no right to what job {foreign} holds",
+        f"job {owned} is guaranteed",
+    ]
