@@ -25,7 +25,7 @@ pools:
 NODE = "a100/node=1"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder: Path) -> None:
     file, recording = folder / "scheduler.yaml", folder / "recording.jsonl"
     file.write_text(f"{CONFIGURATION}record: {recording}\n")
