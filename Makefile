@@ -4,6 +4,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 GENERATED := proto/ebb/v1 third_party/buf/validate
 
+# The tests start hundreds of processes. Where Python may not keep what it compiled, each of them compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo serve test test-long lint types imports proto proto-check migrations-check tests bench gpu-report clean lock
 .DEFAULT_GOAL := help
 
