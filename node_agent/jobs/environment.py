@@ -52,9 +52,9 @@ class Paths:
         """Tells a run why it is being terminated; there before the signal."""
         return Path(f"{self.folder(key)}/stop.json")
 
-    def checkpoint(self, cluster_id: str, job_id: int) -> Path:
+    def checkpoint(self, cluster_id: str, job_id: int) -> str:
         """The same for every run and every task of a job, on every node: what one run saves, the next one finds."""
-        return Path(f"{self.checkpoints}/{short(cluster_id)}/job-{job_id}")
+        return f"{self.checkpoints}/{short(cluster_id)}/job-{job_id}"
 
 
 def environment(
@@ -62,7 +62,7 @@ def environment(
     order: StartOrder,
     node: str,
     paths: Paths,
-    checkpoint: Path,
+    checkpoint: str,
     inventory: Inventory,
     devices: Mapping[str, str],
 ) -> dict[str, str]:
@@ -76,7 +76,7 @@ def environment(
         "EBB_NODE": node,
         "EBB_DEVICES": ",".join(map(str, order.devices)),
         "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in order.devices),
-        "EBB_CHECKPOINT_DIR": str(checkpoint),
+        "EBB_CHECKPOINT_DIR": checkpoint,
         "EBB_RUN_DIR": paths.folder(order.key),
         "EBB_YIELD_FILE": paths.yielded(order.key),
         "EBB_DONE_FILE": paths.done(order.key),

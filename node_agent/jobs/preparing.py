@@ -20,7 +20,7 @@ def prepare(
     variables = environment(own, order, node, paths, checkpoint, provider.inventory, given)
     folder = paths.folder(key)
     make_folder(folder)
-    make_folder(str(checkpoint))
+    make_folder(checkpoint)
     cwd = os.path.join(paths.state, order.working_directory) if order.working_directory else folder  # noqa: PTH118
     return SpawnRequest(key, order.command, variables, cwd, folder, f"{folder}/{LOG}", cpus, group)
 

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -34,7 +34,7 @@ class Spool:
         self._path = path
         self._db = db
         self._standing = held
-        self._writing = False
+        self._unwritten: _Unwritten | None = None
         self.boot_id = f"{held.kernel_boot}/{spool_id}"
         self.short_id = short(spool_id)
         self._read()
@@ -74,38 +74,34 @@ class Spool:
     def together(self) -> Iterator[None]:
         """Everything that is written inside is one transaction. What it allows to be done is to be done after it.
 
-        Where something inside fails, nothing was written, and memory is as it was before.
+        Where something inside fails, nothing was written, and memory is as it was before. Of a run that changes several times
+        inside, the file sees the last.
         """
         with self._transaction():
             yield
 
     def remember(self, records: Iterable[RunRecord]) -> None:
         """Keeps records that there is nothing to report about, all in one transaction."""
-        records = list(records)
-        with self._transaction():
-            self._write(records)
-            self._runs.update((record.key, record) for record in records)
+        with self._transaction() as new:
+            for record in records:
+                self._runs[record.key] = new.runs[record.key] = record
 
     def report(self, record: RunRecord, *events: RunEvent) -> None:
         """Keeps a record together with the reports that tell of its change."""
-        number = self._next_sequence
-        reports = [Report(number + i, record.key, event) for i, event in enumerate(events)]
-        with self._transaction():
-            self._write([record])
-            self._db.executemany(
-                "INSERT INTO report VALUES (?, ?, ?, ?, ?)", [(r.sequence, *r.key, tables.event_text(r.event)) for r in reports]
-            )
-            self._set("next_sequence", str(number + len(reports)))
-            self._next_sequence += len(reports)
-            self._runs[record.key] = record
-            self._reports.update((r.sequence, r) for r in reports)
+        with self._transaction() as new:
+            self._runs[record.key] = new.runs[record.key] = record
+            for event in events:
+                report = Report(self._next_sequence, record.key, event)
+                self._next_sequence += 1
+                self._reports[report.sequence] = report
+                new.reports.append(report)
 
     def acknowledge(self, sequence: int) -> None:
         """Forgets the reports up to this one: the scheduler has committed them."""
         done = [number for number in self._reports if number <= sequence]
         if done:
-            with self._transaction():
-                self._db.execute("DELETE FROM report WHERE sequence <= ?", (sequence,))
+            with self._transaction() as new:
+                new.acknowledged = sequence
                 for number in done:
                     del self._reports[number]
 
@@ -117,10 +113,10 @@ class Spool:
             for r in self._runs.values()
             if r.ended_at is not None and r.ended_at < now - KEEP_ENDED and r.key not in waiting
         ]
-        with self._transaction():
-            self._db.executemany("DELETE FROM run WHERE job_id = ? AND run = ? AND task = ?", old)
+        with self._transaction() as new:
             for key in old:
                 del self._runs[key]
+            new.forgotten += old
         return len(old)
 
     def close(self) -> None:
@@ -143,33 +139,55 @@ class Spool:
         standing.write(self._path.with_name(standing.FILE), Standing(self._standing.kernel_boot))
         return open_spool(self._path, kernel_boot=self._standing.kernel_boot)
 
-    def _write(self, records: list[RunRecord]) -> None:
-        self._db.executemany(f"INSERT OR REPLACE INTO run VALUES ({tables.PLACES})", map(tables.row, records))
-
     def _meta(self, name: str, default: str) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         return default if row is None else str(row[0])
 
-    def _set(self, name: str, value: str) -> None:
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
-
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        if self._writing:  # inside `together`
-            yield
+    def _transaction(self) -> Iterator["_Unwritten"]:
+        """Memory is changed inside; the file at the end, all at once."""
+        if self._unwritten is not None:  # inside `together`
+            yield self._unwritten
             return
-        self._db.execute("BEGIN IMMEDIATE")
-        self._writing = True
+        new = self._unwritten = _Unwritten()
         try:
-            yield
-            self._db.execute("COMMIT")
+            yield new
+            if new:
+                self._db.execute("BEGIN IMMEDIATE")
+                new.write(self._db, self._next_sequence)
+                self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:  # SQLite has ended it by itself where the disk is full
                 self._db.execute("ROLLBACK")
             self._read()
             raise
         finally:
-            self._writing = False
+            self._unwritten = None
+
+
+@dataclass(slots=True)
+class _Unwritten:
+    """What a transaction has changed."""
+
+    runs: dict[RunKey, RunRecord] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+    acknowledged: int = 0
+    forgotten: list[RunKey] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.reports or self.acknowledged or self.forgotten)
+
+    def write(self, db: sqlite3.Connection, next_sequence: int) -> None:
+        if self.runs:
+            db.executemany(f"INSERT OR REPLACE INTO run VALUES ({tables.PLACES})", map(tables.row, self.runs.values()))
+        if self.acknowledged:
+            db.execute("DELETE FROM report WHERE sequence <= ?", (self.acknowledged,))
+        if self.reports:
+            rows = [(report.sequence, *report.key, tables.event_text(report.event)) for report in self.reports]
+            db.executemany("INSERT INTO report VALUES (?, ?, ?, ?, ?)", rows)
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('next_sequence', ?)", (str(next_sequence),))
+        if self.forgotten:
+            db.executemany("DELETE FROM run WHERE job_id = ? AND run = ? AND task = ?", self.forgotten)
 
 
 def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:

@@ -95,9 +95,13 @@ def event_text(event: RunEvent) -> str:
     return _text(event, kind=type(event).__name__)
 
 
+_encode = json.JSONEncoder(default=asdict).encode
+_NAMES = {kind: tuple(field.name for field in fields(kind)) for kind in (StartOrder, Ready, Started, Exited)}
+
+
 def _text(value: StartOrder | RunEvent, **more: str) -> str:
     """As JSON. `asdict` alone copies all that it meets, and so costs several times what the row does."""
-    return json.dumps(more | {field.name: getattr(value, field.name) for field in fields(value)}, default=asdict)
+    return _encode(more | {name: getattr(value, name) for name in _NAMES[type(value)]})
 
 
 _EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in (Ready, Started, Exited)}

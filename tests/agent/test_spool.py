@@ -86,7 +86,7 @@ def test_numbers_have_no_gaps_and_never_return(path: Path) -> None:
 def test_a_change_and_its_report_are_one(path: Path) -> None:
     spool = open_spool(path)
     spool.report(RUNNING, Started(1, ""))
-    with pytest.raises(TypeError):
+    with pytest.raises(KeyError):
         spool.report(ENDED, Exited(0), None)  # type: ignore[arg-type]
     assert spool.runs[KEY] == RUNNING
     spool = reopened(spool, path)
@@ -97,17 +97,62 @@ def test_a_change_and_its_report_are_one(path: Path) -> None:
     spool.close()
 
 
+def test_what_is_written_together_is_one_transaction_and_each_run_once(path: Path) -> None:
+    spool = open_spool(path)
+    said: list[str] = []
+    spool._db.set_trace_callback(said.append)
+    with spool.together():
+        pass
+    assert said == []
+    with spool.together():
+        for run in (1, 2):
+            spool.report(replace(RUNNING, key=RunKey(1, run)), Started(run, ""))
+            spool.report(replace(ENDED, key=RunKey(1, run)), Exited(run))
+        assert said == []
+        assert [r.sequence for r in spool.pending()] == [1, 2, 3, 4]
+    kinds = [text.partition(" VALUES")[0] for text in said]
+    runs, reports = ["INSERT OR REPLACE INTO run"] * 2, ["INSERT INTO report"] * 4
+    assert kinds == ["BEGIN IMMEDIATE", *runs, *reports, "INSERT OR REPLACE INTO meta", "COMMIT"]
+    spool = reopened(spool, path)
+    assert {record.phase for record in spool.runs.values()} == {RunPhase.ENDED}
+    assert [r.sequence for r in spool.pending()] == [1, 2, 3, 4]
+    spool.close()
+
+
+def test_what_fails_together_changes_nothing(path: Path) -> None:
+    spool = open_spool(path)
+    spool.report(RUNNING, Started(1, ""))
+
+    def fail() -> None:
+        with spool.together():
+            spool.report(ENDED, Exited(0))
+            spool.acknowledge(2)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    for held in (spool, reopened(spool, path)):
+        assert held.runs[KEY] == RUNNING
+        assert [r.sequence for r in held.pending()] == [1]
+    held.report(ENDED, Exited(0))
+    assert [r.sequence for r in held.pending()] == [1, 2]
+    held.close()
+
+
 WRITER = """
 import os, pathlib, sys
 from dataclasses import replace
-from node_agent.jobs.model import RunKey
+from node_agent.jobs.model import Report, RunKey
+from node_agent.jobs.spool import _Unwritten
 from tests.agent.test_spool import RUNNING, Exited, Started, open_spool
 
 spool = open_spool(pathlib.Path(sys.argv[1]))
 for run in range(1, 51):
     spool.report(replace(RUNNING, key=RunKey(1, run)), Started(run, ""), Exited(run))
+late = RunKey(2, 1)
+half = _Unwritten({late: replace(RUNNING, key=late)}, [Report(101, late, Started(51, ""))])
 spool._db.execute("BEGIN")
-spool._write([replace(RUNNING, key=RunKey(2, 1))])
+half.write(spool._db, 102)
 os.kill(os.getpid(), 9)
 """
 
