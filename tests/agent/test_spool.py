@@ -86,7 +86,7 @@ def test_numbers_have_no_gaps_and_never_return(path: Path) -> None:
 def test_a_change_and_its_report_are_one(path: Path) -> None:
     spool = open_spool(path)
     spool.report(RUNNING, Started(1, ""))
-    with pytest.raises(TypeError):
+    with pytest.raises(KeyError):
         spool.report(ENDED, Exited(0), None)  # type: ignore[arg-type]
     assert spool.runs[KEY] == RUNNING
     spool = reopened(spool, path)
