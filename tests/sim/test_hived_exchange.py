@@ -71,6 +71,12 @@ def test_what_runs_without_a_guarantee_gains_nothing() -> None:
     assert (found.increased, found.had_h) == (0, 0)
 
 
+def test_who_takes_back_what_it_gave_gains_nothing() -> None:
+    """b gives its node for all of the time, and takes another for as long, in which its job runs."""
+    found = gained("b", use(ALONE), use([ALONE[0]]), [Window("b", "a", 1, 0, 40), Window("a", "b", 1, 0, 40)])
+    assert (found.increased, found.given_h, found.taken_h, found.regular) == (0, 0, 0, found.effective)
+
+
 def test_use_goes_up_and_down_against_all_that_is_used() -> None:
     """Eqn 3 of 16 GPUs for 10, 8 for 20, none for 10, where 8 are owned; also of those that have no guarantee."""
     found = gained("b", use(ALONE), use(TRADED), [])
@@ -104,7 +110,7 @@ def in_force(windows: list[Window], side: int, name: str, at: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_gpus_in_others_cells_at_every_moment(seed: int) -> None:
+def test_gpus_beyond_the_own_at_every_moment(seed: int) -> None:
     rng = Random(seed)
     jobs, windows = drawn(rng), exchanges(rng)
     begin, end = rng.randint(0, 20), rng.randint(30, END)
@@ -113,11 +119,11 @@ def test_gpus_in_others_cells_at_every_moment(seed: int) -> None:
         expected, given, taken = 0.0, 0, 0
         for at in range(begin, end):
             mine = [(node, gpus) for vc, node, gpus in tasks_at(jobs, at) if vc == name]
-            cells, gave = len({node for node, _ in mine}), in_force(windows, 0, name, at)
-            beyond = max(cells - (own - gave) / 8, 0)
-            expected += sum(gpus for _, gpus in mine) * beyond / max(cells, 1)
-            given += gave
-            taken += in_force(windows, 1, name, at)
+            cells = len({node for node, _ in mine})
+            expected += sum(gpus for _, gpus in mine) * max(cells - own / 8, 0) / max(cells, 1)
+            gave, took = (in_force(windows, side, name, at) for side in (0, 1))
+            given += max(gave - took, 0)
+            taken += max(took - gave, 0)
         found = e.gained(name, own, used, used, traded, begin, end)
         assert found.had_h * HOUR_US == pytest.approx(expected)
         assert [found.given_h * HOUR_US, found.taken_h * HOUR_US] == pytest.approx([given, taken])

@@ -1,7 +1,7 @@
 """What HiveD's evaluation measures of cell exchange (paper, section 5.4): tables 4 and 5, figures 11 and 12.
 
-Cells are whole nodes here, as in the paper. They have no names: which of its cells a tenant has in exchange nobody can tell.
-Its own count as used first, and what it uses beyond them, in proportion, as used in those of others.
+Cells are whole nodes here, as in the paper. They have no names, so that what a tenant gives and takes in the same moment
+cancels out, and only what it uses beyond as many as it owns is a gain: of what it uses in all of them, in proportion.
 """
 
 from collections.abc import Mapping
@@ -52,12 +52,13 @@ class Gained(NamedTuple):
     effective: float
     """What its regular jobs use, without exchange."""
     increased: float
-    """What they use in others' cells, as far as these are matched by cells that it gave."""
+    """What they use beyond that many cells, as far as these are matched by cells that it gave."""
     regular: float
-    """All that they use with exchange, matched or not; of fewer cells of its own."""
+    """All that they use with exchange, matched or not."""
     given_h: float
-    """GPU-hours of its cells that others had."""
+    """GPU-hours of its cells that others had, while it gave more than it took."""
     taken_h: float
+    """The other way round."""
     had_h: float
     """GPU-hours that it used of those that it took."""
     fluctuation: float
@@ -86,10 +87,9 @@ def gained(name: str, own: int, without: Use, exchanged: Use, traded: Windows, b
     """Of a tenant that owns so many GPUs, between two times; the same jobs without exchange, and with it."""
     before, every = without.of(name)
     regular, _ = exchanged.of(name)
-    given, taken = traded.of(traded.giver, name), traded.of(traded.taker, name)
     span = float(end - begin)
-    given_us, taken_us = (steps.mean(begin, end) * span for steps in (given, taken))
-    had_us = had(regular, own, given, begin, end)
+    given_us, taken_us = balance(traded.of(traded.giver, name), traded.of(traded.taker, name), begin, end)
+    had_us = beyond(regular, own, begin, end)
     return Gained(
         effective(used(before), own, begin, end),
         had_us * matched(given_us, taken_us) / (own * span),
@@ -106,16 +106,25 @@ def matched(given: float, taken: float) -> float:
     return min(1.0, given / taken) if taken else 0.0
 
 
-def had(regular: Uses, own: int, given: Steps, begin: Micros, end: Micros) -> float:
-    """GPU-microseconds in which a tenant's regular jobs used cells that it does not own."""
+def balance(given: Steps, taken: Steps, begin: Micros, end: Micros) -> tuple[float, float]:
+    """GPU-microseconds that were given while more was given than taken, and taken while it was the other way round."""
+    at = _moments(begin, end, given.at, taken.at)
+    more = (_level(given, at[:-1]) - _level(taken, at[:-1])) * np.diff(at)
+    return float(more.clip(0).sum()), float((-more).clip(0).sum())
+
+
+def beyond(regular: Uses, own: int, begin: Micros, end: Micros) -> float:
+    """GPU-microseconds in which a tenant's regular jobs used more cells than it owns."""
     gpus, nodes = used(regular), busy(regular)
-    at = np.unique(np.clip(np.concatenate(([begin, end], gpus.at, nodes.at, given.at)), begin, end))
-    if len(at) < 2:
-        return 0.0
+    at = _moments(begin, end, gpus.at, nodes.at)
     cells = _level(nodes, at[:-1])
-    left = (own - _level(given, at[:-1])) / NODE_GPUS
-    share = np.clip(cells - left, 0, None) / np.maximum(cells, 1)
+    share = (cells - own / NODE_GPUS).clip(0) / np.maximum(cells, 1)
     return float((_level(gpus, at[:-1]) * share) @ np.diff(at))
+
+
+def _moments(begin: Micros, end: Micros, *times: Ints) -> Ints:
+    found: Ints = np.unique(np.clip(np.concatenate(([begin, end], *times)), begin, end))
+    return found
 
 
 def _level(steps: Steps, at: Ints) -> Floats:
