@@ -13,7 +13,7 @@ from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
 from node_agent.jobs.processes import group_members, kill_group
 from node_agent.jobs.spool import open_spool
 from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
-from tests.agent.fake_scheduler import FakeScheduler
+from tests.agent.fake_scheduler import LIMIT, FakeScheduler
 
 Start = Callable[..., AgentProcess]
 
@@ -110,12 +110,13 @@ def test_killed_at_the_deadline_that_a_resend_does_not_move(agent: Start, schedu
     scheduler.start(1, "/bin/sh", "-c", DEFIES)
     ready(state, 1)
     begin = time.monotonic()
-    for _ in range(8):
+    while not any(report.HasField("exited") for report in scheduler.of(1)):
+        assert time.monotonic() < begin + LIMIT, "it is given more time with every order"
         scheduler.stop(1, 1.0)
         time.sleep(0.1)
     exited = scheduler.exited(1)
     assert (exited.exit_signal, exited.yielded) == (signal.SIGKILL, False)
-    assert 0.99 < time.monotonic() - begin < 1.6
+    assert time.monotonic() - begin > 0.99
 
 
 def test_grace_zero_kills_at_once(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
