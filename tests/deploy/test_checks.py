@@ -32,6 +32,7 @@ def check(program: str, *arguments: str, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_of_schedulers_that_want_to_see_certificates_and_of_an_agent(folder: Path, database_url: str) -> None:
     authority = Authority(folder / "tls")
     pair = authority.issue("scheduler", "DNS:localhost", "IP:127.0.0.1")

@@ -49,6 +49,7 @@ def test_the_scheduler_is_told_of_the_gpus(
     assert "libnvidia-ml" not in loaded  # it is other processes that ask the driver
 
 
+@pytest.mark.long
 def test_after_a_gpu_fell_off_the_agent_starts_with_the_same_inventory(
     plug_in: PlugIn,
     scheduler: FakeScheduler,
@@ -67,6 +68,7 @@ def test_after_a_gpu_fell_off_the_agent_starts_with_the_same_inventory(
     assert (after.devices, after.levels, after.capacity) == (before.devices, before.levels, before.capacity)
 
 
+@pytest.mark.long
 def test_under_runs_the_agent_starts_with_the_same_inventory(
     plug_in: PlugIn, scheduler: FakeScheduler, agent: AgentFixture, state: Path
 ) -> None:
