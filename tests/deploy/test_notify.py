@@ -60,7 +60,7 @@ class Systemd:
         self._socket.close()
 
 
-@pytest.fixture(params=["path", "abstract"])
+@pytest.fixture(params=["path", pytest.param("abstract", marks=pytest.mark.long)])
 def systemd(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Systemd]:
     """What is started meanwhile, is started as by systemd."""
     name = secrets.token_hex(8)

@@ -20,7 +20,7 @@ from scheduler_service.sim.measured import times
 from tests.e2e import paced
 from tests.harness import Site, run_module
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 ORDER = re.compile(r"order (Start|Stop) (\d+)\.(\d+) to \d+")
 

@@ -162,6 +162,7 @@ def test_a_gang_that_is_a_victim_leaves_as_a_whole_and_goes_on(site: Site, submi
     assert gang.job.preempted_for_trial == 1
 
 
+@pytest.mark.long
 def test_a_gang_of_which_a_task_never_gets_ready_runs_elsewhere(folder: Path, submit: Submit) -> None:
     settings = folder / "scheduler.yaml"
     settings.write_text("gang_start: 3\nsilent_after: 60\n")

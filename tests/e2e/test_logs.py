@@ -7,6 +7,7 @@ from pathlib import Path
 
 import grpc
 import psutil
+import pytest
 from ebb.v1 import scheduler_pb2, scheduler_pb2_grpc
 
 from client_sdk import Job, JobState
@@ -59,6 +60,7 @@ def written(site: Site, job: Job) -> bytes:
     return Path(site.client.get(job.id).log_path or "").read_bytes()
 
 
+@pytest.mark.long
 def test_two_followers_over_the_deaths_of_agent_and_scheduler(site: Site) -> None:
     release = site.file("release-followed")
     job = site.submit(["sh", "-c", WRITES, "sh", release])

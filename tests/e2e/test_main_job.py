@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import grpc
+import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -148,6 +149,7 @@ def comparable(site: Site) -> list[object]:
     return [(n.name, n.state, n.capacity, n.free, n.earmarked, n.levels, n.devices) for n in site.client.nodes()]
 
 
+@pytest.mark.long
 def test_fifo_preempts_nobody(folder: Path) -> None:
     with Site(folder / "fifo", ["--policy", "fifo"], nodes=["n1"]) as site:
         release = site.file("release")

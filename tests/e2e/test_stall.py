@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
 from client_sdk import Client, JobState, NodeState
 from examples.cluster import Cluster
@@ -56,6 +57,7 @@ def test_a_scheduler_whose_database_died_ends_and_can_be_started_again(folder: P
             assert ebb.get(job.id).state is JobState.QUEUED
 
 
+@pytest.mark.long
 def test_a_database_that_hangs_ends_the_leadership_and_does_not_keep_the_scheduler(folder: Path) -> None:
     with Cluster(folder, ("--lease", "1")) as cluster:
         cluster.start_scheduler()

@@ -108,7 +108,7 @@ def test_kills_at_any_moment_lose_only_what_was_not_saved(tmp_path: Path, unbrok
     assert job.result() == unbroken
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.long)])
 def test_a_kill_inside_a_save_leaves_the_old_checkpoint(tmp_path: Path, unbroken: str, seed: int) -> None:
     job, rng = Job(tmp_path), random.Random(seed)
     process = job.start()
