@@ -221,13 +221,14 @@ def exchange_overdue(state: State, now: Micros, kind: Deadline, key: tuple[Any, 
 
 
 def note_idle(state: State, action: NoteIdle, now: Micros) -> None:
-    """How many cells are idle is looked up here; a virtual cluster without a proxy has no such rows."""
-    row, key = state.vcs.rows.get(action.vc), (action.vc, action.pool, action.level)
-    if row is None or state.pools is None or not row.policy.proxy_after_us:
+    """How many cells are idle is looked up here; a virtual cluster without a proxy has no such rows, nor has one of cells that
+    there are none of any more."""
+    row, pools, key = state.vcs.rows.get(action.vc), state.pools, (action.vc, action.pool, action.level)
+    if row is None or pools is None or not row.policy.proxy_after_us or not pools.has(action.pool, action.level):
         state.put(state.idle, key, None)
         return
     known = state.idle.rows.get(key) or IdleCells(*key)
-    state.put(state.idle, key, noted(known, idle_cells(state.pools, key), now, row.policy.proxy_after_us))
+    state.put(state.idle, key, noted(known, idle_cells(pools, key), now, row.policy.proxy_after_us))
 
 
 def offer_idle(state: State, action: OfferIdle, now: Micros) -> None:

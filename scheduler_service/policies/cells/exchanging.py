@@ -6,7 +6,7 @@ from scheduler_service.core.board import Board
 from scheduler_service.core.exchange import Lot, OrderKind
 from scheduler_service.core.idle import IdleCells, idle_cells, noted
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
-from scheduler_service.core.pools import Pools
+from scheduler_service.core.pools import Pools, level_of
 from scheduler_service.core.state import State
 from scheduler_service.core.traded import Kind
 from scheduler_service.core.vc import VirtualCluster
@@ -67,8 +67,16 @@ def _note(state: State, pools: Pools, vc: VirtualCluster) -> Iterator[Plan]:
     now = state.cluster.clock_us
     for kind in _kinds(state, pools, vc):
         row = state.idle.rows.get(kind)
-        if row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
+        if not pools.has(*kind[1:]):
+            yield (NoteIdle(*kind), *(Withdraw(order) for order in _proxys(state, kind)))
+        elif row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
             yield (NoteIdle(*kind),)
+
+
+def _proxys(state: State, kind: Kind) -> list[int]:
+    """The offers that stand of these cells by themselves."""
+    there = (order for order in state.orders.rows.values() if order.by_proxy)
+    return sorted(order.id for order in there if (order.vc, order.lot.pool, order.lot.level) == kind)
 
 
 def _kinds(state: State, pools: Pools, vc: VirtualCluster) -> list[Kind]:
@@ -85,7 +93,7 @@ def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
 def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Generator[Plan, str | None, Board]:
     """Returns the board as it is then: to make it costs more than all else here, and most of the time it is the same."""
     rows = [state.idle.rows[kind] for kind in sorted(state.idle.rows) if kind[0] == vc.id]
-    idle = [_idle(pools, row) for row in rows if row.pool in pools.pools]
+    idle = [_idle(pools, row) for row in rows if pools.has(row.pool, row.level)]
     policy = vc.policy
     settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)
     exchanges = exchanges_of(state, vc.id)
@@ -110,5 +118,6 @@ def _board(state: State) -> Board:
 
 def _idle(pools: Pools, row: IdleCells) -> Idle:
     shape = pools.pools[row.pool].shape
-    devices = shape.size(shape.levels.index(row.level)) if pools.models[row.pool] else 0
+    level = level_of(shape, row.level)
+    devices = 0 if level is None or not pools.models[row.pool] else shape.size(level)
     return Idle(row.pool, row.level, devices, row.history)
