@@ -15,6 +15,9 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.rows import changed, dataclass
 from scheduler_service.core.values import Micros
 
+MOST_DEVICE_US = 10**18
+"""Of a lot, or a bid: 30,000 devices for a year. What is agreed fits into 64 bits then, wherever it goes."""
+
 # ---- rows --------------------------------------------------------------------------------------------------------------
 
 

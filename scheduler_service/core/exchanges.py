@@ -6,6 +6,7 @@ from typing import Any
 from scheduler_service.core.board import accept
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, require
 from scheduler_service.core.exchange import (
+    MOST_DEVICE_US,
     Exchange,
     ExchangeOrder,
     ExchangeState,
@@ -96,7 +97,14 @@ def _put_new(state: State, order: ExchangeOrder) -> None:
 def _lot(pools: Pools, cells: Cells, now: Micros) -> Lot:
     level = level_named(pools, cells.pool, cells.level)
     devices = pools.pools[cells.pool].shape.size(level) if pools.models[cells.pool] else 0
-    return Lot(cells.pool, cells.level, cells.count, cells.begin_us or now, cells.end_us, devices)
+    lot = Lot(cells.pool, cells.level, cells.count, cells.begin_us or now, cells.end_us, devices)
+    if lot.device_us > MOST_DEVICE_US:
+        text = (
+            f"{lot.count} {lot.level} cells of {devices} devices for that time come to {lot.device_us} device-microseconds, "
+            f"more than the {MOST_DEVICE_US} that an order may be about; ask for fewer cells, or for a shorter time"
+        )
+        raise FailedPrecondition("LOT_TOO_LARGE", text, device_us=str(lot.device_us), most=str(MOST_DEVICE_US))
+    return lot
 
 
 def check_same_post(known: ExchangeOrder, event: OrderPosted) -> None:

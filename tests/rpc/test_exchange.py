@@ -14,6 +14,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy import Engine
 
 from scheduler_service.core.access import Role
+from scheduler_service.core.exchange import Exchange, ExchangeOrder, Lot, OrderKind
+from scheduler_service.core.traded import Surplus
+from scheduler_service.rpc.orders import exchange_out, orders_out, surplus_out
 from scheduler_service.run.tokens import wall_clock
 from tests.rpc.server import LIMIT, Agent, Server, failure
 from tests.rpc.test_access import Tokens, bearer
@@ -223,6 +226,23 @@ def test_what_nobody_could_mean_or_meet_is_refused(site: Server, nodes: list[Age
         (lambda: accept(site, "a", post(site, "a").order_id), "NO_DEAL"),
     ):
         assert failure(call).reason == reason
+
+
+def test_what_is_more_than_can_be_counted_is_refused_and_sums_that_are_do_no_harm(site: Server, nodes: list[Agent]) -> None:
+    far = 24 * 365 * 70
+    for call in (
+        lambda: post(site, "a", REQUEST, lot(1_000_000, end=far)),
+        lambda: post(site, "a", REQUEST, lot(end=far), swap=lot(1_000_000, begin=1, end=far)),
+    ):
+        refused = failure(call)
+        assert (refused.code, refused.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "LOT_TOO_LARGE")
+        assert int(refused.info.metadata["device_us"]) > int(refused.info.metadata["most"])
+    assert orders(site) == []
+    assert surplus_out(Surplus(1, -(10**30)), {1: "a"}).device_us == 1 - 2**63
+    whole = Lot("p", "node", 1_000_000, 0, 10**15, 16)
+    assert exchange_out(Exchange(1, 1, 0, 1, 2, whole, 10**20, 0), {}).price_device_us == 2**63 - 1
+    (shown,) = orders_out([ExchangeOrder(1, OrderKind.REQUEST, 1, whole, 0, 10**15)], (), {}, 0)
+    assert (shown.left, shown.lot.device_us) == (1_000_000, 2**63 - 1)
 
 
 def test_whoever_speaks_for_the_site_is_an_operator(database_url: str, engine: Engine) -> None:
