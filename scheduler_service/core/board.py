@@ -123,10 +123,10 @@ class Board:
         offer, request = self.orders.get(deal.offer), self.orders.get(deal.request)
         if deal.giver == deal.taker:
             return "a virtual cluster does not exchange with itself"
-        if not (deal.offer or deal.request) or deal.price < 0:
-            return "the deal meets no order, or its price is less than nothing"
         if is_empty(deal.lot) or deal.lot.begin_us < self.now:
             return "there are no cells in it, or it begins in the past"
+        if not (deal.offer or deal.request) or deal.price < 0:
+            return "the deal meets no order, or its price is less than nothing"
         if deal.offer:
             if offer is None or offer.kind is not OrderKind.OFFER or offer.vc != deal.giver:
                 return f"order {deal.offer} is no open offer of virtual cluster {deal.giver}"

@@ -239,6 +239,8 @@ def test_tenants_choose_offers_and_parts_of_them_and_meet_requests() -> None:
     t.take("A", wanted)
     assert t.orders[wanted].state is OrderState.MATCHED
     assert reason(t.taken_by("B", offer, count=2)) == "NO_DEAL"
+    backwards = t.taken_by("B", offer, begin_us=at(6), end_us=at(2))
+    assert (reason(backwards), str(backwards)) == ("NO_DEAL", "there are no cells in it, or it begins in the past")
     assert reason(t.taken_by("A", offer)) == "NO_DEAL"
     assert reason(t.taken_by("B", 99)) == "NO_OPEN_ORDER"
     t.until(2)

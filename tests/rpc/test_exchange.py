@@ -141,7 +141,8 @@ def test_withdrawing_and_returning_are_safe_to_repeat_and_are_their_owners(site:
     assert failure(lambda: withdraw(site, offer.order_id, "b")).reason == "NOT_YOURS"
     assert withdraw(site, offer.order_id, "a").state == WITHDRAWN
     assert withdraw(site, offer.order_id, "a").state == withdraw(site, offer.order_id).state == WITHDRAWN
-    assert failure(lambda: withdraw(site, offer.order_id, "b")).reason == "NO_OPEN_ORDER"
+    for other in ("b", "nobody"):
+        assert failure(lambda other=other: withdraw(site, offer.order_id, other)).reason == "NO_OPEN_ORDER"
     assert failure(lambda: withdraw(site, 99)).reason == "NO_OPEN_ORDER"
     create(site, "c")
     assert failure(lambda: give_back(site, made.exchange_id, "c")).reason == "NOT_YOURS"
