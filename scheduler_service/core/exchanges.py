@@ -165,8 +165,10 @@ def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Excha
 
 
 def check_same_deal(known: Exchange, event: AcceptRequested) -> None:
-    """Raises AlreadyExists unless the request_id came with the same order."""
-    if event.order not in (known.offer, known.request):
+    """Raises AlreadyExists unless the request_id came with the same order, and the same part of it, as far as that is named."""
+    lot = known.lot
+    part = event.count or lot.count, event.begin_us or lot.begin_us, event.end_us or lot.end_us
+    if event.order not in (known.offer, known.request) or part != (lot.count, lot.begin_us, lot.end_us):
         raise _reused(event.request_id, f"exchange {known.id}")
 
 

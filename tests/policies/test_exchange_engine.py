@@ -256,6 +256,8 @@ def test_what_was_asked_twice_is_done_once() -> None:
     made = t.take("B", first, request_id="a1", count=1)
     assert t.take("B", first, request_id="a1", count=1) == made
     assert t.owns("B") == 2
+    for part in ({"count": 2}, {"begin_us": at(3)}, {"end_us": at(9)}):
+        assert reason(t.taken_by("B", first, request_id="a1", **part)) == "REQUEST_ID_REUSED", "another part of it"
     other = t.offer("A")
     assert reason(t.taken_by("B", other, request_id="a1")) == "REQUEST_ID_REUSED"
     swap = Cells(FOURS, "node", 1, at(20), at(21))

@@ -119,6 +119,10 @@ def test_what_is_asked_again_with_its_request_id_is_the_same(site: Server, nodes
     want = post(site, "b", REQUEST, lot(begin=1, end=2), request_id="x")
     (made,) = accept(site, "b", offer.order_id, request_id="take")
     assert accept(site, "b", offer.order_id, request_id="take") == [made]
+    assert accept(site, "b", offer.order_id, request_id="take", cells=1, end_time=at(8)) == [made]
+    for part in ({"cells": 2}, {"begin_time": at(1)}, {"end_time": at(7)}):
+        another = failure(lambda part=part: accept(site, "b", offer.order_id, request_id="take", **part))  # type: ignore[misc]
+        assert (another.code, another.reason) == (grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
     withdraw(site, offer.order_id, "a")
     withdraw(site, want.order_id, "b")
     again = post(site, "a", request_id="x")
