@@ -92,7 +92,8 @@ class Board:
 
     def left(self, offer: ExchangeOrder, begin_us: Micros, end_us: Micros) -> int:
         """How many of its cells no exchange has at any time of a window."""
-        return offer.lot.count - max(used(self._taken.get(offer.id, ()), begin_us, end_us))
+        taken = self._taken.get(offer.id)
+        return offer.lot.count - max(used(taken, begin_us, end_us)) if taken else offer.lot.count
 
     def holds(self, offer: ExchangeOrder, lot: Lot) -> bool:
         """Whether the offer, or what is left of it, has such a lot."""

@@ -18,6 +18,10 @@ from scheduler_service.core.values import Micros
 MOST_DEVICE_US = 10**18
 """Of a lot, or a bid: 30,000 devices for a year. What is agreed fits into 64 bits then, wherever it goes."""
 
+MOST_ORDERS = 100
+"""Of a virtual cluster on the board at once: each is weighed against all others whenever the board changes. Those of its proxy
+do not count: they are no more than it has cells."""
+
 # ---- rows --------------------------------------------------------------------------------------------------------------
 
 

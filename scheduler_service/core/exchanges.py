@@ -4,9 +4,10 @@ safe to repeat: what makes something new takes a request_id."""
 from typing import Any
 
 from scheduler_service.core.board import accept
-from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, require
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, ResourceExhausted, require
 from scheduler_service.core.exchange import (
     MOST_DEVICE_US,
+    MOST_ORDERS,
     Exchange,
     ExchangeOrder,
     ExchangeState,
@@ -70,6 +71,7 @@ def order_posted(state: State, event: OrderPosted, now: Micros) -> OrderChanged:
     gives = order.lot if order.kind is OrderKind.OFFER else order.swap
     if gives is not None:
         _check_owned(state, vc, from_now(gives, now))
+    _check_few(state, vc)
     _put_new(state, order)
     return OrderChanged(order.id)
 
@@ -141,6 +143,16 @@ def _check_owned(state: State, vc: VirtualCluster, lot: Lot) -> None:
             pool=lot.pool,
             level=lot.level,
             owned=str(max(owned, 0)),
+        )
+
+
+def _check_few(state: State, vc: VirtualCluster) -> None:
+    if sum(order.vc == vc.id and not order.by_proxy for order in state.orders.rows.values()) >= MOST_ORDERS:
+        raise ResourceExhausted(
+            "TOO_MANY_ORDERS",
+            f"virtual cluster {vc.name} has {MOST_ORDERS} orders on the board; withdraw some, or wait until some are met",
+            vc=vc.name,
+            most=str(MOST_ORDERS),
         )
 
 

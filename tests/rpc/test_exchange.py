@@ -14,7 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy import Engine
 
 from scheduler_service.core.access import Role
-from scheduler_service.core.exchange import Exchange, ExchangeOrder, Lot, OrderKind
+from scheduler_service.core.exchange import MOST_ORDERS, Exchange, ExchangeOrder, Lot, OrderKind
 from scheduler_service.core.traded import Surplus
 from scheduler_service.rpc.orders import exchange_out, orders_out, surplus_out
 from scheduler_service.run.tokens import wall_clock
@@ -248,6 +248,17 @@ def test_what_is_more_than_can_be_counted_is_refused_and_sums_that_are_do_no_har
     assert exchange_out(Exchange(1, 1, 0, 1, 2, whole, 10**20, 0), {}).price_device_us == 2**63 - 1
     (shown,) = orders_out([ExchangeOrder(1, OrderKind.REQUEST, 1, whole, 0, 10**15)], (), {}, 0)
     assert (shown.left, shown.lot.device_us) == (1_000_000, 2**63 - 1)
+
+
+def test_a_virtual_cluster_has_so_many_orders_on_the_board_and_no_more(site: Server, nodes: list[Agent]) -> None:
+    asked = [post(site, "a", REQUEST, request_id=f"{number}").order_id for number in range(MOST_ORDERS)]
+    refused = failure(lambda: post(site, "a", REQUEST))
+    assert (refused.code, refused.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_ORDERS")
+    assert refused.info.metadata == {"vc": "a", "most": f"{MOST_ORDERS}"}
+    assert post(site, "a", REQUEST, request_id="7").order_id == asked[7], "it is there, and no other"
+    post(site, "b", REQUEST)
+    withdraw(site, asked[7], "a")
+    post(site, "a", REQUEST)
 
 
 def test_whoever_speaks_for_the_site_is_an_operator(database_url: str, engine: Engine) -> None:

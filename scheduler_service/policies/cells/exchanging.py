@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 
-from scheduler_service.core.board import Board
+from scheduler_service.core.board import Board, Deal
 from scheduler_service.core.exchange import Lot, OrderKind
 from scheduler_service.core.idle import IdleCells, idle_cells, noted
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
@@ -27,11 +27,22 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
     if len({order.kind for order in board.orders.values()}) < len(OrderKind):
         return False
     surplus = {vc: row.device_us for vc, row in state.surpluses.rows.items()}
-    deals = settle(board, surplus, match, lambda deal: why_not_owned(state, deal))
+    known: dict[tuple[int, Lot, int, Lot | None], str | None] = {}
+
+    def fits(deal: Deal) -> str | None:
+        """One virtual cluster may have many offers of the same cells: whether it owns them is the same for all."""
+        sides = deal.giver, deal.lot, deal.taker if deal.swap is not None else 0, deal.swap
+        if sides not in known:
+            known[sides] = why_not_owned(state, deal)
+        return known[sides]
+
+    deals = settle(board, surplus, match, fits)
     made, deal = False, next(deals, None)
     while deal is not None:
         answer = yield (Agree(deal),)
-        made = made or answer is None
+        if answer is None:  # somebody owns something else now
+            made = True
+            known.clear()
         try:
             deal = deals.send(answer)
         except StopIteration:
