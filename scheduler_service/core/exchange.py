@@ -15,13 +15,6 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.rows import changed, dataclass
 from scheduler_service.core.values import Micros
 
-MOST_DEVICE_US = 10**18
-"""Of a lot, or a bid: 30,000 devices for a year. What is agreed fits into 64 bits then, wherever it goes."""
-
-MOST_ORDERS = 100
-"""Of a virtual cluster on the board at once: each is weighed against all others whenever the board changes. Those of its proxy
-do not count: they are no more than it has cells."""
-
 # ---- rows --------------------------------------------------------------------------------------------------------------
 
 
@@ -168,11 +161,24 @@ def is_empty(lot: Lot) -> bool:
 
 def used(lots: Iterable[Lot], begin_us: Micros, end_us: Micros) -> list[int]:
     """How many cells the lots take together, from each moment on at which that changes in the window."""
+    return _sums(((lot, lot.count) for lot in lots), begin_us, end_us)
+
+
+def balance(exchanges: Iterable[Exchange], vc: int, begin_us: Micros, end_us: Micros) -> list[int]:
+    """As `used`: what exchanges of one kind of cells add to what a virtual cluster has of it; negative where it gives more.
+
+    This is `granted` at all `moments` of the window, in one pass over them.
+    """
+    there = (x for x in exchanges if x.state is not ExchangeState.RETURNED)
+    return _sums(((x.lot, x.lot.count * ((x.taker == vc) - (x.giver == vc))) for x in there), begin_us, end_us)
+
+
+def _sums(counts: Iterable[tuple[Lot, int]], begin_us: Micros, end_us: Micros) -> list[int]:
     change = defaultdict(int, {begin_us: 0})
-    for lot in lots:
+    for lot, count in counts:
         if lot.begin_us < end_us and begin_us < lot.end_us:
-            change[max(lot.begin_us, begin_us)] += lot.count
-            change[lot.end_us] -= lot.count
+            change[max(lot.begin_us, begin_us)] += count
+            change[lot.end_us] -= count
     return list(accumulate(change[at] for at in sorted(change) if at < end_us))
 
 

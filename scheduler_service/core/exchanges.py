@@ -6,8 +6,6 @@ from typing import Any
 from scheduler_service.core.board import accept
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, ResourceExhausted, require
 from scheduler_service.core.exchange import (
-    MOST_DEVICE_US,
-    MOST_ORDERS,
     Exchange,
     ExchangeOrder,
     ExchangeState,
@@ -41,6 +39,13 @@ from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import VirtualCluster
 from scheduler_service.core.waiting import Deadline
 from scheduler_service.core.windows import agree, board_of, book, call_off, least_owned, turn_windows, why_not_owned
+
+MOST_DEVICE_US = 10**18
+"""Of a lot, or a bid: 30,000 devices for a year. What is agreed fits into 64 bits then, wherever it goes."""
+
+MOST_ORDERS = 100
+"""Of a virtual cluster on the board at once: each is weighed against all others whenever the board changes. Those of its proxy
+do not count: they are no more than it has cells."""
 
 # ---- orders ------------------------------------------------------------------------------------------------------------
 

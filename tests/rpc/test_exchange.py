@@ -14,7 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy import Engine
 
 from scheduler_service.core.access import Role
-from scheduler_service.core.exchange import MOST_ORDERS, Exchange, ExchangeOrder, Lot, OrderKind
+from scheduler_service.core.exchange import Exchange, ExchangeOrder, Lot, OrderKind
+from scheduler_service.core.exchanges import MOST_ORDERS
 from scheduler_service.core.traded import Surplus
 from scheduler_service.rpc.orders import exchange_out, orders_out, surplus_out
 from scheduler_service.run.tokens import wall_clock
