@@ -92,7 +92,8 @@ class Board:
 
     def left(self, offer: ExchangeOrder, begin_us: Micros, end_us: Micros) -> int:
         """How many of its cells no exchange has at any time of a window."""
-        return offer.lot.count - max(used(self._taken.get(offer.id, ()), begin_us, end_us))
+        taken = self._taken.get(offer.id)
+        return offer.lot.count - max(used(taken, begin_us, end_us)) if taken else offer.lot.count
 
     def holds(self, offer: ExchangeOrder, lot: Lot) -> bool:
         """Whether the offer, or what is left of it, has such a lot."""
@@ -123,10 +124,10 @@ class Board:
         offer, request = self.orders.get(deal.offer), self.orders.get(deal.request)
         if deal.giver == deal.taker:
             return "a virtual cluster does not exchange with itself"
-        if not (deal.offer or deal.request) or deal.price < 0:
-            return "the deal meets no order, or its price is less than nothing"
         if is_empty(deal.lot) or deal.lot.begin_us < self.now:
             return "there are no cells in it, or it begins in the past"
+        if not (deal.offer or deal.request) or deal.price < 0:
+            return "the deal meets no order, or its price is less than nothing"
         if deal.offer:
             if offer is None or offer.kind is not OrderKind.OFFER or offer.vc != deal.giver:
                 return f"order {deal.offer} is no open offer of virtual cluster {deal.giver}"

@@ -22,6 +22,10 @@ class FailedPrecondition(Refused):
     """It exists, but in a state in which this cannot be done."""
 
 
+class ResourceExhausted(Refused):
+    """There is too much of it at once already."""
+
+
 class PlanRefused(Exception):
     """A policy proposed an action that does not hold any more; the whole plan is undone."""
 

@@ -161,11 +161,24 @@ def is_empty(lot: Lot) -> bool:
 
 def used(lots: Iterable[Lot], begin_us: Micros, end_us: Micros) -> list[int]:
     """How many cells the lots take together, from each moment on at which that changes in the window."""
+    return _sums(((lot, lot.count) for lot in lots), begin_us, end_us)
+
+
+def balance(exchanges: Iterable[Exchange], vc: int, begin_us: Micros, end_us: Micros) -> list[int]:
+    """As `used`: what exchanges of one kind of cells add to what a virtual cluster has of it; negative where it gives more.
+
+    This is `granted` at all `moments` of the window, in one pass over them.
+    """
+    there = (x for x in exchanges if x.state is not ExchangeState.RETURNED)
+    return _sums(((x.lot, x.lot.count * ((x.taker == vc) - (x.giver == vc))) for x in there), begin_us, end_us)
+
+
+def _sums(counts: Iterable[tuple[Lot, int]], begin_us: Micros, end_us: Micros) -> list[int]:
     change = defaultdict(int, {begin_us: 0})
-    for lot in lots:
+    for lot, count in counts:
         if lot.begin_us < end_us and begin_us < lot.end_us:
-            change[max(lot.begin_us, begin_us)] += lot.count
-            change[lot.end_us] -= lot.count
+            change[max(lot.begin_us, begin_us)] += count
+            change[lot.end_us] -= count
     return list(accumulate(change[at] for at in sorted(change) if at < end_us))
 
 

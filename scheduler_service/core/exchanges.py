@@ -4,7 +4,7 @@ safe to repeat: what makes something new takes a request_id."""
 from typing import Any
 
 from scheduler_service.core.board import accept
-from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, require
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, ResourceExhausted, require
 from scheduler_service.core.exchange import (
     Exchange,
     ExchangeOrder,
@@ -40,6 +40,13 @@ from scheduler_service.core.vc import VirtualCluster
 from scheduler_service.core.waiting import Deadline
 from scheduler_service.core.windows import agree, board_of, book, call_off, least_owned, turn_windows, why_not_owned
 
+MOST_DEVICE_US = 10**18
+"""Of a lot, or a bid: 30,000 devices for a year. What is agreed fits into 64 bits then, wherever it goes."""
+
+MOST_ORDERS = 100
+"""Of a virtual cluster on the board at once: each is weighed against all others whenever the board changes. Those of its proxy
+do not count: they are no more than it has cells."""
+
 # ---- orders ------------------------------------------------------------------------------------------------------------
 
 
@@ -69,6 +76,7 @@ def order_posted(state: State, event: OrderPosted, now: Micros) -> OrderChanged:
     gives = order.lot if order.kind is OrderKind.OFFER else order.swap
     if gives is not None:
         _check_owned(state, vc, from_now(gives, now))
+    _check_few(state, vc)
     _put_new(state, order)
     return OrderChanged(order.id)
 
@@ -96,7 +104,14 @@ def _put_new(state: State, order: ExchangeOrder) -> None:
 def _lot(pools: Pools, cells: Cells, now: Micros) -> Lot:
     level = level_named(pools, cells.pool, cells.level)
     devices = pools.pools[cells.pool].shape.size(level) if pools.models[cells.pool] else 0
-    return Lot(cells.pool, cells.level, cells.count, cells.begin_us or now, cells.end_us, devices)
+    lot = Lot(cells.pool, cells.level, cells.count, cells.begin_us or now, cells.end_us, devices)
+    if lot.device_us > MOST_DEVICE_US:
+        text = (
+            f"{lot.count} {lot.level} cells of {devices} devices for that time come to {lot.device_us} device-microseconds, "
+            f"more than the {MOST_DEVICE_US} that an order may be about; ask for fewer cells, or for a shorter time"
+        )
+        raise FailedPrecondition("LOT_TOO_LARGE", text, device_us=str(lot.device_us), most=str(MOST_DEVICE_US))
+    return lot
 
 
 def check_same_post(known: ExchangeOrder, event: OrderPosted) -> None:
@@ -136,6 +151,16 @@ def _check_owned(state: State, vc: VirtualCluster, lot: Lot) -> None:
         )
 
 
+def _check_few(state: State, vc: VirtualCluster) -> None:
+    if sum(order.vc == vc.id and not order.by_proxy for order in state.orders.rows.values()) >= MOST_ORDERS:
+        raise ResourceExhausted(
+            "TOO_MANY_ORDERS",
+            f"virtual cluster {vc.name} has {MOST_ORDERS} orders on the board; withdraw some, or wait until some are met",
+            vc=vc.name,
+            most=str(MOST_ORDERS),
+        )
+
+
 # ---- exchanges ---------------------------------------------------------------------------------------------------------
 
 
@@ -157,8 +182,10 @@ def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Excha
 
 
 def check_same_deal(known: Exchange, event: AcceptRequested) -> None:
-    """Raises AlreadyExists unless the request_id came with the same order."""
-    if event.order not in (known.offer, known.request):
+    """Raises AlreadyExists unless the request_id came with the same order, and the same part of it, as far as that is named."""
+    lot = known.lot
+    part = event.count or lot.count, event.begin_us or lot.begin_us, event.end_us or lot.end_us
+    if event.order not in (known.offer, known.request) or part != (lot.count, lot.begin_us, lot.end_us):
         raise _reused(event.request_id, f"exchange {known.id}")
 
 
@@ -221,13 +248,14 @@ def exchange_overdue(state: State, now: Micros, kind: Deadline, key: tuple[Any, 
 
 
 def note_idle(state: State, action: NoteIdle, now: Micros) -> None:
-    """How many cells are idle is looked up here; a virtual cluster without a proxy has no such rows."""
-    row, key = state.vcs.rows.get(action.vc), (action.vc, action.pool, action.level)
-    if row is None or state.pools is None or not row.policy.proxy_after_us:
+    """How many cells are idle is looked up here; a virtual cluster without a proxy has no such rows, nor has one of cells that
+    there are none of any more."""
+    row, pools, key = state.vcs.rows.get(action.vc), state.pools, (action.vc, action.pool, action.level)
+    if row is None or pools is None or not row.policy.proxy_after_us or not pools.has(action.pool, action.level):
         state.put(state.idle, key, None)
         return
     known = state.idle.rows.get(key) or IdleCells(*key)
-    state.put(state.idle, key, noted(known, idle_cells(state.pools, key), now, row.policy.proxy_after_us))
+    state.put(state.idle, key, noted(known, idle_cells(pools, key), now, row.policy.proxy_after_us))
 
 
 def offer_idle(state: State, action: OfferIdle, now: Micros) -> None:

@@ -149,6 +149,10 @@ class Pools:
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
+    def has(self, pool: str, level: str) -> bool:
+        """Whether there are such cells (now): rows outlive a level that its site, or an agent, calls something else."""
+        return pool in self.pools and level_of(self.pools[pool].shape, level) is not None
+
     def in_order(self) -> list[str]:
         """Pools in the order in which a job that names none tries them: those of the smallest largest cell first."""
         if self._order is None:

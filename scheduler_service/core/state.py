@@ -581,8 +581,10 @@ def _no_index(_old: object, _new: object) -> None:
 
 
 def _offers_the_same(a: Node, b: Node) -> bool:
-    """In all that decides whether something fits there."""
-    return a.state is b.state and a.capacity == b.capacity and (a.drained_us is None) == (b.drained_us is None)
+    """In all that decides whether something fits there, the names of its cells included."""
+    return (a.state, a.capacity, a.levels) == (b.state, b.capacity, b.levels) and (a.drained_us is None) == (
+        b.drained_us is None
+    )
 
 
 def _add_or_discard(index: dict[K, set[R]], key: K, member: R, there: bool) -> None:

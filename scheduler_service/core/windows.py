@@ -5,16 +5,17 @@ the same, and Eqn 2 holds as before, as long as nobody gives what it does not ow
 of each deal, and kept whenever a quota or an exchange changes.
 """
 
+from collections import defaultdict
+
 from scheduler_service.core.board import Board, Deal, agreed
 from scheduler_service.core.errors import require
 from scheduler_service.core.exchange import (
     Booked,
     Exchange,
     ExchangeState,
+    balance,
     called_off,
     exchange_due,
-    granted,
-    moments,
     turned,
     withdrawn,
 )
@@ -44,7 +45,7 @@ def least_owned(state: State, vc: int, pool: str, level: str, begin_us: Micros, 
     row = state.vcs.rows.get(vc)
     own = sum(q.cells for q in row.quotas if (q.pool, q.level) == (pool, level)) if row is not None else 0
     mine = [x for x in exchanges_of(state, vc) if (x.lot.pool, x.lot.level) == (pool, level)]
-    return own + min(granted(mine, at).get((vc, pool, level), 0) for at in moments(mine, begin_us, end_us))
+    return own + min(balance(mine, vc, begin_us, max(end_us, begin_us + 1)))
 
 
 def most_cells(state: State, pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
@@ -52,11 +53,16 @@ def most_cells(state: State, pools: Pools, vc: VirtualCluster, pool: str) -> tup
     if vc.id not in state.traded.of:
         return pools.cells_of(vc, pool)
     levels = pools.pools[pool].shape.levels
-    mine = [x for x in exchanges_of(state, vc.id) if x.lot.pool == pool]
-    own = {level: sum(q.cells for q in vc.quotas if (q.pool, q.level) == (pool, level)) for level in levels}
+    own, mine = dict.fromkeys(levels, 0), defaultdict[str, list[Exchange]](list)
+    for quota in vc.quotas:
+        if quota.pool == pool and quota.level in own:
+            own[quota.level] += quota.cells
+    for x in exchanges_of(state, vc.id):
+        if x.lot.pool == pool:
+            mine[x.lot.level].append(x)
     now = state.cluster.clock_us
-    there = [granted(mine, at) for at in moments(mine, now, max([now, *(x.lot.end_us for x in mine)]))]
-    return tuple(count + max(0, *(more.get((vc.id, pool, level), 0) for more in there)) for level, count in own.items())
+    end = max([now + 1, *(x.lot.end_us for there in mine.values() for x in there)])
+    return tuple(count + max(0, *balance(mine[level], vc.id, now, end)) for level, count in own.items())
 
 
 def why_not_owned(state: State, deal: Deal) -> str | None:

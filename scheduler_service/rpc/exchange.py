@@ -50,8 +50,9 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
             await self._front.leading.service.handle(WithdrawRequested(request.order_id, request.virtual_cluster))
         except NotFound:
             known = await self._front.read(self._market.order, request.order_id)
-            owner = _id_of(request.virtual_cluster, await self._names()) if request.virtual_cluster else 0
-            if known is None or known.state is not OrderState.WITHDRAWN or owner not in (0, known.vc):
+            if known is None or known.state is not OrderState.WITHDRAWN:
+                raise
+            if request.virtual_cluster and _id_of(request.virtual_cluster, await self._names()) != known.vc:
                 raise
         return pb.WithdrawOrderResponse(order=await self._order(request.order_id))
 

@@ -12,7 +12,7 @@ import protovalidate
 from google.protobuf import any_pb2, duration_pb2, message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused, ResourceExhausted
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.methods import Handler
 from scheduler_service.run.ports import CommitRefused, NotCommitted
@@ -42,10 +42,6 @@ class PermissionDenied(Refused):
 
 class OutOfRange(Refused):
     """What is asked for begins after the end of what there is."""
-
-
-class ResourceExhausted(Refused):
-    """There is too much of it at once already."""
 
 
 class Unavailable(Refused):

@@ -16,6 +16,8 @@ from scheduler_service.rpc.interceptors import InvalidArgument
 LATEST_US = 4_102_444_800_000_000
 """2100: what is agreed for a later time is meant otherwise."""
 
+_MOST = 2**63 - 1
+
 Names = Mapping[int, str]
 """Of the virtual clusters that there are."""
 
@@ -77,7 +79,7 @@ def _order_out(order: ExchangeOrder, board: Board, names: Names) -> pb.ExchangeO
         kind=int(order.kind),  # type: ignore[arg-type]
         virtual_cluster=names.get(order.vc, ""),
         lot=_lot_out(order.lot),
-        bid_device_us=order.bid,
+        bid_device_us=None if order.bid is None else _amount(order.bid),
         swap=None if order.swap is None else _lot_out(order.swap),
         state=int(OrderState.EXPIRED if over else order.state),  # type: ignore[arg-type]
         left=left,
@@ -94,7 +96,7 @@ def _lot_out(lot: Lot) -> pb.CellLot:
         cells=lot.count,
         begin_time=time_out(lot.begin_us),
         end_time=time_out(lot.end_us),
-        device_us=lot.device_us,
+        device_us=_amount(lot.device_us),
     )
 
 
@@ -106,7 +108,7 @@ def exchange_out(exchange: Exchange, names: Names) -> pb.CellExchange:
         giver=names.get(exchange.giver, ""),
         taker=names.get(exchange.taker, ""),
         lot=_lot_out(exchange.lot),
-        price_device_us=exchange.price,
+        price_device_us=_amount(exchange.price),
         state=int(exchange.state),  # type: ignore[arg-type]
         agree_time=time_out(exchange.agreed_us),
         open_time=time_out(exchange.opened_us),
@@ -121,10 +123,15 @@ def entry_out(entry: LedgerEntry, names: Names) -> pb.LedgerEntry:
         virtual_cluster=names.get(entry.vc, ""),
         exchange_id=entry.exchange,
         kind=int(entry.what),  # type: ignore[arg-type]
-        device_us=entry.device_us,
+        device_us=_amount(entry.device_us),
         time=time_out(entry.at_us),
     )
 
 
 def surplus_out(surplus: Surplus, names: Names) -> pb.Surplus:
-    return pb.Surplus(virtual_cluster=names.get(surplus.vc, ""), device_us=surplus.device_us)
+    return pb.Surplus(virtual_cluster=names.get(surplus.vc, ""), device_us=_amount(surplus.device_us))
+
+
+def _amount(device_us: int) -> int:
+    """The nearest that the API can say: sums have no bound, and one that is too large is no reason to show nobody anything."""
+    return max(-_MOST, min(device_us, _MOST))

@@ -1,5 +1,6 @@
 """Cell exchange in the engine: what virtual clusters own, and what becomes of jobs, as windows open and close."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from scheduler_service.core.messages import (
     Agree,
     Cells,
     FaultsSeen,
+    NodeSeen,
     OrderPosted,
     ReturnRequested,
     VcRequested,
@@ -24,11 +26,12 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.rows import changed
+from scheduler_service.core.state import State
 from scheduler_service.core.vc import Quota, VcPolicy
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.exchange import Fits, Match, Surplus, auction, balanced
 from tests.core.driver import Driver
-from tests.policies.tenants import OVERFLOW
+from tests.policies.tenants import OVERFLOW, inventory
 from tests.policies.trading import FOURS, HOUR, Traders, at, reason
 
 NODE = (FOURS, "node", 1)
@@ -236,6 +239,8 @@ def test_tenants_choose_offers_and_parts_of_them_and_meet_requests() -> None:
     t.take("A", wanted)
     assert t.orders[wanted].state is OrderState.MATCHED
     assert reason(t.taken_by("B", offer, count=2)) == "NO_DEAL"
+    backwards = t.taken_by("B", offer, begin_us=at(6), end_us=at(2))
+    assert (reason(backwards), str(backwards)) == ("NO_DEAL", "there are no cells in it, or it begins in the past")
     assert reason(t.taken_by("A", offer)) == "NO_DEAL"
     assert reason(t.taken_by("B", 99)) == "NO_OPEN_ORDER"
     t.until(2)
@@ -251,6 +256,8 @@ def test_what_was_asked_twice_is_done_once() -> None:
     made = t.take("B", first, request_id="a1", count=1)
     assert t.take("B", first, request_id="a1", count=1) == made
     assert t.owns("B") == 2
+    for part in ({"count": 2}, {"begin_us": at(3)}, {"end_us": at(9)}):
+        assert reason(t.taken_by("B", first, request_id="a1", **part)) == "REQUEST_ID_REUSED", "another part of it"
     other = t.offer("A")
     assert reason(t.taken_by("B", other, request_id="a1")) == "REQUEST_ID_REUSED"
     swap = Cells(FOURS, "node", 1, at(20), at(21))
@@ -581,3 +588,35 @@ def test_the_proxy_gives_on_what_was_taken_only_as_long_as_it_is_there() -> None
     assert [row.lot.count for row in t.orders.values() if row.by_proxy] == [1], "the taken one goes back before three o'clock"
     t.until(2)
     assert t.owns("B") == 1
+
+
+def test_the_proxy_lets_go_of_cells_of_a_level_that_has_gone() -> None:
+    """The rows of what was idle, and the offers, outlive what the site calls its cells; nobody could be given any."""
+    plan = PoolPlan("p", ("n1", "n2"), (("rack", 2),))
+    t = Traders(2, plan, match=None)
+    t.vc("A", ("p", "rack", 1))
+    t.vc("B")
+    t.step(VcRequested("A", False, policy=VcPolicy(proxy_after_us=HOUR, proxy_window_us=4 * HOUR)))
+    t.until(1)
+    assert [(row.lot.level, row.by_proxy) for row in t.state.orders.rows.values()] == [("rack", True)]
+    rows = [(table.name, key, row) for table in t.state.tables() for key, row in table.rows.items() if table.name != "cluster"]
+    renamed = PoolPlan("p", ("n1", "n2"), (("cabinet", 2),))
+    t.state = State(t.state.cluster, t.state.settings._replace(pools=(renamed,)))
+    t.state.restore(rows)
+    t.step()
+    assert not t.state.idle.rows
+    assert not t.state.orders.rows
+    t.until(5)
+
+
+def test_an_agent_may_call_its_levels_something_else() -> None:
+    t = Traders(1, match=None)
+    t.vc("A", (FOURS, "switch", 2))
+    t.step(VcRequested("A", False, policy=VcPolicy(proxy_after_us=HOUR, proxy_window_us=4 * HOUR)))
+    t.until(1)
+    assert [row.lot.level for row in t.state.orders.rows.values()] == ["switch"]
+    t.step(NodeSeen("n1", "a", replace(inventory("FOUR"), levels=("bridge",))))
+    assert t.state.pools is not None
+    assert t.state.pools.pools[FOURS].shape.levels == ("device", "bridge", "node")
+    assert not t.state.idle.rows
+    assert not t.state.orders.rows

@@ -14,6 +14,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy import Engine
 
 from scheduler_service.core.access import Role
+from scheduler_service.core.exchange import Exchange, ExchangeOrder, Lot, OrderKind
+from scheduler_service.core.exchanges import MOST_ORDERS
+from scheduler_service.core.traded import Surplus
+from scheduler_service.rpc.orders import exchange_out, orders_out, surplus_out
 from scheduler_service.run.tokens import wall_clock
 from tests.rpc.server import LIMIT, Agent, Server, failure
 from tests.rpc.test_access import Tokens, bearer
@@ -116,6 +120,10 @@ def test_what_is_asked_again_with_its_request_id_is_the_same(site: Server, nodes
     want = post(site, "b", REQUEST, lot(begin=1, end=2), request_id="x")
     (made,) = accept(site, "b", offer.order_id, request_id="take")
     assert accept(site, "b", offer.order_id, request_id="take") == [made]
+    assert accept(site, "b", offer.order_id, request_id="take", cells=1, end_time=at(8)) == [made]
+    for part in ({"cells": 2}, {"begin_time": at(1)}, {"end_time": at(7)}):
+        another = failure(lambda part=part: accept(site, "b", offer.order_id, request_id="take", **part))  # type: ignore[misc]
+        assert (another.code, another.reason) == (grpc.StatusCode.ALREADY_EXISTS, "REQUEST_ID_REUSED")
     withdraw(site, offer.order_id, "a")
     withdraw(site, want.order_id, "b")
     again = post(site, "a", request_id="x")
@@ -138,7 +146,8 @@ def test_withdrawing_and_returning_are_safe_to_repeat_and_are_their_owners(site:
     assert failure(lambda: withdraw(site, offer.order_id, "b")).reason == "NOT_YOURS"
     assert withdraw(site, offer.order_id, "a").state == WITHDRAWN
     assert withdraw(site, offer.order_id, "a").state == withdraw(site, offer.order_id).state == WITHDRAWN
-    assert failure(lambda: withdraw(site, offer.order_id, "b")).reason == "NO_OPEN_ORDER"
+    for other in ("b", "nobody"):
+        assert failure(lambda other=other: withdraw(site, offer.order_id, other)).reason == "NO_OPEN_ORDER"
     assert failure(lambda: withdraw(site, 99)).reason == "NO_OPEN_ORDER"
     create(site, "c")
     assert failure(lambda: give_back(site, made.exchange_id, "c")).reason == "NOT_YOURS"
@@ -223,6 +232,34 @@ def test_what_nobody_could_mean_or_meet_is_refused(site: Server, nodes: list[Age
         (lambda: accept(site, "a", post(site, "a").order_id), "NO_DEAL"),
     ):
         assert failure(call).reason == reason
+
+
+def test_what_is_more_than_can_be_counted_is_refused_and_sums_that_are_do_no_harm(site: Server, nodes: list[Agent]) -> None:
+    far = 24 * 365 * 70
+    for call in (
+        lambda: post(site, "a", REQUEST, lot(1_000_000, end=far)),
+        lambda: post(site, "a", REQUEST, lot(end=far), swap=lot(1_000_000, begin=1, end=far)),
+    ):
+        refused = failure(call)
+        assert (refused.code, refused.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "LOT_TOO_LARGE")
+        assert int(refused.info.metadata["device_us"]) > int(refused.info.metadata["most"])
+    assert orders(site) == []
+    assert surplus_out(Surplus(1, -(10**30)), {1: "a"}).device_us == 1 - 2**63
+    whole = Lot("p", "node", 1_000_000, 0, 10**15, 16)
+    assert exchange_out(Exchange(1, 1, 0, 1, 2, whole, 10**20, 0), {}).price_device_us == 2**63 - 1
+    (shown,) = orders_out([ExchangeOrder(1, OrderKind.REQUEST, 1, whole, 0, 10**15)], (), {}, 0)
+    assert (shown.left, shown.lot.device_us) == (1_000_000, 2**63 - 1)
+
+
+def test_a_virtual_cluster_has_so_many_orders_on_the_board_and_no_more(site: Server, nodes: list[Agent]) -> None:
+    asked = [post(site, "a", REQUEST, request_id=f"{number}").order_id for number in range(MOST_ORDERS)]
+    refused = failure(lambda: post(site, "a", REQUEST))
+    assert (refused.code, refused.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_ORDERS")
+    assert refused.info.metadata == {"vc": "a", "most": f"{MOST_ORDERS}"}
+    assert post(site, "a", REQUEST, request_id="7").order_id == asked[7], "it is there, and no other"
+    post(site, "b", REQUEST)
+    withdraw(site, asked[7], "a")
+    post(site, "a", REQUEST)
 
 
 def test_whoever_speaks_for_the_site_is_an_operator(database_url: str, engine: Engine) -> None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Generator, Iterator
 
-from scheduler_service.core.board import Board
+from scheduler_service.core.board import Board, Deal
 from scheduler_service.core.exchange import Lot, OrderKind
 from scheduler_service.core.idle import IdleCells, idle_cells, noted
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
-from scheduler_service.core.pools import Pools
+from scheduler_service.core.pools import Pools, level_of
 from scheduler_service.core.state import State
 from scheduler_service.core.traded import Kind
 from scheduler_service.core.vc import VirtualCluster
@@ -27,11 +27,22 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
     if len({order.kind for order in board.orders.values()}) < len(OrderKind):
         return False
     surplus = {vc: row.device_us for vc, row in state.surpluses.rows.items()}
-    deals = settle(board, surplus, match, lambda deal: why_not_owned(state, deal))
+    known: dict[tuple[int, Lot, int, Lot | None], str | None] = {}
+
+    def fits(deal: Deal) -> str | None:
+        """One virtual cluster may have many offers of the same cells: whether it owns them is the same for all."""
+        sides = deal.giver, deal.lot, deal.taker if deal.swap is not None else 0, deal.swap
+        if sides not in known:
+            known[sides] = why_not_owned(state, deal)
+        return known[sides]
+
+    deals = settle(board, surplus, match, fits)
     made, deal = False, next(deals, None)
     while deal is not None:
         answer = yield (Agree(deal),)
-        made = made or answer is None
+        if answer is None:  # somebody owns something else now
+            made = True
+            known.clear()
         try:
             deal = deals.send(answer)
         except StopIteration:
@@ -67,8 +78,16 @@ def _note(state: State, pools: Pools, vc: VirtualCluster) -> Iterator[Plan]:
     now = state.cluster.clock_us
     for kind in _kinds(state, pools, vc):
         row = state.idle.rows.get(kind)
-        if row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
+        if not pools.has(*kind[1:]):
+            yield (NoteIdle(*kind), *(Withdraw(order) for order in _proxys(state, kind)))
+        elif row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
             yield (NoteIdle(*kind),)
+
+
+def _proxys(state: State, kind: Kind) -> list[int]:
+    """The offers that stand of these cells by themselves."""
+    there = (order for order in state.orders.rows.values() if order.by_proxy)
+    return sorted(order.id for order in there if (order.vc, order.lot.pool, order.lot.level) == kind)
 
 
 def _kinds(state: State, pools: Pools, vc: VirtualCluster) -> list[Kind]:
@@ -85,7 +104,7 @@ def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
 def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Generator[Plan, str | None, Board]:
     """Returns the board as it is then: to make it costs more than all else here, and most of the time it is the same."""
     rows = [state.idle.rows[kind] for kind in sorted(state.idle.rows) if kind[0] == vc.id]
-    idle = [_idle(pools, row) for row in rows if row.pool in pools.pools]
+    idle = [_idle(pools, row) for row in rows if pools.has(row.pool, row.level)]
     policy = vc.policy
     settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)
     exchanges = exchanges_of(state, vc.id)
@@ -110,5 +129,6 @@ def _board(state: State) -> Board:
 
 def _idle(pools: Pools, row: IdleCells) -> Idle:
     shape = pools.pools[row.pool].shape
-    devices = shape.size(shape.levels.index(row.level)) if pools.models[row.pool] else 0
+    level = level_of(shape, row.level)
+    devices = 0 if level is None or not pools.models[row.pool] else shape.size(level)
     return Idle(row.pool, row.level, devices, row.history)

@@ -1,0 +1,90 @@
+"""What many orders and exchanges cost: counted, since a time is no assertion."""
+
+import pytest
+
+from scheduler_service.core.board import Deal
+from scheduler_service.core.exchange import Exchange, Lot, OrderState, granted, moments
+from scheduler_service.core.state import State
+from scheduler_service.core.windows import least_owned, most_cells, why_not_owned
+from scheduler_service.policies.cells import exchanging
+from scheduler_service.policies.cells.policy import cells
+from scheduler_service.policies.exchange import Match, auction, balanced
+from tests.core.test_cells_cost import calls
+from tests.policies.trading import FOURS, Traders, at
+
+
+@pytest.mark.parametrize("match", [balanced, auction()])
+def test_whether_somebody_owns_what_many_offers_have_is_asked_once(match: Match, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve offers of the one cell, twelve requests of it: after the first deal none of the others can be."""
+    t = Traders(1, match=None)
+    t.vc("A", (FOURS, "node", 1))
+    t.vc("B")
+    for _ in range(12):
+        t.offer("A", begin=1, end=9)
+        t.want("B", begin=2, end=8)
+    asked: list[Deal] = []
+
+    def counting(state: State, deal: Deal) -> str | None:
+        asked.append(deal)
+        return why_not_owned(state, deal)
+
+    monkeypatch.setattr(exchanging, "why_not_owned", counting)
+    t.policy = cells(match)
+    t.settles = False
+    t.state.unsettled = t.state.board_changed = True
+    t.step()
+    assert [order.state for order in t.orders.values()].count(OrderState.MATCHED) == 1
+    taken_and_undone_before = 2
+    assert len(asked) <= 3 * taken_and_undone_before
+
+
+def test_who_owns_what_is_asked_again_once_there_was_a_deal() -> None:
+    """Of two cells both are given, and not a third."""
+    t = Traders(2, match=None)
+    t.vc("A", (FOURS, "node", 2))
+    t.vc("B")
+    for _ in range(4):
+        t.offer("A", begin=1, end=9)
+        t.want("B", begin=2, end=8)
+    t.policy = cells(balanced)
+    t.want("B", begin=20, end=21)
+    assert [exchange.lot.begin_us for exchange in t.exchanges.values()] == [at(2), at(2)]
+
+
+def holding(count: int) -> Traders:
+    """B has so many exchanges to come, of windows that all begin and end at other times."""
+    t = Traders(1, match=None)
+    t.vc("A", (FOURS, "node", 1))
+    t.vc("B")
+    for number in range(1, count + 1):
+        window = Lot(FOURS, ("node", "switch", "device")[number % 3], 1, at(number), at(2 * number + 7), 4)
+        sides = (2, 1) if number % 5 == 0 else (1, 2)
+        t.state.put(t.state.exchanges, number, Exchange(number, 0, 1, *sides, window, 0, t.now))
+    return t
+
+
+@pytest.mark.parametrize("count", [1, 10, 40])
+def test_what_is_owned_in_windows_is_what_exchanges_grant_at_each_of_their_moments(count: int) -> None:
+    t = holding(count)
+    mine, pools = list(t.state.exchanges.rows.values()), t.state.pools
+    assert pools is not None
+    for begin in (0, 1, 9, 30, 200):
+        for end in (begin, begin + 1, begin + 40):
+            window = at(begin), at(end)
+            for level in ("node", "switch"):
+                least = min(granted(mine, time).get((2, FOURS, level), 0) for time in moments(mine, *window))
+                assert least_owned(t.state, 2, FOURS, level, *window) == least
+    times = moments(mine, t.now, at(10_000))
+    most = [max(granted(mine, time).get((2, FOURS, level), 0) for time in times) for level in ("device", "switch", "node")]
+    assert most_cells(t.state, pools, t.state.vcs.rows[2], FOURS) == tuple(most)
+
+
+def test_what_a_submit_and_a_deal_cost_grows_with_the_exchanges_and_not_with_their_square() -> None:
+    def cost(count: int) -> int:
+        t = holding(count)
+        pools, vc = t.state.pools, t.state.vcs.rows[2]
+        assert pools is not None
+        most = calls(lambda: most_cells(t.state, pools, vc, FOURS))
+        return most + calls(lambda: least_owned(t.state, 2, FOURS, "node", at(0), at(10_000)))
+
+    assert cost(480) < 9 * cost(60)
