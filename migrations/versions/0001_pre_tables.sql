@@ -320,6 +320,7 @@ CREATE TABLE job (
 );
 
 CREATE INDEX job_live ON job (id) WHERE ended_us IS NULL;
+CREATE INDEX job_of_vc ON job (vc, id);
 CREATE UNIQUE INDEX job_request_once ON job (user_name, request_id) WHERE request_id <> '';
 COMMENT ON TABLE job IS 'What users submitted; rows stay when the job has ended';
 COMMENT ON COLUMN job.user_name IS 'Who submitted it';

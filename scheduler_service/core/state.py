@@ -129,6 +129,8 @@ class State:
         """Virtual cluster -> how many thousandths of a CPU those of them hold that have no devices."""
         self.regular: dict[str, int] = {}
         """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
+        self.guests: dict[str, set[RunKey]] = {}
+        """Virtual cluster -> its opportunistic runs that hold devices."""
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
         self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
@@ -339,6 +341,7 @@ class State:
                 _set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * held) or None)
         if not row.devices:
             return
+        _add_or_discard(self.guests, row.vc, row.key, new is not None and not new.guaranteed)
         if self.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
             runs = (self.runs.rows[key] for key in self.active.get(row.job_id, ()))
             _add_or_discard(self.overflowing, row.vc, row.job_id, any(not run.guaranteed for run in runs))
@@ -556,6 +559,7 @@ class State:
             "guaranteed": dict(self.guaranteed_devices),
             "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
             "regular": dict(self.regular),
+            "guests_of": {vc: set(keys) for vc, keys in self.guests.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},
             "vc_ids": dict(self.vc_ids),

@@ -21,6 +21,8 @@ from scheduler_service.run.dispatch import Link, LogRequest
 log = logging.getLogger(__name__)
 
 HELLO_LIMIT = 10.0
+MOST_CPUS = 4096
+"""Of a node: more than any machine has. Each may be a cell, so that one agent's mistake must not make a million of them."""
 """Seconds in which an agent must have said who it is."""
 LARGEST_EPOCH = 2**62
 """Far above what any number of take-overs makes, and below what the database can count to."""
@@ -155,6 +157,8 @@ async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading
         )
     if [d.index for d in hello.devices] != list(range(len(hello.devices))) or hello.capacity.devices != len(hello.devices):
         raise InvalidArgument("DEVICES", f"node {hello.node}: devices must be numbered 0, 1, ... and agree with its capacity")
+    if not hello.capacity.memory_mib or not 0 < hello.capacity.cpu_milli <= 1000 * MOST_CPUS:
+        raise InvalidArgument("CAPACITY", f"node {hello.node}: it must have memory, and CPUs, of which at most {MOST_CPUS}")
     return hello
 
 

@@ -103,6 +103,8 @@ def list_exchanges(
     query: Select[Any] = select(_exchange).order_by(_exchange.c.id.desc()).limit(limit)
     if states:
         query = query.where(_exchange.c.state.in_([int(state) for state in states]))
+        if ExchangeState.RETURNED not in states:
+            query = query.where(_exchange.c.returned_us.is_(None))  # so that the index of live exchanges serves
     if vc:
         query = query.where(or_(_exchange.c.giver == vc, _exchange.c.taker == vc))
     if before_id is not None:

@@ -200,6 +200,7 @@ job = Table(
 )
 Index("job_request_once", job.c.user_name, job.c.request_id, unique=True, postgresql_where=text("request_id <> ''"))
 Index("job_live", job.c.id, postgresql_where=text("ended_us IS NULL"))
+Index("job_of_vc", job.c.vc, job.c.id)
 
 run = Table(
     "run",

@@ -51,6 +51,18 @@ def test_who_asks_more_than_a_node_carries_is_told_so() -> None:
     assert tenants.refused("B", 1, cpus=True).reason == "NEVER_IN_QUOTA"
 
 
+def test_a_node_that_has_nothing_is_no_place_and_stops_nobody() -> None:
+    tenants = cpu_nodes("one")
+    tenants.vc("A", (POOL, "node", 1))
+    tenants.ask("A", 4, cpus=True)
+    waits = tenants.ask("A", 1, cpus=True, guarantee=OPPORTUNISTIC)
+    tenants.step(NodeSeen("none", "a", Inventory(Vector())))
+    assert tenants.waits(waits) is Reason.NO_ROOM
+    assert tenants.waits(tenants.ask("A", 1, cpus=True, guarantee=OPPORTUNISTIC)) is Reason.NONE
+    tenants.end(1)
+    assert tenants.at(waits) == ["one[0]"]
+
+
 def test_guests_leave_for_the_owner_of_the_cpus() -> None:
     tenants = cpu_nodes("one")
     tenants.vc("A", (POOL, "cpu", 3))

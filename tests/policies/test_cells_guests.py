@@ -1,11 +1,14 @@
 """Opportunistic jobs of one virtual cluster among themselves: who goes for whom, and what they keep against whom."""
 
+from types import ModuleType
+
 import pytest
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.messages import FaultsSeen, Preempt, Reclaim
+from scheduler_service.core.messages import CancelRequested, FaultsSeen, Preempt, Reclaim
 from scheduler_service.core.vc import VcPolicy
+from scheduler_service.policies.cells import guests, victims
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 POOL = "four-2x2"
@@ -145,3 +148,52 @@ def test_it_is_checked_that_a_guest_has_no_guaranteed_or_foreign_run_go() -> Non
         f"job {trial} has no right to what job {foreign} holds",
         f"job {owned} is guaranteed",
     ]
+
+
+# ---- cost --------------------------------------------------------------------------------------------------------------
+
+
+def counted(patch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[object]:
+    """Grows by one with each call."""
+    calls: list[object] = []
+    called = getattr(module, name)
+
+    def noted(*arguments: object) -> object:
+        calls.append(arguments)
+        return called(*arguments)
+
+    patch.setattr(module, name, noted)
+    return calls
+
+
+@pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "priority"])
+def test_who_waits_in_vain_looks_once_for_all_of_its_kind(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many guests there are, and however many jobs ask for the same."""
+    nodes = ("one", "two", "three")
+    tenants = site(*nodes, policy=policy)
+    tenants.ask("B", 1)
+    small = [guest(tenants, "A", 1) for _ in range(11)]
+    wide = [guest(tenants, "A", 4, 4, 4, trial=True, priority=1) for _ in range(4)]
+    tenants.settles = False
+    looks = counted(monkeypatch, guests, "find_idle")
+    tenants.step(FaultsSeen("one", "a", ()), CancelRequested(wide.pop()))
+    assert len(looks) == 2 * 1  # a step is taken twice
+    tenants.ask("A", 4, 4, 4, trial=True, priority=2, guarantee=OPPORTUNISTIC)  # another matter: it may have more of them leave
+    assert len(looks) == 2 * (1 + 2)
+    assert leaving(tenants, *small) == []
+    assert tenants.job(guest(tenants, "A", 4, 4, trial=True, priority=1)).reason is Reason.WAITING_FOR_VICTIMS
+
+
+@pytest.mark.parametrize("policy", ["fitgpp", "priority"])
+def test_so_does_who_waits_in_its_own_cells(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", (POOL, "node", 2), policy=VcPolicy(policy))
+    tenants.ask("A", 1, priority=2)
+    small = [tenants.ask("A", 1) for _ in range(7)]
+    wide, other = (tenants.ask("A", 4, 4, trial=True, priority=1) for _ in range(2))
+    tenants.settles = False
+    looks = counted(monkeypatch, victims, "plan_in_cells")
+    tenants.step(FaultsSeen("one", "a", ()), CancelRequested(other))
+    assert len(looks) == 2 * 1
+    assert leaving(tenants, *small) == []
+    assert tenants.waits(wide) is Reason.BEYOND_QUOTA

@@ -70,7 +70,7 @@ def test_other_faulty_requests(idle: Server) -> None:
     for method, request in requests.items():
         said = failure(lambda method=method, request=request: getattr(idle.scheduler, method)(request, timeout=LIMIT))
         assert (said.code, said.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "job_id")
-    for fields in ({"page_size": 1001}, {"page_size": -1}, {"page_token": "x"}, {"states": [99]}):
+    for fields in ({"page_size": 1001}, {"page_size": -1}, {"page_token": "x"}, {"states": [99]}, {"virtual_cluster": "a\0b"}):
         listing = scheduler_pb2.ListRequest(**fields)  # type: ignore[arg-type]
         said = failure(lambda listing=listing: idle.scheduler.List(listing, timeout=LIMIT))
         assert (said.code, said.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, next(iter(fields)))

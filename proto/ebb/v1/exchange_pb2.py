@@ -26,7 +26,7 @@ from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x65\x62\x62/v1/exchange.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x01\n\x07\x43\x65llLot\x12\x18\n\x04pool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12\x18\n\x05level\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x1a\n\x05\x63\x65lls\x18\x03 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x01\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01\x12\x11\n\tdevice_us\x18\x06 \x01(\x03\"\xe9\x02\n\rExchangeOrder\x12\x10\n\x08order_id\x18\x01 \x01(\x03\x12\x1f\n\x04kind\x18\x02 \x01(\x0e\x32\x11.ebb.v1.OrderKind\x12\x17\n\x0fvirtual_cluster\x18\x03 \x01(\t\x12\x1c\n\x03lot\x18\x04 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12\x1a\n\rbid_device_us\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x04swap\x18\x06 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12!\n\x05state\x18\x07 \x01(\x0e\x32\x12.ebb.v1.OrderState\x12\x0c\n\x04left\x18\x08 \x01(\x05\x12-\n\tpost_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x62y_proxy\x18\x0b \x01(\x08\x42\x10\n\x0e_bid_device_us\"\x90\x03\n\x0c\x43\x65llExchange\x12\x13\n\x0b\x65xchange_id\x18\x01 \x01(\x03\x12\x16\n\x0eoffer_order_id\x18\x02 \x01(\x03\x12\x18\n\x10request_order_id\x18\x03 \x01(\x03\x12\r\n\x05giver\x18\x04 \x01(\t\x12\r\n\x05taker\x18\x05 \x01(\t\x12\x1c\n\x03lot\x18\x06 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12\x17\n\x0fprice_device_us\x18\x07 \x01(\x03\x12$\n\x05state\x18\x08 \x01(\x0e\x32\x15.ebb.v1.ExchangeState\x12.\n\nagree_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\topen_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0breturn_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rin_return_for\x18\x0c \x01(\x03\x12\x17\n\x0freturn_asked_by\x18\r \x01(\t\"\x9b\x01\n\x0bLedgerEntry\x12\x17\n\x0fvirtual_cluster\x18\x01 \x01(\t\x12\x13\n\x0b\x65xchange_id\x18\x02 \x01(\x03\x12!\n\x04kind\x18\x03 \x01(\x0e\x32\x13.ebb.v1.BookingKind\x12\x11\n\tdevice_us\x18\x04 \x01(\x03\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"5\n\x07Surplus\x12\x17\n\x0fvirtual_cluster\x18\x01 \x01(\t\x12\x11\n\tdevice_us\x18\x02 \x01(\x03\"\xcc\x02\n\x10PostOrderRequest\x12\"\n\x0fvirtual_cluster\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x30\n\nrequest_id\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x01\x32\x12^[A-Za-z0-9._:-]*$\x12+\n\x04kind\x18\x03 \x01(\x0e\x32\x11.ebb.v1.OrderKindB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12$\n\x03lot\x18\x04 \x01(\x0b\x32\x0f.ebb.v1.CellLotB\x06\xbaH\x03\xc8\x01\x01\x12-\n\rbid_device_us\x18\x05 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\x80\x80\x90\xbb\xba\xd6\xad\xf0\r(\x00H\x00\x88\x01\x01\x12\x1d\n\x04swap\x18\x06 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x10\n\x0e_bid_device_us\"9\n\x11PostOrderResponse\x12$\n\x05order\x18\x01 \x01(\x0b\x32\x15.ebb.v1.ExchangeOrder\"S\n\x14WithdrawOrderRequest\x12\x19\n\x08order_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12 \n\x0fvirtual_cluster\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18@\"=\n\x15WithdrawOrderResponse\x12$\n\x05order\x18\x01 \x01(\x0b\x32\x15.ebb.v1.ExchangeOrder\"\xff\x01\n\x12\x41\x63\x63\x65ptOrderRequest\x12\"\n\x0fvirtual_cluster\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x30\n\nrequest_id\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x01\x32\x12^[A-Za-z0-9._:-]*$\x12\x19\n\x08order_id\x18\x03 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x1a\n\x05\x63\x65lls\x18\x04 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x00\x12.\n\nbegin_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x13\x41\x63\x63\x65ptOrderResponse\x12\'\n\texchanges\x18\x01 \x03(\x0b\x32\x14.ebb.v1.CellExchange\"T\n\x12ReturnCellsRequest\x12\x1c\n\x0b\x65xchange_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12 \n\x0fvirtual_cluster\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18@\"=\n\x13ReturnCellsResponse\x12&\n\x08\x65xchange\x18\x01 \x01(\x0b\x32\x14.ebb.v1.CellExchange\"\xb0\x01\n\x11ListOrdersRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12%\n\npage_token\x18\x02 \x01(\tB\x11\xbaH\x0er\x0c\x18@2\x08^[0-9]*$\x12\x33\n\x06states\x18\x03 \x03(\x0e\x32\x12.ebb.v1.OrderStateB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05\x82\x01\x02\x10\x01\x12 \n\x0fvirtual_cluster\x18\x04 \x01(\tB\x07\xbaH\x04r\x02\x18@\"T\n\x12ListOrdersResponse\x12%\n\x06orders\x18\x01 \x03(\x0b\x32\x15.ebb.v1.ExchangeOrder\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb6\x01\n\x14ListExchangesRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12%\n\npage_token\x18\x02 \x01(\tB\x11\xbaH\x0er\x0c\x18@2\x08^[0-9]*$\x12\x36\n\x06states\x18\x03 \x03(\x0e\x32\x15.ebb.v1.ExchangeStateB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05\x82\x01\x02\x10\x01\x12 \n\x0fvirtual_cluster\x18\x04 \x01(\tB\x07\xbaH\x04r\x02\x18@\"Y\n\x15ListExchangesResponse\x12\'\n\texchanges\x18\x01 \x03(\x0b\x32\x14.ebb.v1.CellExchange\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"z\n\x10GetLedgerRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12%\n\npage_token\x18\x02 \x01(\tB\x11\xbaH\x0er\x0c\x18@2\x08^[0-9]*$\x12 \n\x0fvirtual_cluster\x18\x03 \x01(\tB\x07\xbaH\x04r\x02\x18@\"v\n\x11GetLedgerResponse\x12\"\n\tsurpluses\x18\x01 \x03(\x0b\x32\x0f.ebb.v1.Surplus\x12$\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x13.ebb.v1.LedgerEntry\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t*U\n\tOrderKind\x12\x1a\n\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10ORDER_KIND_OFFER\x10\x01\x12\x16\n\x12ORDER_KIND_REQUEST\x10\x02*\x8c\x01\n\nOrderState\x12\x1b\n\x17ORDER_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10ORDER_STATE_OPEN\x10\x01\x12\x17\n\x13ORDER_STATE_MATCHED\x10\x02\x12\x19\n\x15ORDER_STATE_WITHDRAWN\x10\x03\x12\x17\n\x13ORDER_STATE_EXPIRED\x10\x04*\x83\x01\n\rExchangeState\x12\x1e\n\x1a\x45XCHANGE_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45XCHANGE_STATE_MATCHED\x10\x01\x12\x19\n\x15\x45XCHANGE_STATE_ACTIVE\x10\x02\x12\x1b\n\x17\x45XCHANGE_STATE_RETURNED\x10\x03*_\n\x0b\x42ookingKind\x12\x1c\n\x18\x42OOKING_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42OOKING_KIND_AGREED\x10\x01\x12\x19\n\x15\x42OOKING_KIND_RETURNED\x10\x02\x32\xff\x03\n\x08\x45xchange\x12@\n\tPostOrder\x12\x18.ebb.v1.PostOrderRequest\x1a\x19.ebb.v1.PostOrderResponse\x12L\n\rWithdrawOrder\x12\x1c.ebb.v1.WithdrawOrderRequest\x1a\x1d.ebb.v1.WithdrawOrderResponse\x12\x46\n\x0b\x41\x63\x63\x65ptOrder\x12\x1a.ebb.v1.AcceptOrderRequest\x1a\x1b.ebb.v1.AcceptOrderResponse\x12\x46\n\x0bReturnCells\x12\x1a.ebb.v1.ReturnCellsRequest\x1a\x1b.ebb.v1.ReturnCellsResponse\x12\x43\n\nListOrders\x12\x19.ebb.v1.ListOrdersRequest\x1a\x1a.ebb.v1.ListOrdersResponse\x12L\n\rListExchanges\x12\x1c.ebb.v1.ListExchangesRequest\x1a\x1d.ebb.v1.ListExchangesResponse\x12@\n\tGetLedger\x12\x18.ebb.v1.GetLedgerRequest\x1a\x19.ebb.v1.GetLedgerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x65\x62\x62/v1/exchange.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x01\n\x07\x43\x65llLot\x12$\n\x04pool\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\x80\x01\x32\n^[^\\x00]*$\x12$\n\x05level\x18\x02 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\x12\x1a\n\x05\x63\x65lls\x18\x03 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x01\x12.\n\nbegin_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x34\n\x08\x65nd_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xbaH\x03\xc8\x01\x01\x12\x11\n\tdevice_us\x18\x06 \x01(\x03\"\xe9\x02\n\rExchangeOrder\x12\x10\n\x08order_id\x18\x01 \x01(\x03\x12\x1f\n\x04kind\x18\x02 \x01(\x0e\x32\x11.ebb.v1.OrderKind\x12\x17\n\x0fvirtual_cluster\x18\x03 \x01(\t\x12\x1c\n\x03lot\x18\x04 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12\x1a\n\rbid_device_us\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x1d\n\x04swap\x18\x06 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12!\n\x05state\x18\x07 \x01(\x0e\x32\x12.ebb.v1.OrderState\x12\x0c\n\x04left\x18\x08 \x01(\x05\x12-\n\tpost_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08\x62y_proxy\x18\x0b \x01(\x08\x42\x10\n\x0e_bid_device_us\"\x90\x03\n\x0c\x43\x65llExchange\x12\x13\n\x0b\x65xchange_id\x18\x01 \x01(\x03\x12\x16\n\x0eoffer_order_id\x18\x02 \x01(\x03\x12\x18\n\x10request_order_id\x18\x03 \x01(\x03\x12\r\n\x05giver\x18\x04 \x01(\t\x12\r\n\x05taker\x18\x05 \x01(\t\x12\x1c\n\x03lot\x18\x06 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12\x17\n\x0fprice_device_us\x18\x07 \x01(\x03\x12$\n\x05state\x18\x08 \x01(\x0e\x32\x15.ebb.v1.ExchangeState\x12.\n\nagree_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\topen_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0breturn_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rin_return_for\x18\x0c \x01(\x03\x12\x17\n\x0freturn_asked_by\x18\r \x01(\t\"\x9b\x01\n\x0bLedgerEntry\x12\x17\n\x0fvirtual_cluster\x18\x01 \x01(\t\x12\x13\n\x0b\x65xchange_id\x18\x02 \x01(\x03\x12!\n\x04kind\x18\x03 \x01(\x0e\x32\x13.ebb.v1.BookingKind\x12\x11\n\tdevice_us\x18\x04 \x01(\x03\x12(\n\x04time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"5\n\x07Surplus\x12\x17\n\x0fvirtual_cluster\x18\x01 \x01(\t\x12\x11\n\tdevice_us\x18\x02 \x01(\x03\"\xd8\x02\n\x10PostOrderRequest\x12.\n\x0fvirtual_cluster\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\x12\x30\n\nrequest_id\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x01\x32\x12^[A-Za-z0-9._:-]*$\x12+\n\x04kind\x18\x03 \x01(\x0e\x32\x11.ebb.v1.OrderKindB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\x12$\n\x03lot\x18\x04 \x01(\x0b\x32\x0f.ebb.v1.CellLotB\x06\xbaH\x03\xc8\x01\x01\x12-\n\rbid_device_us\x18\x05 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\x80\x80\x90\xbb\xba\xd6\xad\xf0\r(\x00H\x00\x88\x01\x01\x12\x1d\n\x04swap\x18\x06 \x01(\x0b\x32\x0f.ebb.v1.CellLot\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x10\n\x0e_bid_device_us\"9\n\x11PostOrderResponse\x12$\n\x05order\x18\x01 \x01(\x0b\x32\x15.ebb.v1.ExchangeOrder\"_\n\x14WithdrawOrderRequest\x12\x19\n\x08order_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12,\n\x0fvirtual_cluster\x18\x02 \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"=\n\x15WithdrawOrderResponse\x12$\n\x05order\x18\x01 \x01(\x0b\x32\x15.ebb.v1.ExchangeOrder\"\x8b\x02\n\x12\x41\x63\x63\x65ptOrderRequest\x12.\n\x0fvirtual_cluster\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\x12\x30\n\nrequest_id\x18\x02 \x01(\tB\x1c\xbaH\x19r\x17\x18\x80\x01\x32\x12^[A-Za-z0-9._:-]*$\x12\x19\n\x08order_id\x18\x03 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x1a\n\x05\x63\x65lls\x18\x04 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x00\x12.\n\nbegin_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\">\n\x13\x41\x63\x63\x65ptOrderResponse\x12\'\n\texchanges\x18\x01 \x03(\x0b\x32\x14.ebb.v1.CellExchange\"`\n\x12ReturnCellsRequest\x12\x1c\n\x0b\x65xchange_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12,\n\x0fvirtual_cluster\x18\x02 \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"=\n\x13ReturnCellsResponse\x12&\n\x08\x65xchange\x18\x01 \x01(\x0b\x32\x14.ebb.v1.CellExchange\"\xbc\x01\n\x11ListOrdersRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12%\n\npage_token\x18\x02 \x01(\tB\x11\xbaH\x0er\x0c\x18@2\x08^[0-9]*$\x12\x33\n\x06states\x18\x03 \x03(\x0e\x32\x12.ebb.v1.OrderStateB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05\x82\x01\x02\x10\x01\x12,\n\x0fvirtual_cluster\x18\x04 \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"T\n\x12ListOrdersResponse\x12%\n\x06orders\x18\x01 \x03(\x0b\x32\x15.ebb.v1.ExchangeOrder\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc2\x01\n\x14ListExchangesRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12%\n\npage_token\x18\x02 \x01(\tB\x11\xbaH\x0er\x0c\x18@2\x08^[0-9]*$\x12\x36\n\x06states\x18\x03 \x03(\x0e\x32\x15.ebb.v1.ExchangeStateB\x0f\xbaH\x0c\x92\x01\t\x10\x08\"\x05\x82\x01\x02\x10\x01\x12,\n\x0fvirtual_cluster\x18\x04 \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"Y\n\x15ListExchangesResponse\x12\'\n\texchanges\x18\x01 \x03(\x0b\x32\x14.ebb.v1.CellExchange\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x86\x01\n\x10GetLedgerRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12%\n\npage_token\x18\x02 \x01(\tB\x11\xbaH\x0er\x0c\x18@2\x08^[0-9]*$\x12,\n\x0fvirtual_cluster\x18\x03 \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"v\n\x11GetLedgerResponse\x12\"\n\tsurpluses\x18\x01 \x03(\x0b\x32\x0f.ebb.v1.Surplus\x12$\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x13.ebb.v1.LedgerEntry\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t*U\n\tOrderKind\x12\x1a\n\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10ORDER_KIND_OFFER\x10\x01\x12\x16\n\x12ORDER_KIND_REQUEST\x10\x02*\x8c\x01\n\nOrderState\x12\x1b\n\x17ORDER_STATE_UNSPECIFIED\x10\x00\x12\x14\n\x10ORDER_STATE_OPEN\x10\x01\x12\x17\n\x13ORDER_STATE_MATCHED\x10\x02\x12\x19\n\x15ORDER_STATE_WITHDRAWN\x10\x03\x12\x17\n\x13ORDER_STATE_EXPIRED\x10\x04*\x83\x01\n\rExchangeState\x12\x1e\n\x1a\x45XCHANGE_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x45XCHANGE_STATE_MATCHED\x10\x01\x12\x19\n\x15\x45XCHANGE_STATE_ACTIVE\x10\x02\x12\x1b\n\x17\x45XCHANGE_STATE_RETURNED\x10\x03*_\n\x0b\x42ookingKind\x12\x1c\n\x18\x42OOKING_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x42OOKING_KIND_AGREED\x10\x01\x12\x19\n\x15\x42OOKING_KIND_RETURNED\x10\x02\x32\xff\x03\n\x08\x45xchange\x12@\n\tPostOrder\x12\x18.ebb.v1.PostOrderRequest\x1a\x19.ebb.v1.PostOrderResponse\x12L\n\rWithdrawOrder\x12\x1c.ebb.v1.WithdrawOrderRequest\x1a\x1d.ebb.v1.WithdrawOrderResponse\x12\x46\n\x0b\x41\x63\x63\x65ptOrder\x12\x1a.ebb.v1.AcceptOrderRequest\x1a\x1b.ebb.v1.AcceptOrderResponse\x12\x46\n\x0bReturnCells\x12\x1a.ebb.v1.ReturnCellsRequest\x1a\x1b.ebb.v1.ReturnCellsResponse\x12\x43\n\nListOrders\x12\x19.ebb.v1.ListOrdersRequest\x1a\x1a.ebb.v1.ListOrdersResponse\x12L\n\rListExchanges\x12\x1c.ebb.v1.ListExchangesRequest\x1a\x1d.ebb.v1.ListExchangesResponse\x12@\n\tGetLedger\x12\x18.ebb.v1.GetLedgerRequest\x1a\x19.ebb.v1.GetLedgerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,15 +34,15 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ebb.v1.exchange_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CELLLOT'].fields_by_name['pool']._loaded_options = None
-  _globals['_CELLLOT'].fields_by_name['pool']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
+  _globals['_CELLLOT'].fields_by_name['pool']._serialized_options = b'\272H\023r\021\020\001\030\200\0012\n^[^\\x00]*$'
   _globals['_CELLLOT'].fields_by_name['level']._loaded_options = None
-  _globals['_CELLLOT'].fields_by_name['level']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_CELLLOT'].fields_by_name['level']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_CELLLOT'].fields_by_name['cells']._loaded_options = None
   _globals['_CELLLOT'].fields_by_name['cells']._serialized_options = b'\272H\010\032\006\030\300\204=(\001'
   _globals['_CELLLOT'].fields_by_name['end_time']._loaded_options = None
   _globals['_CELLLOT'].fields_by_name['end_time']._serialized_options = b'\272H\003\310\001\001'
   _globals['_POSTORDERREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_POSTORDERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_POSTORDERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_POSTORDERREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_POSTORDERREQUEST'].fields_by_name['request_id']._serialized_options = b'\272H\031r\027\030\200\0012\022^[A-Za-z0-9._:-]*$'
   _globals['_POSTORDERREQUEST'].fields_by_name['kind']._loaded_options = None
@@ -54,9 +54,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WITHDRAWORDERREQUEST'].fields_by_name['order_id']._loaded_options = None
   _globals['_WITHDRAWORDERREQUEST'].fields_by_name['order_id']._serialized_options = b'\272H\004\"\002(\001'
   _globals['_WITHDRAWORDERREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_WITHDRAWORDERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\004r\002\030@'
+  _globals['_WITHDRAWORDERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\020r\016\030@2\n^[^\\x00]*$'
   _globals['_ACCEPTORDERREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_ACCEPTORDERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_ACCEPTORDERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_ACCEPTORDERREQUEST'].fields_by_name['request_id']._loaded_options = None
   _globals['_ACCEPTORDERREQUEST'].fields_by_name['request_id']._serialized_options = b'\272H\031r\027\030\200\0012\022^[A-Za-z0-9._:-]*$'
   _globals['_ACCEPTORDERREQUEST'].fields_by_name['order_id']._loaded_options = None
@@ -66,7 +66,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RETURNCELLSREQUEST'].fields_by_name['exchange_id']._loaded_options = None
   _globals['_RETURNCELLSREQUEST'].fields_by_name['exchange_id']._serialized_options = b'\272H\004\"\002(\001'
   _globals['_RETURNCELLSREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_RETURNCELLSREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\004r\002\030@'
+  _globals['_RETURNCELLSREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\020r\016\030@2\n^[^\\x00]*$'
   _globals['_LISTORDERSREQUEST'].fields_by_name['page_size']._loaded_options = None
   _globals['_LISTORDERSREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
   _globals['_LISTORDERSREQUEST'].fields_by_name['page_token']._loaded_options = None
@@ -74,7 +74,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTORDERSREQUEST'].fields_by_name['states']._loaded_options = None
   _globals['_LISTORDERSREQUEST'].fields_by_name['states']._serialized_options = b'\272H\014\222\001\t\020\010\"\005\202\001\002\020\001'
   _globals['_LISTORDERSREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_LISTORDERSREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\004r\002\030@'
+  _globals['_LISTORDERSREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\020r\016\030@2\n^[^\\x00]*$'
   _globals['_LISTEXCHANGESREQUEST'].fields_by_name['page_size']._loaded_options = None
   _globals['_LISTEXCHANGESREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
   _globals['_LISTEXCHANGESREQUEST'].fields_by_name['page_token']._loaded_options = None
@@ -82,59 +82,59 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTEXCHANGESREQUEST'].fields_by_name['states']._loaded_options = None
   _globals['_LISTEXCHANGESREQUEST'].fields_by_name['states']._serialized_options = b'\272H\014\222\001\t\020\010\"\005\202\001\002\020\001'
   _globals['_LISTEXCHANGESREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_LISTEXCHANGESREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\004r\002\030@'
+  _globals['_LISTEXCHANGESREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\020r\016\030@2\n^[^\\x00]*$'
   _globals['_GETLEDGERREQUEST'].fields_by_name['page_size']._loaded_options = None
   _globals['_GETLEDGERREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
   _globals['_GETLEDGERREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_GETLEDGERREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\016r\014\030@2\010^[0-9]*$'
   _globals['_GETLEDGERREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_GETLEDGERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\004r\002\030@'
-  _globals['_ORDERKIND']._serialized_start=3086
-  _globals['_ORDERKIND']._serialized_end=3171
-  _globals['_ORDERSTATE']._serialized_start=3174
-  _globals['_ORDERSTATE']._serialized_end=3314
-  _globals['_EXCHANGESTATE']._serialized_start=3317
-  _globals['_EXCHANGESTATE']._serialized_end=3448
-  _globals['_BOOKINGKIND']._serialized_start=3450
-  _globals['_BOOKINGKIND']._serialized_end=3545
+  _globals['_GETLEDGERREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\020r\016\030@2\n^[^\\x00]*$'
+  _globals['_ORDERKIND']._serialized_start=3195
+  _globals['_ORDERKIND']._serialized_end=3280
+  _globals['_ORDERSTATE']._serialized_start=3283
+  _globals['_ORDERSTATE']._serialized_end=3423
+  _globals['_EXCHANGESTATE']._serialized_start=3426
+  _globals['_EXCHANGESTATE']._serialized_end=3557
+  _globals['_BOOKINGKIND']._serialized_start=3559
+  _globals['_BOOKINGKIND']._serialized_end=3654
   _globals['_CELLLOT']._serialized_start=96
-  _globals['_CELLLOT']._serialized_end=306
-  _globals['_EXCHANGEORDER']._serialized_start=309
-  _globals['_EXCHANGEORDER']._serialized_end=670
-  _globals['_CELLEXCHANGE']._serialized_start=673
-  _globals['_CELLEXCHANGE']._serialized_end=1073
-  _globals['_LEDGERENTRY']._serialized_start=1076
-  _globals['_LEDGERENTRY']._serialized_end=1231
-  _globals['_SURPLUS']._serialized_start=1233
-  _globals['_SURPLUS']._serialized_end=1286
-  _globals['_POSTORDERREQUEST']._serialized_start=1289
-  _globals['_POSTORDERREQUEST']._serialized_end=1621
-  _globals['_POSTORDERRESPONSE']._serialized_start=1623
-  _globals['_POSTORDERRESPONSE']._serialized_end=1680
-  _globals['_WITHDRAWORDERREQUEST']._serialized_start=1682
-  _globals['_WITHDRAWORDERREQUEST']._serialized_end=1765
-  _globals['_WITHDRAWORDERRESPONSE']._serialized_start=1767
-  _globals['_WITHDRAWORDERRESPONSE']._serialized_end=1828
-  _globals['_ACCEPTORDERREQUEST']._serialized_start=1831
-  _globals['_ACCEPTORDERREQUEST']._serialized_end=2086
-  _globals['_ACCEPTORDERRESPONSE']._serialized_start=2088
-  _globals['_ACCEPTORDERRESPONSE']._serialized_end=2150
-  _globals['_RETURNCELLSREQUEST']._serialized_start=2152
-  _globals['_RETURNCELLSREQUEST']._serialized_end=2236
-  _globals['_RETURNCELLSRESPONSE']._serialized_start=2238
-  _globals['_RETURNCELLSRESPONSE']._serialized_end=2299
-  _globals['_LISTORDERSREQUEST']._serialized_start=2302
-  _globals['_LISTORDERSREQUEST']._serialized_end=2478
-  _globals['_LISTORDERSRESPONSE']._serialized_start=2480
-  _globals['_LISTORDERSRESPONSE']._serialized_end=2564
-  _globals['_LISTEXCHANGESREQUEST']._serialized_start=2567
-  _globals['_LISTEXCHANGESREQUEST']._serialized_end=2749
-  _globals['_LISTEXCHANGESRESPONSE']._serialized_start=2751
-  _globals['_LISTEXCHANGESRESPONSE']._serialized_end=2840
-  _globals['_GETLEDGERREQUEST']._serialized_start=2842
-  _globals['_GETLEDGERREQUEST']._serialized_end=2964
-  _globals['_GETLEDGERRESPONSE']._serialized_start=2966
-  _globals['_GETLEDGERRESPONSE']._serialized_end=3084
-  _globals['_EXCHANGE']._serialized_start=3548
-  _globals['_EXCHANGE']._serialized_end=4059
+  _globals['_CELLLOT']._serialized_end=330
+  _globals['_EXCHANGEORDER']._serialized_start=333
+  _globals['_EXCHANGEORDER']._serialized_end=694
+  _globals['_CELLEXCHANGE']._serialized_start=697
+  _globals['_CELLEXCHANGE']._serialized_end=1097
+  _globals['_LEDGERENTRY']._serialized_start=1100
+  _globals['_LEDGERENTRY']._serialized_end=1255
+  _globals['_SURPLUS']._serialized_start=1257
+  _globals['_SURPLUS']._serialized_end=1310
+  _globals['_POSTORDERREQUEST']._serialized_start=1313
+  _globals['_POSTORDERREQUEST']._serialized_end=1657
+  _globals['_POSTORDERRESPONSE']._serialized_start=1659
+  _globals['_POSTORDERRESPONSE']._serialized_end=1716
+  _globals['_WITHDRAWORDERREQUEST']._serialized_start=1718
+  _globals['_WITHDRAWORDERREQUEST']._serialized_end=1813
+  _globals['_WITHDRAWORDERRESPONSE']._serialized_start=1815
+  _globals['_WITHDRAWORDERRESPONSE']._serialized_end=1876
+  _globals['_ACCEPTORDERREQUEST']._serialized_start=1879
+  _globals['_ACCEPTORDERREQUEST']._serialized_end=2146
+  _globals['_ACCEPTORDERRESPONSE']._serialized_start=2148
+  _globals['_ACCEPTORDERRESPONSE']._serialized_end=2210
+  _globals['_RETURNCELLSREQUEST']._serialized_start=2212
+  _globals['_RETURNCELLSREQUEST']._serialized_end=2308
+  _globals['_RETURNCELLSRESPONSE']._serialized_start=2310
+  _globals['_RETURNCELLSRESPONSE']._serialized_end=2371
+  _globals['_LISTORDERSREQUEST']._serialized_start=2374
+  _globals['_LISTORDERSREQUEST']._serialized_end=2562
+  _globals['_LISTORDERSRESPONSE']._serialized_start=2564
+  _globals['_LISTORDERSRESPONSE']._serialized_end=2648
+  _globals['_LISTEXCHANGESREQUEST']._serialized_start=2651
+  _globals['_LISTEXCHANGESREQUEST']._serialized_end=2845
+  _globals['_LISTEXCHANGESRESPONSE']._serialized_start=2847
+  _globals['_LISTEXCHANGESRESPONSE']._serialized_end=2936
+  _globals['_GETLEDGERREQUEST']._serialized_start=2939
+  _globals['_GETLEDGERREQUEST']._serialized_end=3073
+  _globals['_GETLEDGERRESPONSE']._serialized_start=3075
+  _globals['_GETLEDGERRESPONSE']._serialized_end=3193
+  _globals['_EXCHANGE']._serialized_start=3657
+  _globals['_EXCHANGE']._serialized_end=4168
 # @@protoc_insertion_point(module_scope)

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65\x62\x62/v1/virtual_clusters.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"[\n\tCellQuota\x12\x18\n\x04pool\x18\x01 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12\x18\n\x05level\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x1a\n\x05\x63\x65lls\x18\x03 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x01\"\x8d\x01\n\nPinnedCell\x12\x33\n\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18@2\x1c^[A-Za-z0-9][A-Za-z0-9._-]*$\x12\x18\n\x04pool\x18\x02 \x01(\tB\n\xbaH\x07r\x05\x10\x01\x18\x80\x01\x12\x18\n\x05level\x18\x03 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\x16\n\x05index\x18\x04 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\"\xf8\x02\n\x14VirtualClusterPolicy\x12$\n\x04name\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x18@2\r^[a-z0-9_-]*$\x12 \n\x01s\x18\x02 \x01(\x01\x42\x10\xbaH\r\x12\x0b)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x00\x88\x01\x01\x12\x19\n\x03\x63\x61p\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x01\x88\x01\x01\x12&\n\x10trials_in_flight\x18\x04 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x02\x88\x01\x01\x12?\n\x0bproxy_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0f\xbaH\x0c\xaa\x01\t\"\x05\x08\x80\xe7\x84\x0f\x32\x00\x12@\n\x0cproxy_window\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0f\xbaH\x0c\xaa\x01\t\"\x05\x08\x80\xe7\x84\x0f\x32\x00\x12 \n\nproxy_keep\x18\x07 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x03\x88\x01\x01\x42\x04\n\x02_sB\x06\n\x04_capB\x13\n\x11_trials_in_flightB\r\n\x0b_proxy_keep\"\x80\x01\n\x07\x43\x65llUse\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\r\n\x05owned\x18\x03 \x01(\x05\x12\r\n\x05\x62ound\x18\x04 \x01(\x05\x12\x0c\n\x04\x66ree\x18\x05 \x01(\x05\x12\x0e\n\x06\x66\x61ulty\x18\x06 \x01(\x05\x12\r\n\x05taken\x18\x07 \x01(\x05\x12\r\n\x05given\x18\x08 \x01(\x05\"\xf3\x01\n\x0eVirtualCluster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x06quotas\x18\x02 \x03(\x0b\x32\x11.ebb.v1.CellQuota\x12 \n\x04pins\x18\x03 \x03(\x0b\x32\x12.ebb.v1.PinnedCell\x12\x0e\n\x06weight\x18\x04 \x01(\x05\x12,\n\x06policy\x18\x05 \x01(\x0b\x32\x1c.ebb.v1.VirtualClusterPolicy\x12\x1e\n\x05\x63\x65lls\x18\x06 \x03(\x0b\x32\x0f.ebb.v1.CellUse\x12\x1d\n\x15opportunistic_devices\x18\x07 \x01(\x05\x12\x11\n\tlive_jobs\x18\x08 \x01(\x05\"\xf8\x01\n\x1b\x43reateVirtualClusterRequest\x12\x33\n\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18@2\x1c^[A-Za-z0-9][A-Za-z0-9._-]*$\x12,\n\x06quotas\x18\x02 \x03(\x0b\x32\x11.ebb.v1.CellQuotaB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12+\n\x04pins\x18\x03 \x03(\x0b\x32\x12.ebb.v1.PinnedCellB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x1b\n\x06weight\x18\x04 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x00\x12,\n\x06policy\x18\x05 \x01(\x0b\x32\x1c.ebb.v1.VirtualClusterPolicy\"O\n\x1c\x43reateVirtualClusterResponse\x12/\n\x0fvirtual_cluster\x18\x01 \x01(\x0b\x32\x16.ebb.v1.VirtualCluster\"3\n\x18GetVirtualClusterRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\"L\n\x19GetVirtualClusterResponse\x12/\n\x0fvirtual_cluster\x18\x01 \x01(\x0b\x32\x16.ebb.v1.VirtualCluster\"\x1c\n\x1aListVirtualClustersRequest\"O\n\x1bListVirtualClustersResponse\x12\x30\n\x10virtual_clusters\x18\x01 \x03(\x0b\x32\x16.ebb.v1.VirtualCluster\"\xd8\x01\n\x1bUpdateVirtualClusterRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\x12\"\n\x06quotas\x18\x02 \x01(\x0b\x32\x12.ebb.v1.CellQuotas\x12!\n\x04pins\x18\x03 \x01(\x0b\x32\x13.ebb.v1.PinnedCells\x12 \n\x06weight\x18\x04 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x01H\x00\x88\x01\x01\x12,\n\x06policy\x18\x05 \x01(\x0b\x32\x1c.ebb.v1.VirtualClusterPolicyB\t\n\x07_weight\":\n\nCellQuotas\x12,\n\x06quotas\x18\x01 \x03(\x0b\x32\x11.ebb.v1.CellQuotaB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\":\n\x0bPinnedCells\x12+\n\x04pins\x18\x01 \x03(\x0b\x32\x12.ebb.v1.PinnedCellB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\"O\n\x1cUpdateVirtualClusterResponse\x12/\n\x0fvirtual_cluster\x18\x01 \x01(\x0b\x32\x16.ebb.v1.VirtualCluster\"6\n\x1b\x44\x65leteVirtualClusterRequest\x12\x17\n\x04name\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@\"\x1e\n\x1c\x44\x65leteVirtualClusterResponse\"L\n\x10ListCellsRequest\x12\x16\n\x04pool\x18\x01 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x01\x12 \n\x0fvirtual_cluster\x18\x02 \x01(\tB\x07\xbaH\x04r\x02\x18@\"0\n\x11ListCellsResponse\x12\x1b\n\x05pools\x18\x01 \x03(\x0b\x32\x0c.ebb.v1.Pool\"\xea\x01\n\x04Pool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12!\n\x06levels\x18\x03 \x03(\x0b\x32\x11.ebb.v1.CellLevel\x12\x12\n\nnode_level\x18\x04 \x01(\x05\x12 \n\x05\x63\x65lls\x18\x05 \x03(\x0b\x32\x11.ebb.v1.BoundCell\x12 \n\x05nodes\x18\x06 \x03(\x0b\x32\x11.ebb.v1.NodeCells\x12\x1f\n\x07misfits\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Misfit\x12)\n\texchanged\x18\x08 \x03(\x0b\x32\x16.ebb.v1.ExchangedCells\"c\n\tCellLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x66\x61n\x18\x02 \x01(\x05\x12\r\n\x05\x63\x65lls\x18\x03 \x01(\x05\x12\r\n\x05owned\x18\x04 \x01(\x05\x12\x0c\n\x04\x66ree\x18\x05 \x01(\x05\x12\x0f\n\x07missing\x18\x06 \x01(\x05\"O\n\tBoundCell\x12\r\n\x05level\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x17\n\x0fvirtual_cluster\x18\x03 \x01(\t\x12\x0b\n\x03pin\x18\x04 \x01(\t\"\x8f\x01\n\x0e\x45xchangedCells\x12\x13\n\x0b\x65xchange_id\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\t\x12\r\n\x05\x63\x65lls\x18\x03 \x01(\x05\x12\r\n\x05giver\x18\x04 \x01(\t\x12\r\n\x05taker\x18\x05 \x01(\t\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"]\n\tNodeCells\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12#\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x12.ebb.v1.DeviceCell\x12\x0e\n\x06\x63losed\x18\x04 \x01(\t\"t\n\nDeviceCell\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x1e\n\x03use\x18\x02 \x01(\x0e\x32\x11.ebb.v1.DeviceUse\x12\x17\n\x0fvirtual_cluster\x18\x03 \x01(\t\x12\x0f\n\x07job_ids\x18\x04 \x03(\x03\x12\r\n\x05\x66\x61ult\x18\x05 \x01(\t\"#\n\x06Misfit\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0b\n\x03why\x18\x02 \x01(\t*\xa1\x01\n\tDeviceUse\x12\x1a\n\x16\x44\x45VICE_USE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x44\x45VICE_USE_IDLE\x10\x01\x12\x19\n\x15\x44\x45VICE_USE_GUARANTEED\x10\x02\x12\x1c\n\x18\x44\x45VICE_USE_OPPORTUNISTIC\x10\x03\x12\x13\n\x0f\x44\x45VICE_USE_KEPT\x10\x04\x12\x15\n\x11\x44\x45VICE_USE_FAULTY\x10\x05\x32\xb6\x04\n\x0fVirtualClusters\x12\x61\n\x14\x43reateVirtualCluster\x12#.ebb.v1.CreateVirtualClusterRequest\x1a$.ebb.v1.CreateVirtualClusterResponse\x12X\n\x11GetVirtualCluster\x12 .ebb.v1.GetVirtualClusterRequest\x1a!.ebb.v1.GetVirtualClusterResponse\x12^\n\x13ListVirtualClusters\x12\".ebb.v1.ListVirtualClustersRequest\x1a#.ebb.v1.ListVirtualClustersResponse\x12\x61\n\x14UpdateVirtualCluster\x12#.ebb.v1.UpdateVirtualClusterRequest\x1a$.ebb.v1.UpdateVirtualClusterResponse\x12\x61\n\x14\x44\x65leteVirtualCluster\x12#.ebb.v1.DeleteVirtualClusterRequest\x1a$.ebb.v1.DeleteVirtualClusterResponse\x12@\n\tListCells\x12\x18.ebb.v1.ListCellsRequest\x1a\x19.ebb.v1.ListCellsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x65\x62\x62/v1/virtual_clusters.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"s\n\tCellQuota\x12$\n\x04pool\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\x80\x01\x32\n^[^\\x00]*$\x12$\n\x05level\x18\x02 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\x12\x1a\n\x05\x63\x65lls\x18\x03 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x01\"\xa5\x01\n\nPinnedCell\x12\x33\n\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18@2\x1c^[A-Za-z0-9][A-Za-z0-9._-]*$\x12$\n\x04pool\x18\x02 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\x80\x01\x32\n^[^\\x00]*$\x12$\n\x05level\x18\x03 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\x12\x16\n\x05index\x18\x04 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\"\xf8\x02\n\x14VirtualClusterPolicy\x12$\n\x04name\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x18@2\r^[a-z0-9_-]*$\x12 \n\x01s\x18\x02 \x01(\x01\x42\x10\xbaH\r\x12\x0b)\x00\x00\x00\x00\x00\x00\x00\x00@\x01H\x00\x88\x01\x01\x12\x19\n\x03\x63\x61p\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x01\x88\x01\x01\x12&\n\x10trials_in_flight\x18\x04 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x02\x88\x01\x01\x12?\n\x0bproxy_after\x18\x05 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0f\xbaH\x0c\xaa\x01\t\"\x05\x08\x80\xe7\x84\x0f\x32\x00\x12@\n\x0cproxy_window\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0f\xbaH\x0c\xaa\x01\t\"\x05\x08\x80\xe7\x84\x0f\x32\x00\x12 \n\nproxy_keep\x18\x07 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00H\x03\x88\x01\x01\x42\x04\n\x02_sB\x06\n\x04_capB\x13\n\x11_trials_in_flightB\r\n\x0b_proxy_keep\"\x80\x01\n\x07\x43\x65llUse\x12\x0c\n\x04pool\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\x12\r\n\x05owned\x18\x03 \x01(\x05\x12\r\n\x05\x62ound\x18\x04 \x01(\x05\x12\x0c\n\x04\x66ree\x18\x05 \x01(\x05\x12\x0e\n\x06\x66\x61ulty\x18\x06 \x01(\x05\x12\r\n\x05taken\x18\x07 \x01(\x05\x12\r\n\x05given\x18\x08 \x01(\x05\"\xf3\x01\n\x0eVirtualCluster\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x06quotas\x18\x02 \x03(\x0b\x32\x11.ebb.v1.CellQuota\x12 \n\x04pins\x18\x03 \x03(\x0b\x32\x12.ebb.v1.PinnedCell\x12\x0e\n\x06weight\x18\x04 \x01(\x05\x12,\n\x06policy\x18\x05 \x01(\x0b\x32\x1c.ebb.v1.VirtualClusterPolicy\x12\x1e\n\x05\x63\x65lls\x18\x06 \x03(\x0b\x32\x0f.ebb.v1.CellUse\x12\x1d\n\x15opportunistic_devices\x18\x07 \x01(\x05\x12\x11\n\tlive_jobs\x18\x08 \x01(\x05\"\xf8\x01\n\x1b\x43reateVirtualClusterRequest\x12\x33\n\x04name\x18\x01 \x01(\tB%\xbaH\"r \x18@2\x1c^[A-Za-z0-9][A-Za-z0-9._-]*$\x12,\n\x06quotas\x18\x02 \x03(\x0b\x32\x11.ebb.v1.CellQuotaB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12+\n\x04pins\x18\x03 \x03(\x0b\x32\x12.ebb.v1.PinnedCellB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\x12\x1b\n\x06weight\x18\x04 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x00\x12,\n\x06policy\x18\x05 \x01(\x0b\x32\x1c.ebb.v1.VirtualClusterPolicy\"O\n\x1c\x43reateVirtualClusterResponse\x12/\n\x0fvirtual_cluster\x18\x01 \x01(\x0b\x32\x16.ebb.v1.VirtualCluster\"?\n\x18GetVirtualClusterRequest\x12#\n\x04name\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\"L\n\x19GetVirtualClusterResponse\x12/\n\x0fvirtual_cluster\x18\x01 \x01(\x0b\x32\x16.ebb.v1.VirtualCluster\"\x1c\n\x1aListVirtualClustersRequest\"O\n\x1bListVirtualClustersResponse\x12\x30\n\x10virtual_clusters\x18\x01 \x03(\x0b\x32\x16.ebb.v1.VirtualCluster\"\xe4\x01\n\x1bUpdateVirtualClusterRequest\x12#\n\x04name\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\x12\"\n\x06quotas\x18\x02 \x01(\x0b\x32\x12.ebb.v1.CellQuotas\x12!\n\x04pins\x18\x03 \x01(\x0b\x32\x13.ebb.v1.PinnedCells\x12 \n\x06weight\x18\x04 \x01(\x05\x42\x0b\xbaH\x08\x1a\x06\x18\xc0\x84=(\x01H\x00\x88\x01\x01\x12,\n\x06policy\x18\x05 \x01(\x0b\x32\x1c.ebb.v1.VirtualClusterPolicyB\t\n\x07_weight\":\n\nCellQuotas\x12,\n\x06quotas\x18\x01 \x03(\x0b\x32\x11.ebb.v1.CellQuotaB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\":\n\x0bPinnedCells\x12+\n\x04pins\x18\x01 \x03(\x0b\x32\x12.ebb.v1.PinnedCellB\t\xbaH\x06\x92\x01\x03\x10\xe8\x07\"O\n\x1cUpdateVirtualClusterResponse\x12/\n\x0fvirtual_cluster\x18\x01 \x01(\x0b\x32\x16.ebb.v1.VirtualCluster\"B\n\x1b\x44\x65leteVirtualClusterRequest\x12#\n\x04name\x18\x01 \x01(\tB\x15\xbaH\x12r\x10\x10\x01\x18@2\n^[^\\x00]*$\"\x1e\n\x1c\x44\x65leteVirtualClusterResponse\"d\n\x10ListCellsRequest\x12\"\n\x04pool\x18\x01 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12,\n\x0fvirtual_cluster\x18\x02 \x01(\tB\x13\xbaH\x10r\x0e\x18@2\n^[^\\x00]*$\"0\n\x11ListCellsResponse\x12\x1b\n\x05pools\x18\x01 \x03(\x0b\x32\x0c.ebb.v1.Pool\"\xea\x01\n\x04Pool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12!\n\x06levels\x18\x03 \x03(\x0b\x32\x11.ebb.v1.CellLevel\x12\x12\n\nnode_level\x18\x04 \x01(\x05\x12 \n\x05\x63\x65lls\x18\x05 \x03(\x0b\x32\x11.ebb.v1.BoundCell\x12 \n\x05nodes\x18\x06 \x03(\x0b\x32\x11.ebb.v1.NodeCells\x12\x1f\n\x07misfits\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Misfit\x12)\n\texchanged\x18\x08 \x03(\x0b\x32\x16.ebb.v1.ExchangedCells\"c\n\tCellLevel\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03\x66\x61n\x18\x02 \x01(\x05\x12\r\n\x05\x63\x65lls\x18\x03 \x01(\x05\x12\r\n\x05owned\x18\x04 \x01(\x05\x12\x0c\n\x04\x66ree\x18\x05 \x01(\x05\x12\x0f\n\x07missing\x18\x06 \x01(\x05\"O\n\tBoundCell\x12\r\n\x05level\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x17\n\x0fvirtual_cluster\x18\x03 \x01(\t\x12\x0b\n\x03pin\x18\x04 \x01(\t\"\x8f\x01\n\x0e\x45xchangedCells\x12\x13\n\x0b\x65xchange_id\x18\x01 \x01(\x03\x12\r\n\x05level\x18\x02 \x01(\t\x12\r\n\x05\x63\x65lls\x18\x03 \x01(\x05\x12\r\n\x05giver\x18\x04 \x01(\t\x12\r\n\x05taker\x18\x05 \x01(\t\x12,\n\x08\x65nd_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"]\n\tNodeCells\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12#\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x12.ebb.v1.DeviceCell\x12\x0e\n\x06\x63losed\x18\x04 \x01(\t\"t\n\nDeviceCell\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x1e\n\x03use\x18\x02 \x01(\x0e\x32\x11.ebb.v1.DeviceUse\x12\x17\n\x0fvirtual_cluster\x18\x03 \x01(\t\x12\x0f\n\x07job_ids\x18\x04 \x03(\x03\x12\r\n\x05\x66\x61ult\x18\x05 \x01(\t\"#\n\x06Misfit\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0b\n\x03why\x18\x02 \x01(\t*\xa1\x01\n\tDeviceUse\x12\x1a\n\x16\x44\x45VICE_USE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x44\x45VICE_USE_IDLE\x10\x01\x12\x19\n\x15\x44\x45VICE_USE_GUARANTEED\x10\x02\x12\x1c\n\x18\x44\x45VICE_USE_OPPORTUNISTIC\x10\x03\x12\x13\n\x0f\x44\x45VICE_USE_KEPT\x10\x04\x12\x15\n\x11\x44\x45VICE_USE_FAULTY\x10\x05\x32\xb6\x04\n\x0fVirtualClusters\x12\x61\n\x14\x43reateVirtualCluster\x12#.ebb.v1.CreateVirtualClusterRequest\x1a$.ebb.v1.CreateVirtualClusterResponse\x12X\n\x11GetVirtualCluster\x12 .ebb.v1.GetVirtualClusterRequest\x1a!.ebb.v1.GetVirtualClusterResponse\x12^\n\x13ListVirtualClusters\x12\".ebb.v1.ListVirtualClustersRequest\x1a#.ebb.v1.ListVirtualClustersResponse\x12\x61\n\x14UpdateVirtualCluster\x12#.ebb.v1.UpdateVirtualClusterRequest\x1a$.ebb.v1.UpdateVirtualClusterResponse\x12\x61\n\x14\x44\x65leteVirtualCluster\x12#.ebb.v1.DeleteVirtualClusterRequest\x1a$.ebb.v1.DeleteVirtualClusterResponse\x12@\n\tListCells\x12\x18.ebb.v1.ListCellsRequest\x1a\x19.ebb.v1.ListCellsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,17 +35,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ebb.v1.virtual_clusters_pb2
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CELLQUOTA'].fields_by_name['pool']._loaded_options = None
-  _globals['_CELLQUOTA'].fields_by_name['pool']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
+  _globals['_CELLQUOTA'].fields_by_name['pool']._serialized_options = b'\272H\023r\021\020\001\030\200\0012\n^[^\\x00]*$'
   _globals['_CELLQUOTA'].fields_by_name['level']._loaded_options = None
-  _globals['_CELLQUOTA'].fields_by_name['level']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_CELLQUOTA'].fields_by_name['level']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_CELLQUOTA'].fields_by_name['cells']._loaded_options = None
   _globals['_CELLQUOTA'].fields_by_name['cells']._serialized_options = b'\272H\010\032\006\030\300\204=(\001'
   _globals['_PINNEDCELL'].fields_by_name['name']._loaded_options = None
   _globals['_PINNEDCELL'].fields_by_name['name']._serialized_options = b'\272H\"r \030@2\034^[A-Za-z0-9][A-Za-z0-9._-]*$'
   _globals['_PINNEDCELL'].fields_by_name['pool']._loaded_options = None
-  _globals['_PINNEDCELL'].fields_by_name['pool']._serialized_options = b'\272H\007r\005\020\001\030\200\001'
+  _globals['_PINNEDCELL'].fields_by_name['pool']._serialized_options = b'\272H\023r\021\020\001\030\200\0012\n^[^\\x00]*$'
   _globals['_PINNEDCELL'].fields_by_name['level']._loaded_options = None
-  _globals['_PINNEDCELL'].fields_by_name['level']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_PINNEDCELL'].fields_by_name['level']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_PINNEDCELL'].fields_by_name['index']._loaded_options = None
   _globals['_PINNEDCELL'].fields_by_name['index']._serialized_options = b'\272H\004\032\002(\000'
   _globals['_VIRTUALCLUSTERPOLICY'].fields_by_name['name']._loaded_options = None
@@ -71,9 +71,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEVIRTUALCLUSTERREQUEST'].fields_by_name['weight']._loaded_options = None
   _globals['_CREATEVIRTUALCLUSTERREQUEST'].fields_by_name['weight']._serialized_options = b'\272H\010\032\006\030\300\204=(\000'
   _globals['_GETVIRTUALCLUSTERREQUEST'].fields_by_name['name']._loaded_options = None
-  _globals['_GETVIRTUALCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_GETVIRTUALCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_UPDATEVIRTUALCLUSTERREQUEST'].fields_by_name['name']._loaded_options = None
-  _globals['_UPDATEVIRTUALCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_UPDATEVIRTUALCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_UPDATEVIRTUALCLUSTERREQUEST'].fields_by_name['weight']._loaded_options = None
   _globals['_UPDATEVIRTUALCLUSTERREQUEST'].fields_by_name['weight']._serialized_options = b'\272H\010\032\006\030\300\204=(\001'
   _globals['_CELLQUOTAS'].fields_by_name['quotas']._loaded_options = None
@@ -81,65 +81,65 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PINNEDCELLS'].fields_by_name['pins']._loaded_options = None
   _globals['_PINNEDCELLS'].fields_by_name['pins']._serialized_options = b'\272H\006\222\001\003\020\350\007'
   _globals['_DELETEVIRTUALCLUSTERREQUEST'].fields_by_name['name']._loaded_options = None
-  _globals['_DELETEVIRTUALCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\006r\004\020\001\030@'
+  _globals['_DELETEVIRTUALCLUSTERREQUEST'].fields_by_name['name']._serialized_options = b'\272H\022r\020\020\001\030@2\n^[^\\x00]*$'
   _globals['_LISTCELLSREQUEST'].fields_by_name['pool']._loaded_options = None
-  _globals['_LISTCELLSREQUEST'].fields_by_name['pool']._serialized_options = b'\272H\005r\003\030\200\001'
+  _globals['_LISTCELLSREQUEST'].fields_by_name['pool']._serialized_options = b'\272H\021r\017\030\200\0012\n^[^\\x00]*$'
   _globals['_LISTCELLSREQUEST'].fields_by_name['virtual_cluster']._loaded_options = None
-  _globals['_LISTCELLSREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\004r\002\030@'
-  _globals['_DEVICEUSE']._serialized_start=3154
-  _globals['_DEVICEUSE']._serialized_end=3315
+  _globals['_LISTCELLSREQUEST'].fields_by_name['virtual_cluster']._serialized_options = b'\272H\020r\016\030@2\n^[^\\x00]*$'
+  _globals['_DEVICEUSE']._serialized_start=3262
+  _globals['_DEVICEUSE']._serialized_end=3423
   _globals['_CELLQUOTA']._serialized_start=135
-  _globals['_CELLQUOTA']._serialized_end=226
-  _globals['_PINNEDCELL']._serialized_start=229
-  _globals['_PINNEDCELL']._serialized_end=370
-  _globals['_VIRTUALCLUSTERPOLICY']._serialized_start=373
-  _globals['_VIRTUALCLUSTERPOLICY']._serialized_end=749
-  _globals['_CELLUSE']._serialized_start=752
-  _globals['_CELLUSE']._serialized_end=880
-  _globals['_VIRTUALCLUSTER']._serialized_start=883
-  _globals['_VIRTUALCLUSTER']._serialized_end=1126
-  _globals['_CREATEVIRTUALCLUSTERREQUEST']._serialized_start=1129
-  _globals['_CREATEVIRTUALCLUSTERREQUEST']._serialized_end=1377
-  _globals['_CREATEVIRTUALCLUSTERRESPONSE']._serialized_start=1379
-  _globals['_CREATEVIRTUALCLUSTERRESPONSE']._serialized_end=1458
-  _globals['_GETVIRTUALCLUSTERREQUEST']._serialized_start=1460
-  _globals['_GETVIRTUALCLUSTERREQUEST']._serialized_end=1511
-  _globals['_GETVIRTUALCLUSTERRESPONSE']._serialized_start=1513
-  _globals['_GETVIRTUALCLUSTERRESPONSE']._serialized_end=1589
-  _globals['_LISTVIRTUALCLUSTERSREQUEST']._serialized_start=1591
-  _globals['_LISTVIRTUALCLUSTERSREQUEST']._serialized_end=1619
-  _globals['_LISTVIRTUALCLUSTERSRESPONSE']._serialized_start=1621
-  _globals['_LISTVIRTUALCLUSTERSRESPONSE']._serialized_end=1700
-  _globals['_UPDATEVIRTUALCLUSTERREQUEST']._serialized_start=1703
-  _globals['_UPDATEVIRTUALCLUSTERREQUEST']._serialized_end=1919
-  _globals['_CELLQUOTAS']._serialized_start=1921
-  _globals['_CELLQUOTAS']._serialized_end=1979
-  _globals['_PINNEDCELLS']._serialized_start=1981
-  _globals['_PINNEDCELLS']._serialized_end=2039
-  _globals['_UPDATEVIRTUALCLUSTERRESPONSE']._serialized_start=2041
-  _globals['_UPDATEVIRTUALCLUSTERRESPONSE']._serialized_end=2120
-  _globals['_DELETEVIRTUALCLUSTERREQUEST']._serialized_start=2122
-  _globals['_DELETEVIRTUALCLUSTERREQUEST']._serialized_end=2176
-  _globals['_DELETEVIRTUALCLUSTERRESPONSE']._serialized_start=2178
-  _globals['_DELETEVIRTUALCLUSTERRESPONSE']._serialized_end=2208
-  _globals['_LISTCELLSREQUEST']._serialized_start=2210
-  _globals['_LISTCELLSREQUEST']._serialized_end=2286
-  _globals['_LISTCELLSRESPONSE']._serialized_start=2288
-  _globals['_LISTCELLSRESPONSE']._serialized_end=2336
-  _globals['_POOL']._serialized_start=2339
-  _globals['_POOL']._serialized_end=2573
-  _globals['_CELLLEVEL']._serialized_start=2575
-  _globals['_CELLLEVEL']._serialized_end=2674
-  _globals['_BOUNDCELL']._serialized_start=2676
-  _globals['_BOUNDCELL']._serialized_end=2755
-  _globals['_EXCHANGEDCELLS']._serialized_start=2758
-  _globals['_EXCHANGEDCELLS']._serialized_end=2901
-  _globals['_NODECELLS']._serialized_start=2903
-  _globals['_NODECELLS']._serialized_end=2996
-  _globals['_DEVICECELL']._serialized_start=2998
-  _globals['_DEVICECELL']._serialized_end=3114
-  _globals['_MISFIT']._serialized_start=3116
-  _globals['_MISFIT']._serialized_end=3151
-  _globals['_VIRTUALCLUSTERS']._serialized_start=3318
-  _globals['_VIRTUALCLUSTERS']._serialized_end=3884
+  _globals['_CELLQUOTA']._serialized_end=250
+  _globals['_PINNEDCELL']._serialized_start=253
+  _globals['_PINNEDCELL']._serialized_end=418
+  _globals['_VIRTUALCLUSTERPOLICY']._serialized_start=421
+  _globals['_VIRTUALCLUSTERPOLICY']._serialized_end=797
+  _globals['_CELLUSE']._serialized_start=800
+  _globals['_CELLUSE']._serialized_end=928
+  _globals['_VIRTUALCLUSTER']._serialized_start=931
+  _globals['_VIRTUALCLUSTER']._serialized_end=1174
+  _globals['_CREATEVIRTUALCLUSTERREQUEST']._serialized_start=1177
+  _globals['_CREATEVIRTUALCLUSTERREQUEST']._serialized_end=1425
+  _globals['_CREATEVIRTUALCLUSTERRESPONSE']._serialized_start=1427
+  _globals['_CREATEVIRTUALCLUSTERRESPONSE']._serialized_end=1506
+  _globals['_GETVIRTUALCLUSTERREQUEST']._serialized_start=1508
+  _globals['_GETVIRTUALCLUSTERREQUEST']._serialized_end=1571
+  _globals['_GETVIRTUALCLUSTERRESPONSE']._serialized_start=1573
+  _globals['_GETVIRTUALCLUSTERRESPONSE']._serialized_end=1649
+  _globals['_LISTVIRTUALCLUSTERSREQUEST']._serialized_start=1651
+  _globals['_LISTVIRTUALCLUSTERSREQUEST']._serialized_end=1679
+  _globals['_LISTVIRTUALCLUSTERSRESPONSE']._serialized_start=1681
+  _globals['_LISTVIRTUALCLUSTERSRESPONSE']._serialized_end=1760
+  _globals['_UPDATEVIRTUALCLUSTERREQUEST']._serialized_start=1763
+  _globals['_UPDATEVIRTUALCLUSTERREQUEST']._serialized_end=1991
+  _globals['_CELLQUOTAS']._serialized_start=1993
+  _globals['_CELLQUOTAS']._serialized_end=2051
+  _globals['_PINNEDCELLS']._serialized_start=2053
+  _globals['_PINNEDCELLS']._serialized_end=2111
+  _globals['_UPDATEVIRTUALCLUSTERRESPONSE']._serialized_start=2113
+  _globals['_UPDATEVIRTUALCLUSTERRESPONSE']._serialized_end=2192
+  _globals['_DELETEVIRTUALCLUSTERREQUEST']._serialized_start=2194
+  _globals['_DELETEVIRTUALCLUSTERREQUEST']._serialized_end=2260
+  _globals['_DELETEVIRTUALCLUSTERRESPONSE']._serialized_start=2262
+  _globals['_DELETEVIRTUALCLUSTERRESPONSE']._serialized_end=2292
+  _globals['_LISTCELLSREQUEST']._serialized_start=2294
+  _globals['_LISTCELLSREQUEST']._serialized_end=2394
+  _globals['_LISTCELLSRESPONSE']._serialized_start=2396
+  _globals['_LISTCELLSRESPONSE']._serialized_end=2444
+  _globals['_POOL']._serialized_start=2447
+  _globals['_POOL']._serialized_end=2681
+  _globals['_CELLLEVEL']._serialized_start=2683
+  _globals['_CELLLEVEL']._serialized_end=2782
+  _globals['_BOUNDCELL']._serialized_start=2784
+  _globals['_BOUNDCELL']._serialized_end=2863
+  _globals['_EXCHANGEDCELLS']._serialized_start=2866
+  _globals['_EXCHANGEDCELLS']._serialized_end=3009
+  _globals['_NODECELLS']._serialized_start=3011
+  _globals['_NODECELLS']._serialized_end=3104
+  _globals['_DEVICECELL']._serialized_start=3106
+  _globals['_DEVICECELL']._serialized_end=3222
+  _globals['_MISFIT']._serialized_start=3224
+  _globals['_MISFIT']._serialized_end=3259
+  _globals['_VIRTUALCLUSTERS']._serialized_start=3426
+  _globals['_VIRTUALCLUSTERS']._serialized_end=3992
 # @@protoc_insertion_point(module_scope)

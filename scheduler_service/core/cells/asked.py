@@ -101,7 +101,7 @@ def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str
 
 def _cpus(share: Vector, demand: Vector) -> int:
     """How many CPUs carry it, each with its share of the memory."""
-    return max(1, *(-(-need // each) for need, each in zip(demand[:2], share[:2], strict=True) if each))
+    return max([1, *(-(-need // each) for need, each in zip(demand[:2], share[:2], strict=True) if each)])
 
 
 def _as_memory(share: Vector, demand: Vector) -> str:

@@ -31,6 +31,8 @@ def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> P
         return None
     order = sorted(order, key=lambda other: other.priority)
     for ordered in by_pool(state, pools, order):
+        if _without(state, job, ordered) is None:
+            continue  # so that who waits in vain costs one look, however many there are
         found = _enough(state, job, ordered, one=policy.name == "fitgpp")
         if found is None:
             continue
@@ -45,9 +47,7 @@ def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> P
 
 def _guests(state: State, vc: VirtualCluster) -> list[Job]:
     """Jobs of the virtual cluster that run as opportunistic and hold leaves, none of whose tasks is leaving; by their ids."""
-    ids = sorted(
-        {key.job_id for key, run in state.runs.rows.items() if run.vc == vc.name and not run.guaranteed and run.devices}
-    )
+    ids = sorted({key.job_id for key in state.guests.get(vc.name, ())})
     return [
         state.jobs.rows[job_id] for job_id in ids if all(run.phase is not RunPhase.STOPPING for run in state.runs_of(job_id))
     ]

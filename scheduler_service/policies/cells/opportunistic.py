@@ -32,13 +32,13 @@ def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, V
     """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
-    nowhere: set[_Kind] = set()
+    nowhere, in_vain = set[_Kind](), set[_Wanting]()
     everything = _all(state) if len(waiting) > 1 else (1, 1)
     while waiting:
         vc = waiting[0]
         if len(waiting) > 1:
             vc = min(waiting, key=lambda vc: (_holds(state, vc, everything), vc.id))
-        started = yield from _serve_one(state, vc, nowhere, rng)
+        started = yield from _serve_one(state, vc, nowhere, in_vain, rng)
         if started is None:
             waiting.remove(vc)
         elif started.spec.guarantee is Guarantee.OVERFLOW:
@@ -61,10 +61,15 @@ def _holds(state: State, vc: VirtualCluster, everything: tuple[int, int]) -> Fra
 
 
 _Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
+_Wanting = tuple[int, JobClass, int, _Kind]
+"""By virtual cluster, class and priority, on which it depends who may be made to leave."""
 
 
-def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind], rng: Rng) -> Generator[Plan, str | None, Job | None]:
-    """The one of its jobs that was started. `nowhere`: what has found no place in this step; there is ever less."""
+def _serve_one(
+    state: State, vc: VirtualCluster, nowhere: set[_Kind], in_vain: set[_Wanting], rng: Rng
+) -> Generator[Plan, str | None, Job | None]:
+    """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
+    gone that it may have leave; there is ever less."""
     queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
     looked = [state.jobs.rows[key[-1]] for key in islice(queue, LOOKED_AT)]
     if vc.policy.name in PREEMPTING:
@@ -79,9 +84,12 @@ def _serve_one(state: State, vc: VirtualCluster, nowhere: set[_Kind], rng: Rng) 
             if action is not None and (yield (action,)) is None:
                 return job
             nowhere.add(kind)
-        if job.spec.guarantee is Guarantee.OPPORTUNISTIC and may_preempt(state, vc):
+        wanting = vc.id, job.spec.job_class, job.priority, kind
+        if job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain and may_preempt(state, vc):
             plan = make_guests_leave(state, vc, job, rng)
-            if plan is not None:
+            if plan is None:
+                in_vain.add(wanting)
+            else:
                 yield plan
     first = next((job for job in looked if job.id not in state.earmarks_of), None)
     if first is not None and first.spec.guarantee is Guarantee.OPPORTUNISTIC:

@@ -79,6 +79,8 @@ def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) ->
     able = [job for job in running(state, vc) if may_go(state, job, trial)]
     order, decision = in_order(state, vc, trial, able, rng)
     for jobs in by_pool(state, pools, [job for job in order if job.preempted_for_trial < policy.cap]):
+        if not _would_do(state, vc, trial, jobs):
+            continue
         if policy.name == "fitgpp":
             for job in jobs:
                 plan = plan_in_cells(state, vc, trial, leaves_of(state, pools, [job]))
@@ -135,6 +137,13 @@ def in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng:
     return sorted((job for job in able if job.id in best), key=lambda job: (best[job.id], -job.id)), decision
 
 
+def _would_do(state: State, vc: VirtualCluster, wanting: Job, jobs: list[Job]) -> bool:
+    """Whether there is room once all of these have gone: asked first, as to try them one by one is dear where it is in vain."""
+    pools = state.pools
+    assert pools is not None
+    return plan_in_cells(state, vc, wanting, leaves_of(state, pools, jobs)) is not None
+
+
 def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) -> list[Job] | None:
     """The first of these that make room together, without any that is not needed; None where all of them do not."""
     pools = state.pools
@@ -184,7 +193,7 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
     lower = [other for other in running(state, vc) if other.priority < job.priority]
     lower.sort(key=lambda other: (other.priority, -other.id))
     for jobs in by_pool(state, pools, lower):
-        chosen = _enough(state, vc, job, jobs)
+        chosen = _enough(state, vc, job, jobs) if _would_do(state, vc, job, jobs) else None
         if chosen is None:
             continue
         for victim in chosen:

@@ -1,0 +1,40 @@
+"""No text that users may send has a NUL in it: PostgreSQL takes none, and what it refuses looks like a fault of its own."""
+
+from collections.abc import Iterator
+
+from buf.validate import validate_pb2
+from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+USERS = (cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2)
+
+
+def texts(message: Descriptor, seen: set[str]) -> Iterator[tuple[str, validate_pb2.StringRules]]:
+    """Every text in it, and what may be in that."""
+    if message.full_name in seen:
+        return
+    seen.add(message.full_name)
+    for field in message.fields:
+        rules = field.GetOptions().Extensions[validate_pb2.field]
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            for part, of_part in (("key", rules.map.keys), ("value", rules.map.values)):
+                if entry.fields_by_name[part].type == FieldDescriptor.TYPE_STRING:
+                    yield f"{field.full_name}.{part}", of_part.string
+        elif entry is not None:
+            yield from texts(entry, seen)
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            yield field.full_name, (rules.repeated.items if field.is_repeated else rules).string
+
+
+def test_every_text_of_a_request_has_a_pattern() -> None:
+    requests = [
+        method.input_type
+        for module in USERS
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    ]
+    seen: set[str] = set()
+    found = dict(text for request in requests for text in texts(request, seen))
+    assert "ebb.v1.JobSpec.environment.value" in found
+    assert [name for name, rules in found.items() if not rules.pattern] == []
