@@ -3,6 +3,7 @@
 What is changed goes through the engine; what is shown is read from the database, which also has what is over.
 """
 
+import logging
 from collections.abc import Sequence
 
 from ebb.v1 import exchange_pb2 as pb
@@ -15,7 +16,7 @@ from scheduler_service.core.exchanges import check_same_deal, check_same_post
 from scheduler_service.core.messages import Exchanged, OrderChanged, ReturnRequested, WithdrawRequested
 from scheduler_service.core.state import State
 from scheduler_service.core.tenants import pools_of
-from scheduler_service.rpc.access import caller
+from scheduler_service.rpc.access import caller, user
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, PermissionDenied
 from scheduler_service.rpc.orders import Names, accepted_in, entry_out, exchange_out, orders_out, posted_in, surplus_out
@@ -24,6 +25,8 @@ from scheduler_service.run.tokens import wall_clock
 DEFAULT_PAGE = 100
 _LAST_ID = 2**63 - 1
 _LIVE = (ExchangeState.MATCHED, ExchangeState.ACTIVE)
+
+log = logging.getLogger(__name__)
 
 
 class Exchange(exchange_pb2_grpc.ExchangeServicer):
@@ -42,12 +45,14 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
             return pb.PostOrderResponse(order=await self._order(known.id))
         reply = await service.handle(event)
         assert isinstance(reply, OrderChanged)
+        _note(f"posted order {reply.order}", request.virtual_cluster)
         return pb.PostOrderResponse(order=await self._order(reply.order))
 
     async def WithdrawOrder(self, request: pb.WithdrawOrderRequest, _context: Context) -> pb.WithdrawOrderResponse:  # noqa: N802
         _require_side(request.virtual_cluster, "WithdrawOrder")
         try:
             await self._front.leading.service.handle(WithdrawRequested(request.order_id, request.virtual_cluster))
+            _note(f"withdrew order {request.order_id}", request.virtual_cluster)
         except NotFound:
             known = await self._front.read(self._market.order, request.order_id)
             if known is None or known.state is not OrderState.WITHDRAWN:
@@ -65,12 +70,15 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
             return pb.AcceptOrderResponse(exchanges=await self._exchanges((known.id,)))
         reply = await service.handle(event)
         assert isinstance(reply, Exchanged)
+        made = " and ".join(str(exchange) for exchange in reply.exchanges)
+        _note(f"accepted order {request.order_id}, which is exchange {made},", request.virtual_cluster)
         return pb.AcceptOrderResponse(exchanges=await self._exchanges(reply.exchanges))
 
     async def ReturnCells(self, request: pb.ReturnCellsRequest, _context: Context) -> pb.ReturnCellsResponse:  # noqa: N802
         _require_side(request.virtual_cluster, "ReturnCells")
         try:
             await self._front.leading.service.handle(ReturnRequested(request.exchange_id, request.virtual_cluster))
+            _note(f"asked for the return of exchange {request.exchange_id}", request.virtual_cluster)
         except NotFound:  # it may be over, which is what was wanted
             known = {x.id: x for x in await self._front.read(self._market.exchanges, [request.exchange_id])}
             over = known.get(request.exchange_id)
@@ -129,6 +137,11 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         if (leading := self._front.leads) is not None:
             await leading.service.ask(_has_virtual_clusters)
         return await self._front.read(self._market.virtual_clusters)
+
+
+def _note(what: str, vc: str) -> None:
+    """Who moved a guarantee: the rows only know for which virtual cluster."""
+    log.info("%s %s for %s", user(), what, f"virtual cluster {vc}" if vc else "the site")
 
 
 def _has_virtual_clusters(state: State, *_: object) -> None:

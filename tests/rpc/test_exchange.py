@@ -280,6 +280,35 @@ def test_whoever_speaks_for_the_site_is_an_operator(database_url: str, engine: E
             assert own.code is grpc.StatusCode.NOT_FOUND
 
 
+def test_the_log_says_who_moved_a_guarantee(database_url: str, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    Tokens(engine).add("ada", "ada")
+    Tokens(engine).add("olga", "olga", Role.OPERATOR)
+    Tokens(engine).add("agents", "agents", Role.AGENT)
+    user, operator, agents = bearer("ada"), bearer("olga"), bearer("agents")
+    with (
+        Server(database_url, virtual_clusters=True, exchange="none", auth="token") as site,
+        node(site, "n1", metadata=agents) as n1,
+    ):
+        n1.connect()
+        for made in (
+            vc_pb.CreateVirtualClusterRequest(name=vc, quotas=has) for vc, has in (("a", [quota("node", 1)]), ("b", []))
+        ):
+            site.vcs.CreateVirtualCluster(made, timeout=LIMIT, metadata=operator)
+        post = pb.PostOrderRequest(virtual_cluster="a", kind=OFFER, lot=lot())
+        site.exchange.PostOrder(post, timeout=LIMIT, metadata=user)
+        site.exchange.AcceptOrder(pb.AcceptOrderRequest(virtual_cluster="b", order_id=1), timeout=LIMIT, metadata=user)
+        site.exchange.ReturnCells(pb.ReturnCellsRequest(exchange_id=1), timeout=LIMIT, metadata=operator)
+        site.exchange.WithdrawOrder(pb.WithdrawOrderRequest(virtual_cluster="a", order_id=1), timeout=LIMIT, metadata=user)
+        assert failure(lambda: site.exchange.PostOrder(post, timeout=LIMIT)).code is grpc.StatusCode.UNAUTHENTICATED
+    assert [r.getMessage() for r in caplog.records if r.name == "scheduler_service.rpc.exchange"] == [
+        "ada posted order 1 for virtual cluster a",
+        "ada accepted order 1, which is exchange 1, for virtual cluster b",
+        "olga asked for the return of exchange 1 for the site",
+        "ada withdrew order 1 for virtual cluster a",
+    ]
+
+
 def test_a_proxy_is_a_setting_and_offers_what_is_idle(database_url: str) -> None:
     with Server(database_url, virtual_clusters=True, exchange="balanced") as site, node(site, "n1") as agent:
         agent.connect()

@@ -20,9 +20,9 @@ def site(database_url: str) -> Iterator[Server]:
         yield made
 
 
-def node(server: Server, name: str, fault: str = "") -> Agent:
+def node(server: Server, name: str, fault: str = "", **more: Any) -> Agent:
     """Of four devices in two switches."""
-    agent = Agent(server, name, devices=4, levels=["switch"])
+    agent = Agent(server, name, devices=4, levels=["switch"], **more)
     for device in agent.hello.devices:
         device.model = "P100"
         device.path.append(device.index // 2)
