@@ -102,6 +102,10 @@ class Agents:
         life.launches.append(launch)
         return Party(life, launch, len(nodes), len(nodes))
 
+    def knows(self, key: RunKey) -> bool:
+        """Whether it was ordered to start the run, which is not over."""
+        return key in self._tasks
+
     def stop(self, order: Stop, now: Micros) -> None:
         """The run leaves at the end of its grace period, or when it has saved its work; with no grace period it is killed. A
         task whose gang has lost another hangs until it is killed."""

@@ -11,8 +11,9 @@ from random import Random
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.exchange import Exchange
+from scheduler_service.core.gangs import gang_place
 from scheduler_service.core.job import Cluster, EventKind
-from scheduler_service.core.messages import Accepted, Event, Start, Step, Submitted, VcRequested
+from scheduler_service.core.messages import Accepted, Event, Start, Step, Stop, Submitted, VcRequested
 from scheduler_service.core.state import DEFAULTS, Settings, State
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, add, sub
@@ -134,7 +135,7 @@ class World:
             if isinstance(order, Start):
                 self.agents.start(order, self.lives[order.job.id], self.now)
             else:
-                self.agents.stop(order, self.now)
+                self._stop(order)
         for line in taken.log:
             if line.kind is ENDED:
                 self._over(line.job_id)
@@ -145,6 +146,15 @@ class World:
         if self.site.tenants is not None:
             exchanges = self.state.exchanges
             self.exchanges.update((key, row) for table, key, _, row in taken.entries if table is exchanges)
+
+    def _stop(self, order: Stop) -> None:
+        """A run that was placed and told to leave in one step is ordered to leave alone. A node's agent answers that there is
+        none such; here it comes, and goes at once."""
+        run = self.state.runs.rows.get(order.key)
+        if run is not None and run.placed_us == self.now and not self.agents.knows(order.key):
+            job = self.state.jobs.rows[run.job_id]
+            self.agents.start(Start(order.node, run, job, gang_place(self.state, run)), self.lives[job.id], self.now)
+        self.agents.stop(order, self.now)
 
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1

@@ -8,15 +8,20 @@ from subprocess import run
 
 import pytest
 
+from scheduler_service.core.engine import Proposals
 from scheduler_service.core.invariants import check
+from scheduler_service.core.messages import Rng
+from scheduler_service.core.state import State
 from scheduler_service.core.values import SECOND
+from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim import workloads
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import Exponential, Outages
 from scheduler_service.sim.jobs import ClosedLoop, Listed
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import fitgpp, philly
-from scheduler_service.sim.world import World
+from scheduler_service.sim.world import Site, World
 from tests.sim.building import MINUTE, begins, job, lived, node, site, stops
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
@@ -59,6 +64,20 @@ def test_delays_are_part_of_what_happens() -> None:
     assert begins(long)[1:] == [trial.end_us + 2 * SECOND]
     done = 4 * MINUTE - 2 * SECOND
     assert long.end_us == begins(long)[1] + 3 * SECOND + 10 * MINUTE - done
+
+
+@pytest.mark.parametrize("tasks", [0, 2])
+def test_a_run_that_is_placed_and_told_to_leave_in_one_step_is_gone_at_once(tasks: int) -> None:
+    """It is ordered to leave alone, and nobody may wait for it for ever."""
+
+    def backwards(state: State, rng: Rng) -> Proposals:
+        for name in ("fifo", "fitgpp"):
+            yield from stages(name, FitGppSettings()).policy(state, rng)
+
+    jobs = [job(1, minutes=10, tasks=tasks), job(2, minutes=2, trial=True)]
+    long, trial = finished(World(Site((node(2),), backwards), Listed(jobs))).lives.values()
+    assert (trial.start_us(), trial.end_us) == (0, 2 * MINUTE)
+    assert (long.start_us(), long.end_us) == (2 * MINUTE, 12 * MINUTE)
 
 
 def test_a_run_that_is_told_to_leave_before_its_process_is_there_has_done_nothing() -> None:
