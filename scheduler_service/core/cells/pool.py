@@ -5,7 +5,7 @@ is a *slot*, its number at the level of nodes: the slots of rack r are r * fan t
 slots are any integers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from sortedcontainers import SortedList
 
@@ -116,6 +116,7 @@ class Pool:
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
         """The leaves that opportunistic runs hold."""
         _set(self._facts.opportunistic, slot, mask)
+        self._units.stale.add(slot)
         self._lists.set_opportunistic(slot, mask)
         self._spare.stale.add(slot)
 
@@ -177,6 +178,10 @@ class Pool:
     def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
         """Those that have `n` leaves available, the tightest first."""
         return self._units.fitting(vc, n)
+
+    def visited(self, vc: Owner) -> Set[int]:
+        """The nodes on which opportunistic runs hold leaves of the VC's bound cells."""
+        return self._units.visited(vc)
 
     def units_at(self, slot: int) -> dict[Mask, Owner]:
         """positions -> VC of all units on the node."""
