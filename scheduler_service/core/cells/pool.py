@@ -12,7 +12,7 @@ from sortedcontainers import SortedList
 from scheduler_service.core.cells.binding import best, costs_nobody, opportunistic, partly_healthy
 from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import Balance, Promises, balance
-from scheduler_service.core.cells.shape import Shape, cell_mask, leaves
+from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
 from scheduler_service.core.cells.spare import Facts, Spare
 from scheduler_service.core.cells.units import Unit, Units
 from scheduler_service.core.values import Mask
@@ -51,7 +51,7 @@ class Pool:
         self._lists = Free(shape)
         self.free: list[SortedList] = self._lists.lists
         """(opportunistic leaves inside, index) of the free cells of Algorithm 1, by level."""
-        self._spare = Spare(self._facts, shape.devices)
+        self._spare = Spare(self._facts, shape)
         self._units = Units(self._facts)
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
         self._masks = [[cell_mask(shape, level, cell) for cell in range(per)] for level, per in enumerate(self._per)]
@@ -234,6 +234,12 @@ class Pool:
     def opportunistic(self, n: int) -> tuple[int, Mask] | None:
         """`n` idle leaves on one node, where guaranteed work will want them last."""
         return opportunistic(self._lists, self._spare, self._facts, n)
+
+    def last_whole(self, level: int) -> tuple[int, Mask] | None:
+        """A cell inside a node of which all leaves are idle, on the last node that has one."""
+        slot = self._spare.last_whole(level)
+        mask = None if slot is None else pick_cell(self.shape, self.idle(slot), level)
+        return None if slot is None or mask is None else (slot, mask)
 
     # ---- for tests: all that is kept, and the same made anew from the facts ------------------------------------------------
 
