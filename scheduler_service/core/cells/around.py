@@ -14,6 +14,12 @@ def unbound(pool: Pool, owner: Owner, level: int) -> int:
     return pool.promises.quota.get((owner, level), 0) - len(pool.promises.mine.get((owner, level), ()))
 
 
+def leaves_unbound(pool: Pool, owner: Owner) -> int:
+    """How many leaves are in all the cells that the owner may still have bound."""
+    levels = range(len(pool.shape.fan))
+    return sum([pool.promises.free_of(owner, level) * pool.shape.size(level) for level in levels])
+
+
 def is_unbound(pool: Pool, level: int, index: int) -> bool:
     """Whether neither it nor a part of it nor a cell around it is bound."""
     return not any(mask & bound for slot, mask in leaves_of(pool.shape, level, index) for bound in pool.units_at(slot))
@@ -45,16 +51,17 @@ def unused_around(pool: Pool, slot: int, mask: Mask) -> list[tuple[int, int]]:
 
 def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> tuple[int, int] | None:
     """The smallest cell around this leaf, (level, index), that could be bound to the owner as it is, at nobody's cost."""
-    shape = pool.shape
+    free = [level for level in range(len(pool.shape.fan)) if pool.promises.free_of(owner, level)]
     before = pool.shortfall()
-    for level in range(len(shape.fan)):
-        index = (slot * shape.devices + position) // shape.size(level)
-        if pool.promises.free_of(owner, level) and is_unbound(pool, level, index):
-            pool.bind(level, index, owner)
-            after = pool.shortfall()
-            pool.unbind(level, index)
-            if all(now <= then for now, then in zip(after, before, strict=True)):
-                return level, index
+    for level in free:
+        index = (slot * pool.shape.devices + position) // pool.shape.size(level)
+        if not is_unbound(pool, level, index):
+            return None  # nor is any larger one
+        pool.bind(level, index, owner)
+        after = pool.shortfall()
+        pool.unbind(level, index)
+        if all(now <= then for now, then in zip(after, before, strict=True)):
+            return level, index
     return None
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler_service.core.cells.asked import Asked, Need, Part, Together
+from scheduler_service.core.cells.asked import Asked, Need, Part
 from scheduler_service.core.cells.placing import needs_of
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import cell_mask, pick, pick_cell
@@ -24,22 +24,21 @@ def find_idle(pool: Pool, asked: Asked) -> dict[int, tuple[int, Mask]] | None:
 def _idle(pool: Pool, part: Part, seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
     if isinstance(part, Need):
         found = pool.opportunistic(part.leaves)
-        if found is not None and (part.level < 0 or pick_cell(pool.shape, found[1], part.level) is not None):
-            _sit(pool, part, found, seats, before)
-            return True
-        if found is None or part.level < 0:
+        if found is not None and part.level >= 0 and pick_cell(pool.shape, found[1], part.level) is None:
+            found = pool.last_whole(part.level)
+        if found is None:
             return False
-    level = part.level if isinstance(part, Together) else pool.shape.node
-    inner = part.parts if isinstance(part, Together) else (part,)
-    needs = list(needs_of(inner))
-    for slots, mask in _cells_from_the_end(pool, level):
+        _sit(pool, part, found, seats, before)
+        return True
+    needs = list(needs_of(part.parts))
+    for slots, mask in _cells_from_the_end(pool, part.level):
         if sum((pool.idle(slot) & mask).bit_count() for slot in slots) >= sum(need.leaves for need in needs):
             chosen = _fill(pool, needs, slots, mask)
             if chosen is not None:
                 for need, found in zip(needs, chosen, strict=True):
                     _sit(pool, need, found, seats, before)
                 return True
-    return isinstance(part, Together) and not part.required and all(_idle(pool, one, seats, before) for one in part.parts)
+    return not part.required and all(_idle(pool, one, seats, before) for one in part.parts)
 
 
 def _sit(pool: Pool, need: Need, found: tuple[int, Mask], seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> None:

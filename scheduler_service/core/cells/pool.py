@@ -5,14 +5,14 @@ is a *slot*, its number at the level of nodes: the slots of rack r are r * fan t
 slots are any integers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from sortedcontainers import SortedList
 
 from scheduler_service.core.cells.binding import best, costs_nobody, opportunistic, partly_healthy
 from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import Balance, Promises, balance
-from scheduler_service.core.cells.shape import Shape, cell_mask, leaves
+from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
 from scheduler_service.core.cells.spare import Facts, Spare
 from scheduler_service.core.cells.units import Unit, Units
 from scheduler_service.core.values import Mask
@@ -51,7 +51,7 @@ class Pool:
         self._lists = Free(shape)
         self.free: list[SortedList] = self._lists.lists
         """(opportunistic leaves inside, index) of the free cells of Algorithm 1, by level."""
-        self._spare = Spare(self._facts, shape.devices)
+        self._spare = Spare(self._facts, shape)
         self._units = Units(self._facts)
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
         self._masks = [[cell_mask(shape, level, cell) for cell in range(per)] for level, per in enumerate(self._per)]
@@ -116,6 +116,7 @@ class Pool:
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
         """The leaves that opportunistic runs hold."""
         _set(self._facts.opportunistic, slot, mask)
+        self._units.stale.add(slot)
         self._lists.set_opportunistic(slot, mask)
         self._spare.stale.add(slot)
 
@@ -178,6 +179,10 @@ class Pool:
         """Those that have `n` leaves available, the tightest first."""
         return self._units.fitting(vc, n)
 
+    def visited(self, vc: Owner) -> Set[int]:
+        """The nodes on which opportunistic runs hold leaves of the VC's bound cells."""
+        return self._units.visited(vc)
+
     def units_at(self, slot: int) -> dict[Mask, Owner]:
         """positions -> VC of all units on the node."""
         return self._units.at.get(slot, {})
@@ -229,6 +234,12 @@ class Pool:
     def opportunistic(self, n: int) -> tuple[int, Mask] | None:
         """`n` idle leaves on one node, where guaranteed work will want them last."""
         return opportunistic(self._lists, self._spare, self._facts, n)
+
+    def last_whole(self, level: int) -> tuple[int, Mask] | None:
+        """A cell inside a node of which all leaves are idle, on the last node that has one."""
+        slot = self._spare.last_whole(level)
+        mask = None if slot is None else pick_cell(self.shape, self.idle(slot), level)
+        return None if slot is None or mask is None else (slot, mask)
 
     # ---- for tests: all that is kept, and the same made anew from the facts ------------------------------------------------
 

@@ -6,6 +6,7 @@ nothing here in the end.
 
 from sortedcontainers import SortedList
 
+from scheduler_service.core.cells.shape import Shape, parts
 from scheduler_service.core.values import Mask
 
 
@@ -27,16 +28,19 @@ class Facts:
 
 
 class Spare:
-    __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "stale")
+    __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "_shape", "_wholes", "stale")
 
-    def __init__(self, facts: Facts, devices: int) -> None:
+    def __init__(self, facts: Facts, shape: Shape) -> None:
         self._facts = facts
-        self._devices = devices
+        self._shape = shape
+        self._devices = shape.devices
         self._outside: SortedList = SortedList()
         """(0 with opportunistic work or 1 without, idle leaves under no binding, -slot)."""
         self._inside: SortedList = SortedList()
         """(idle leaves, slot) of slots that have some under a binding."""
-        self._keys: dict[int, tuple[tuple[int, int, int] | None, tuple[int, int] | None]] = {}
+        self._wholes: list[SortedList] = [SortedList() for _ in range(shape.node + 1)]
+        """Slots, by the level of the largest cell of which all leaves are idle."""
+        self._keys: dict[int, _Keys] = {}
         self.stale: set[int] = set()
         """Slots of which something changed since the lists were last looked at."""
 
@@ -47,13 +51,19 @@ class Spare:
             count = (idle & ~bound).bit_count()
             outside = (int(slot not in facts.opportunistic), count, -slot) if count else None
             inside = (idle.bit_count(), slot) if idle & bound else None
-            before = keys.get(slot, _NEITHER)
+            largest = parts(self._shape, idle)[-1].level if idle else None
+            before = keys.get(slot, _NONE)
             if before[0] != outside:
                 _replace(self._outside, before[0], outside)
             if before[1] != inside:
                 _replace(self._inside, before[1], inside)
-            if outside or inside:
-                keys[slot] = (outside, inside)
+            if before[2] != largest:
+                if before[2] is not None:
+                    self._wholes[before[2]].remove(slot)
+                if largest is not None:
+                    self._wholes[largest].add(slot)
+            if largest is not None:
+                keys[slot] = (outside, inside, largest)
             else:
                 keys.pop(slot, None)
         self.stale.clear()
@@ -77,6 +87,11 @@ class Spare:
         at = self._inside.bisect_left((n,))
         return self._inside[at][1] if at < len(self._inside) else None
 
+    def last_whole(self, level: int) -> int | None:
+        """The last node on which all leaves of some cell of the level are idle."""
+        self.refresh()
+        return max((slots[-1] for slots in self._wholes[level:] if slots), default=None)
+
     def first_clean(self, slots: range) -> int | None:
         """The first node of these that is wholly idle and outside bindings."""
         self.refresh()
@@ -95,10 +110,12 @@ class Spare:
 
     def snapshot(self) -> tuple[object, ...]:
         self.refresh()
-        return list(self._outside), list(self._inside), dict(self._keys)
+        return list(self._outside), list(self._inside), [list(slots) for slots in self._wholes], dict(self._keys)
 
 
-_NEITHER = (None, None)
+_Keys = tuple[tuple[int, int, int] | None, tuple[int, int] | None, int | None]
+"""Where a slot stands in each of the lists."""
+_NONE: _Keys = (None, None, None)
 
 
 def _replace(ordered: SortedList, old: tuple[int, ...] | None, new: tuple[int, ...] | None) -> None:

@@ -7,7 +7,7 @@ Kept lazily: nodes that changed are looked at again when somebody asks. A cell t
 enters a list.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from sortedcontainers import SortedList
@@ -29,7 +29,7 @@ _new = tuple.__new__
 
 
 class Units:
-    __slots__ = ("_facts", "_listed", "_lists", "at", "stale")
+    __slots__ = ("_facts", "_hosts", "_listed", "_lists", "_visited", "at", "stale")
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
@@ -37,6 +37,10 @@ class Units:
         """VC -> its units of which something is available."""
         self._listed: dict[int, list[tuple[Owner, Unit]]] = {}
         """Slot -> (VC, unit) as the lists have them."""
+        self._visited: dict[Owner, set[int]] = {}
+        """VC -> the slots on which opportunistic runs hold leaves of its units."""
+        self._hosts: dict[int, set[Owner]] = {}
+        """The same the other way round."""
         self.at: dict[int, dict[Mask, Owner]] = {}
         """Slot -> mask -> VC, of every unit."""
         self.stale: set[int] = set()
@@ -54,6 +58,11 @@ class Units:
             self._refresh()
         units = self._lists.get(vc)
         return units.irange((n,)) if units is not None else iter(())
+
+    def visited(self, vc: Owner) -> Set[int]:
+        if self.stale:
+            self._refresh()
+        return self._visited.get(vc, _NOWHERE)
 
     def add(self, vc: Owner, slot: int, mask: Mask) -> None:
         here = self.at.get(slot)
@@ -90,16 +99,29 @@ class Units:
                     if vc not in self._lists:
                         self._lists[vc] = SortedList()
                     self._lists[vc].add(unit)
+            self._visit(slot)
         self.stale.clear()
+
+    def _visit(self, slot: int) -> None:
+        guests, before = self._facts.opportunistic.get(slot, 0), self._hosts.pop(slot, None)
+        if before is not None:
+            for vc in before:
+                self._visited[vc].discard(slot)
+        if guests and (hosts := {vc for mask, vc in self.at.get(slot, _NOTHING).items() if mask & guests}):
+            self._hosts[slot] = hosts
+            for vc in hosts:
+                self._visited.setdefault(vc, set()).add(slot)
 
     def snapshot(self) -> tuple[object, ...]:
         if self.stale:
             self._refresh()
         lists = {vc: list(units) for vc, units in self._lists.items() if units}
         listed = {slot: sorted(units) for slot, units in self._listed.items()}
-        return lists, listed, {slot: dict(here) for slot, here in self.at.items()}
+        visited = {vc: set(slots) for vc, slots in self._visited.items() if slots}
+        return lists, listed, visited, {slot: dict(here) for slot, here in self.at.items()}
 
 
 _NOTHING: dict[Mask, Owner] = {}
 _UNLISTED: list[tuple[Owner, Unit]] = []
-"""What a slot without any has. Nobody writes to them."""
+_NOWHERE: Set[int] = frozenset()
+"""What is without any has these. Nobody writes to them."""

@@ -3,11 +3,12 @@
 The virtual cluster whose opportunistic runs hold the least, by its weight, is served next.
 """
 
+from collections import deque
 from collections.abc import Generator
 from fractions import Fraction
 from itertools import islice
 
-from scheduler_service.core.cells.around import free_around
+from scheduler_service.core.cells.around import free_around, leaves_unbound, owned
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.loose import asks_no_cell, place_loose
@@ -130,10 +131,30 @@ def why_not_opportunistic(job: Job) -> Wait:
 
 def promote(state: State, vc: VirtualCluster) -> Proposals:
     """Runs of jobs that overflowed become guaranteed where they are, as soon as the virtual cluster can have those cells."""
-    for job_id in sorted(state.overflowing.get(vc.name, ())):
+    candidates = _candidates(state, vc, 0)
+    while candidates:
+        job_id = candidates.popleft()
         plan = _in_place(state, vc, job_id)
         if plan is not None:
             yield plan
+            candidates = _candidates(state, vc, job_id)
+
+
+def _candidates(state: State, vc: VirtualCluster, after: int) -> deque[int]:
+    """Of the jobs that overflowed, with larger ids than `after`, those that are not too large for what the virtual cluster may
+    have bound, or stand in its cells already: where its cells are all in use, hardly one of many."""
+    overflowing, pools, owner = state.overflowing.get(vc.name), state.pools, Owner(vc.id)
+    assert pools is not None
+    if overflowing is None:
+        return deque()
+    unbound, inside = 0, set[int]()
+    for name, pool in pools.pools.items():
+        unbound += leaves_unbound(pool, owner)
+        for slot in pool.visited(owner):
+            inside.update(key.job_id for key in state.runs_on.get(pools.nodes[name, slot], ()))
+    rows = state.jobs.rows
+    found = overflowing if unbound else overflowing & inside
+    return deque(sorted(j for j in found if j > after and (j in inside or rows[j].spec.demand.devices <= unbound)))
 
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
@@ -161,17 +182,12 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
 def _bind_around(pools: Pools, name: str, slot: int, places: Mask, owner: Owner, bound: list[tuple[str, int, int]]) -> bool:
     """Whether all of these leaves are, or could be, in the owner's cells; those that were bound for it are noted."""
     pool = pools.pools[name]
+    places &= ~owned(pool, owner, slot)
     while places:
-        lowest = places & -places
-        position = lowest.bit_length() - 1
-        around = pool.binding_over(slot, position)
+        around = free_around(pool, owner, slot, (places & -places).bit_length() - 1)
         if around is None:
-            around = free_around(pool, owner, slot, position)
-            if around is None:
-                return False
-            pool.bind(*around, owner)
-            bound.append((name, *around))
-        elif pool.bound[around[0]][around[1]] != owner:
             return False
+        pool.bind(*around, owner)
+        bound.append((name, *around))
         places &= ~next(mask for at, mask in leaves_of(pool.shape, *around) if at == slot)
     return True
