@@ -117,6 +117,6 @@ def test_four_on_one_socket_when_another_has_begun() -> None:
 
 
 def test_the_part_of_a_cell_that_costs_least() -> None:
-    assert least(P100, 3, 0, 2, 0b0000_0001) == (0, 1)
-    assert least(P100, 3, 0, 2, 0b0001_0011) == (1, 1)
-    assert least(P100, 2, 1, 0, 0b0001_0000) == (0, 5)
+    assert least(P100, 3, 0, 2, 0b0000_0001) == (0, [1])
+    assert least(P100, 3, 0, 2, 0b0001_0011) == (1, [1])
+    assert least(P100, 2, 1, 0, 0b0001_0000) == (0, [5, 6, 7])

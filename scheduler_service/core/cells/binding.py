@@ -4,6 +4,9 @@ The two go opposite ways. The buddy takes the smallest free cell that suffices, 
 takes the last address of the largest, so that they meet as late as possible.
 """
 
+from collections.abc import Callable, Sequence
+from functools import reduce
+
 from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import Balance, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, least, pick
@@ -14,65 +17,84 @@ _CANDIDATES = 64
 """Cells of one level that are looked into for a part without opportunistic work, when each has some of it."""
 
 
-def best(free: Free, spare: Spare, now: Balance, level: int) -> int | None:
+Choose = Callable[[int, Sequence[int]], int]
+"""Of cells of a level in which as many opportunistic leaves are in use: the one to take."""
+
+
+def first(_level: int, cells: Sequence[int]) -> int:
+    return cells[0]
+
+
+def best(free: Free, spare: Spare, now: Balance, level: int, choose: Choose = first) -> int | None:
     """The cell of the level that costs the fewest opportunistic leaves; among these from the smallest free cell, then the
-    first. Only cells that may be split are: taking one cell of `level` leaves one less at each level above it up to the
-    one that is split, so one must be left over there that nobody has a claim to.
+    first, or where it costs some, what `choose` says. Only cells that may be split are: taking one cell of `level` leaves one
+    less at each level above it up to the one that is split, so one must be left over there that nobody has a claim to.
     """
-    found: tuple[int, int] | None = None
+    found: _Cost | None = None
     for outer in range(level, len(free.lists)):
         if outer > level and not now.left[outer]:
             break
         if free.counts[outer]:
-            cost, index = _cheapest(free, spare, outer, level)
-            if found is None or cost < found[0]:
-                found = cost, index
+            cost, cells = _cheapest(free, spare, outer, level)
             if not cost:
-                break
-    return None if found is None else found[1]
+                return cells[0]
+            if found is None or cost < found[0]:
+                found = cost, cells
+    return None if found is None else choose(level, found[1])
 
 
-def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> tuple[int, int]:
-    """The cell of `level` with the fewest opportunistic leaves inside the free cells of `outer`: (leaves, index)."""
+_Cost = tuple[int, list[int]]
+"""Opportunistic leaves, and the cells that cost so many: all that are worth a look."""
+
+
+def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
+    """The cells of `level` with the fewest opportunistic leaves inside the free cells of `outer`."""
     cells, shape = free.lists[outer], free.shape
     used, index = cells[0]
-    if outer == level:
-        return used, index
-    fan = shape.size(outer) // shape.size(level)
     if not used:
-        return 0, index * fan
-    found = (shape.size(outer), 0)
+        return 0, [index * (shape.size(outer) // shape.size(level))]
+    if outer == level:
+        return used, [index for count, index in cells.islice(0, _CANDIDATES) if count == used]
+    found: _Cost = shape.size(outer) + 1, []
     for _, index in cells.islice(0, _CANDIDATES):
         if outer <= shape.node:
-            found = min(found, _inside(free, outer, index, level))
+            found = _fewest(found, _inside(free, outer, index, level))
         else:
-            found = min(found, _among(free, spare, outer, index, level))
+            found = _fewest(found, _among(free, spare, outer, index, level))
         if not found[0]:
             break
     return found
 
 
-def _inside(free: Free, outer: int, index: int, level: int) -> tuple[int, int]:
+def _fewest(one: _Cost, other: _Cost) -> _Cost:
+    if one[0] != other[0]:
+        return min(one, other)
+    return one[0], sorted(one[1] + other[1])
+
+
+def _inside(free: Free, outer: int, index: int, level: int) -> _Cost:
     """The same of one free cell in a node."""
     shape = free.shape
     nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
     slot, at = divmod(index, nodes)
-    used, cell = least(shape, outer, at, level, free.opportunistic.get(slot, 0))
-    return used, slot * cells + cell
+    used, inside = least(shape, outer, at, level, free.opportunistic.get(slot, 0))
+    return used, [slot * cells + cell for cell in inside]
 
 
-def _among(free: Free, spare: Spare, outer: int, index: int, level: int) -> tuple[int, int]:
+def _among(free: Free, spare: Spare, outer: int, index: int, level: int) -> _Cost:
     """The same of one free cell of several nodes."""
     shape = free.shape
     if level > shape.node:
         fan, used = shape.size(outer) // shape.size(level), free.used[level]
-        return min((used.get(cell, 0), cell) for cell in range(index * fan, (index + 1) * fan))
-    fan = shape.size(outer) // shape.devices
-    slots = range(index * fan, (index + 1) * fan)
-    clean = spare.first_clean(slots)
-    if clean is not None:
-        return 0, clean * (shape.devices // shape.size(level))
-    return min(_inside(free, shape.node, slot, level) for slot in slots[:_CANDIDATES])
+        costs = [(used.get(cell, 0), [cell]) for cell in range(index * fan, (index + 1) * fan)]
+    else:
+        fan = shape.size(outer) // shape.devices
+        slots = range(index * fan, (index + 1) * fan)
+        clean = spare.first_clean(slots)
+        if clean is not None:
+            return 0, [clean * (shape.devices // shape.size(level))]
+        costs = [_inside(free, shape.node, slot, level) for slot in slots[:_CANDIDATES]]
+    return reduce(_fewest, costs)
 
 
 def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, Mask] | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from scheduler_service.core.cells.asked import Asked, Need, Part
+from scheduler_service.core.cells.binding import Choose, first
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
 from scheduler_service.core.cells.shape import leaves as leaves_of
@@ -35,10 +36,10 @@ class _Domain(NamedTuple):
     mask: Mask
 
 
-def find(pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None) -> Found | None:
+def find(pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choose: Choose = first) -> Found | None:
     """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
-    them. Changes nothing."""
-    search = _Search(pool, owner, gone or {})
+    them. `choose`: which cells are bound, of those that cost as much. Changes nothing."""
+    search = _Search(pool, owner, gone or {}, choose)
     try:
         for _ in search.all(asked.parts, None):
             return Found(tuple(search.binds), dict(search.seats))
@@ -48,8 +49,8 @@ def find(pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = 
 
 
 class _Search:
-    def __init__(self, pool: Pool, owner: Owner, gone: dict[int, Mask]) -> None:
-        self.pool, self.owner, self.gone = pool, owner, gone
+    def __init__(self, pool: Pool, owner: Owner, gone: dict[int, Mask], choose: Choose) -> None:
+        self.pool, self.owner, self.gone, self.choose = pool, owner, gone, choose
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
@@ -173,7 +174,7 @@ class _Search:
         for level in range(least, len(shape.fan)):
             if shape.size(level) < leaves or pool.promises.free_of(self.owner, level) <= 0:
                 continue
-            index = pool.to_bind(self.owner, level, leaves)
+            index = pool.to_bind(self.owner, level, leaves, self.choose)
             if index is None:
                 continue
             pool.bind(level, index, self.owner)

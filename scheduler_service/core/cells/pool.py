@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from sortedcontainers import SortedList
 
-from scheduler_service.core.cells.binding import best, costs_nobody, opportunistic, partly_healthy
+from scheduler_service.core.cells.binding import Choose, best, costs_nobody, first, opportunistic, partly_healthy
 from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
@@ -218,8 +218,9 @@ class Pool:
         """Whether as much of Eqn 2 holds after a claim to one `level_to` cell is met out of a free `level_from` cell."""
         return self._lists.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
 
-    def to_bind(self, vc: Owner, level: int, need: int = 0) -> int | None:
-        """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now.
+    def to_bind(self, vc: Owner, level: int, need: int = 0, choose: Choose = first) -> int | None:
+        """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now. `choose` has the
+        word where opportunistic runs have to leave, and as many devices of them in several places.
 
         A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
         are healthy: so the whole ones stay with those who can still get them.
@@ -229,7 +230,7 @@ class Pool:
             for index in partly_healthy(self._lists, self._facts, self.well, self.partly, level, need):
                 if costs_nobody(self._lists, self.promises.claims, now, level, index):
                     return index
-        return best(self._lists, self._spare, now, level)
+        return best(self._lists, self._spare, now, level, choose)
 
     def opportunistic(self, n: int) -> tuple[int, Mask] | None:
         """`n` idle leaves on one node, where guaranteed work will want them last."""

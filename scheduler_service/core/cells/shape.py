@@ -106,10 +106,12 @@ def change(shape: Shape, old: Mask, new: Mask) -> tuple[tuple[Part, ...], tuple[
 
 
 @lru_cache(maxsize=_KNOWN)
-def least(shape: Shape, outer: int, index: int, level: int, avoid: Mask) -> tuple[int, int]:
-    """The cell of a level inside a larger one of the same node that touches `avoid` least: (leaves touched, its index)."""
+def least(shape: Shape, outer: int, index: int, level: int, avoid: Mask) -> tuple[int, list[int]]:
+    """The cells of a level inside a larger one of the same node that touch `avoid` least: (leaves touched, their indices)."""
     fan = shape.size(outer) // shape.size(level)
-    return min(((cell_mask(shape, level, i) & avoid).bit_count(), i) for i in range(index * fan, (index + 1) * fan))
+    touched = {i: (cell_mask(shape, level, i) & avoid).bit_count() for i in range(index * fan, (index + 1) * fan)}
+    fewest = min(touched.values())
+    return fewest, [i for i, count in touched.items() if count == fewest]
 
 
 @lru_cache(maxsize=_KNOWN)
