@@ -309,10 +309,10 @@ def test_what_is_left_in_groups_of_runs_that_nobody_knows(
     run = run_directory(state, 1)
     until((run / "ready").exists)
     daemon = int((run / "daemon").read_text())
+    leader = int(scheduler.started(1).pid)  # the run may get there before its agent has told that it started
     first.kill()
     for pid in inside(f"{group}/agent"):
         os.kill(pid, signal.SIGKILL)
-    leader = int(scheduler.started(1).pid)
     os.killpg(leader, signal.SIGKILL)
     until(lambda: not processes.start_ticks(leader))  # only the daemon is left, which nothing else tells of
     (state / "spool.db").unlink()
