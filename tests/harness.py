@@ -25,6 +25,8 @@ from psycopg.rows import dict_row
 
 from client_sdk import Client, EbbError, Job, JobState, Node, NodeState, NotFound
 from examples.cluster import Cluster
+from tests import preloaded
+from tests.store.fixtures import furnish
 from tests.store.waiting import wait_for
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +59,7 @@ class Site:
     ) -> None:
         self.devices = devices
         """What each node has, and further flags of its agent."""
-        self.cluster = Cluster(folder, scheduler_flags, database=database)
+        self.cluster = Cluster(folder, scheduler_flags, database=database, start=preloaded.start)
         self.folder = self.cluster.folder
         self.nodes = list(nodes)
         self.two = database is not None
@@ -66,6 +68,8 @@ class Site:
 
     def __enter__(self) -> "Site":
         try:
+            if not self.two:
+                furnish(self.folder / "db")
             self.cluster.start_scheduler()
             if self.two:
                 self.cluster.start_standby()
