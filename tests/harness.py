@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -41,6 +41,12 @@ _LINE = """printf '{"job":%s,"run":%s,"pid":%s,"event":"EVENT"}\\n' "$EBB_JOB_ID
 _END = f"trap '' TERM; {_LINE.replace('EVENT', 'end')}"
 _SHORT = f"{_LINE.replace('EVENT', 'start')}; sleep $1; {_END}"
 _HELD = f"{_LINE.replace('EVENT', 'start')}; until [ -e $1 ]; do sleep 0.05; done; {_END}"
+
+
+def quick_cluster(folder: Path, scheduler_flags: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Cluster:
+    """One that has its database already, and whose processes need not be imported."""
+    furnish(folder / "db")
+    return Cluster(folder, scheduler_flags, environment, start=preloaded.start)
 
 
 class Site:

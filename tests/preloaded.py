@@ -22,18 +22,18 @@ _PROGRAMS = {"scheduler_service": "scheduler_service.cli", "node_agent": "node_a
 _context = multiprocessing.get_context("forkserver")
 
 
-def start(arguments: Sequence[str], log: Path, environment: Mapping[str, str], session: bool = True) -> "Preloaded":
+def start(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> "Preloaded":
     """`python -m <arguments>`, with its output at the end of a file."""
     _ensure_server()
-    return Preloaded(arguments, log, environment, session)
+    return Preloaded(arguments, log, environment)
 
 
 class Preloaded:
     """A process, used as one of `subprocess.Popen`."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str], session: bool) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.args = list(arguments)
-        self._process = _context.Process(target=_run, args=(self.args, str(log), dict(environment), session))
+        self._process = _context.Process(target=_run, args=(self.args, str(log), dict(environment)))
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -74,16 +74,14 @@ def _ensure_server() -> None:
         os.environ |= before
 
 
-def _run(arguments: Sequence[str], log: str, environment: Mapping[str, str], session: bool) -> None:
+def _run(arguments: Sequence[str], log: str, environment: Mapping[str, str]) -> None:
     """In the new process."""
     program, *rest = arguments
     assert f"{__package__}.preload" in sys.modules, "it was not imported beforehand"
     os.environ.clear()
     os.environ |= environment
-    if session:
-        os.setsid()
-    # Its folder is what it can be told by.
-    os.chdir(Path(log).parent)
+    os.setsid()
+    os.chdir(Path(log).parent)  # who looks for what is left of a test finds it by that
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     for stream in (1, 2):
         os.dup2(output, stream)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.cluster import start_module
 from node_agent.config import BadSettings, load
 from node_agent.errors import ControlGroupsMissing
 from node_agent.jobs import births, processes
@@ -249,7 +250,7 @@ def test_groups_are_made_found_and_removed(group: Path) -> None:
 def inside_group(agent: Start, group: Path) -> Start:
     def start(*flags: str) -> AgentProcess:
         with being_in(group):
-            return agent("--control-groups", "auto", *flags)
+            return agent("--control-groups", "auto", *flags, start=start_module)
 
     return start
 
