@@ -39,6 +39,13 @@ def catalog(engine: Engine) -> dict[str, set[tuple[Any, ...]]]:
 
 
 @pytest.fixture
+def database_url(postgres_url: str, migrated_template: str) -> Iterator[str]:
+    """One of the test's own, which may change it."""
+    with new_database(postgres_url, migrated_template) as url:
+        yield url
+
+
+@pytest.fixture
 def empty(postgres_url: str) -> Iterator[Engine]:
     with new_database(postgres_url) as url:
         engine = store.open_engine(url)
