@@ -1,10 +1,12 @@
-"""What the processes of `tests.preloaded` have imported: all that the scheduler and the agent need to serve."""
+"""What the processes of `tests.preloaded` have imported: what scheduler, agent and simulator need to do their work."""
 
 import gc
 
 import node_agent.cli
 import scheduler_service.app
 import scheduler_service.cli
+import scheduler_service.sim.cli
+import scheduler_service.sim.config
 
 __all__ = ["node_agent", "scheduler_service"]
 
