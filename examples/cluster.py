@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 START_LIMIT = 60.0
 """Seconds that a first start may take: it makes a database."""
@@ -24,11 +25,42 @@ class ClusterError(Exception):
     """A process of the cluster did not do what it should; the message ends with the end of its log."""
 
 
+class Process(Protocol):
+    """What is used here of a `subprocess.Popen`."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+Start = Callable[[Sequence[str], Path, Mapping[str, str]], Process]
+"""Starts `python -m <arguments>` with its output at the end of a file, and an environment."""
+
+
+def start_module(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for whoever made the cluster, who then closes it in order
+        )
+
+
 class Cluster:
     """Processes by name under one folder: `scheduler`, others beside it by names of their own, and each agent by its node's.
 
     `folder` holds everything: database, agents' states, checkpoints (shared by the agents), logs. With `database` (a URL) the
     database is that one instead. Between two looks at something that is awaited it calls `pause`, which may raise to give up.
+    `start` may know a quicker way to start processes.
     """
 
     def __init__(
@@ -38,12 +70,13 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         pause: Callable[[float], None] = time.sleep,
         database: str | None = None,
+        start: Start = start_module,
     ) -> None:
         self.folder = folder.absolute()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.checkpoints = self.folder / "checkpoints"
         self.scheduler_flags = list(scheduler_flags)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Process] = {}
         self.agents: dict[str, list[str]] = {}
         self.listen = "127.0.0.1:0"
         self.standbys: dict[str, str] = {}
@@ -51,6 +84,7 @@ class Cluster:
         self.database = ["--embedded", str(self.folder / "db")] if database is None else ["--database", database]
         self._environment = {**os.environ, **(environment or {})}
         self._pause = pause
+        self._start = start
 
     # ---- starting ------------------------------------------------------------------------------------------------------
 
@@ -92,15 +126,7 @@ class Cluster:
         self._spawn(node, ["node_agent", "run", *where, *state, *root, *self.agents[node], "--stop-jobs-on-exit"])
 
     def _spawn(self, name: str, arguments: list[str]) -> None:
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,  # Ctrl-C is for whoever made the cluster, who then closes it in order
-            )
+        self.processes[name] = self._start(arguments, self.folder / f"{name}.log", self._environment)
 
     def _wait_for(self, started: Callable[[], bool], name: str) -> None:
         limit = time.monotonic() + START_LIMIT
@@ -128,7 +154,7 @@ class Cluster:
         self.processes.clear()
 
     @staticmethod
-    def _stop(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+    def _stop(processes: Sequence[Process]) -> None:
         for process in processes:
             process.send_signal(signal.SIGCONT)
             process.terminate()

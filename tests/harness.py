@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +25,8 @@ from psycopg.rows import dict_row
 
 from client_sdk import Client, EbbError, Job, JobState, Node, NodeState, NotFound
 from examples.cluster import Cluster
+from tests import preloaded
+from tests.store.fixtures import furnish
 from tests.store.waiting import wait_for
 
 ROOT = Path(__file__).parents[1]
@@ -39,6 +41,12 @@ _LINE = """printf '{"job":%s,"run":%s,"pid":%s,"event":"EVENT"}\\n' "$EBB_JOB_ID
 _END = f"trap '' TERM; {_LINE.replace('EVENT', 'end')}"
 _SHORT = f"{_LINE.replace('EVENT', 'start')}; sleep $1; {_END}"
 _HELD = f"{_LINE.replace('EVENT', 'start')}; until [ -e $1 ]; do sleep 0.05; done; {_END}"
+
+
+def quick_cluster(folder: Path, scheduler_flags: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Cluster:
+    """One that has its database already, and whose processes need not be imported."""
+    furnish(folder / "db")
+    return Cluster(folder, scheduler_flags, environment, start=preloaded.start)
 
 
 class Site:
@@ -57,7 +65,7 @@ class Site:
     ) -> None:
         self.devices = devices
         """What each node has, and further flags of its agent."""
-        self.cluster = Cluster(folder, scheduler_flags, database=database)
+        self.cluster = Cluster(folder, scheduler_flags, database=database, start=preloaded.start)
         self.folder = self.cluster.folder
         self.nodes = list(nodes)
         self.two = database is not None
@@ -66,6 +74,8 @@ class Site:
 
     def __enter__(self) -> "Site":
         try:
+            if not self.two:
+                furnish(self.folder / "db")
             self.cluster.start_scheduler()
             if self.two:
                 self.cluster.start_standby()

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +10,9 @@ from typing import TypeVar
 
 import pytest
 
+from examples.cluster import Start, start_module
 from node_agent.jobs.processes import stat_fields
+from tests import preloaded
 from tests.agent.fake_scheduler import FakeScheduler
 
 ROOT = Path(__file__).parents[2]
@@ -37,23 +37,24 @@ def alive(pid: int) -> bool:
 class AgentProcess:
     """`ebb-agent run` on a state directory."""
 
-    def __init__(self, state: Path, scheduler: str, *flags: str, node: str = "n1", devices: str = "dgx-a100") -> None:
+    def __init__(
+        self,
+        state: Path,
+        scheduler: str,
+        *flags: str,
+        node: str = "n1",
+        devices: str = "dgx-a100",
+        start: Start = start_module,
+    ) -> None:
         self.state = state
-        log = state.with_suffix(".agent.log")
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "node_agent", "run", "--scheduler", scheduler, "--devices", devices),
-                    *("--node", node, "--state", str(state), "--log-level", "debug", "--launcher-idle", "1"),
-                    *(*ROOT_FLAG, *flags),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=ROOT,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "proto", ROOT / "third_party")))},
-            )
-        self.log = log
+        self.log = state.with_suffix(".agent.log")
+        arguments = [
+            *("node_agent", "run", "--scheduler", scheduler, "--devices", devices),
+            *("--node", node, "--state", str(state), "--log-level", "debug", "--launcher-idle", "1"),
+            *(*ROOT_FLAG, *flags),
+        ]
+        paths = os.pathsep.join(map(str, (ROOT, ROOT / "proto", ROOT / "third_party")))
+        self.process = start(arguments, self.log, os.environ | {"PYTHONPATH": paths})
 
     def kill(self) -> None:
         self.process.kill()
@@ -104,8 +105,8 @@ def scheduler() -> Iterator[FakeScheduler]:
 def agent(state: Path, scheduler: FakeScheduler) -> Iterator[Callable[..., AgentProcess]]:
     agents: list[AgentProcess] = []
 
-    def start(*flags: str, **options: str) -> AgentProcess:
-        agents.append(AgentProcess(state, options.pop("scheduler", scheduler.address), *flags, **options))
+    def start(*flags: str, start: Start = preloaded.start, **options: str) -> AgentProcess:
+        agents.append(AgentProcess(state, options.pop("scheduler", scheduler.address), *flags, start=start, **options))
         return agents[-1]
 
     yield start

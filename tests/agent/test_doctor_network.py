@@ -15,13 +15,14 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from examples.cluster import Cluster, free_port
+from examples.cluster import free_port
 from node_agent.cli import main
 from node_agent.doctor import network
 from node_agent.transport.security import Security
 from scheduler_service.cli import main as ebb_scheduler
 from tests.agent.test_doctor import the
 from tests.certificates import Authority, Pair
+from tests.harness import quick_cluster
 from tests.store.fixtures import short_dir
 
 LIMIT = 10.0
@@ -184,7 +185,7 @@ class Guarded:
         self.folder, self.ca = folder, ca
         pair = ca.issue("scheduler", "IP:127.0.0.1", days=365)
         flags = ["--auth", "token", "--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
-        self.cluster = Cluster(folder / "cluster", [*flags, "--tls-client-ca", str(ca.certificate)])
+        self.cluster = quick_cluster(folder / "cluster", [*flags, "--tls-client-ca", str(ca.certificate)])
         self.ours = ca.issue("agent", days=365)
 
     def token(self, role: str) -> Path:
@@ -231,7 +232,7 @@ def test_a_scheduler_that_asks_who_we_are(ca: Authority) -> None:
 
 
 def test_a_scheduler_that_asks_for_nothing_and_then_stands_still() -> None:
-    with short_dir() as folder, Cluster(folder / "cluster") as cluster:
+    with short_dir() as folder, quick_cluster(folder / "cluster") as cluster:
         cluster.start_scheduler()
         the(network.scheduler(cluster.address, Security(), LIMIT), "ok", "leads, and asks for no token")
         cluster.kill("scheduler", signal.SIGSTOP)  # it is reached, and does not answer

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.cluster import start_module
 from node_agent.config import BadSettings, load
 from node_agent.errors import ControlGroupsMissing
 from node_agent.jobs import births, processes
@@ -249,7 +250,7 @@ def test_groups_are_made_found_and_removed(group: Path) -> None:
 def inside_group(agent: Start, group: Path) -> Start:
     def start(*flags: str) -> AgentProcess:
         with being_in(group):
-            return agent("--control-groups", "auto", *flags)
+            return agent("--control-groups", "auto", *flags, start=start_module)
 
     return start
 
@@ -309,10 +310,10 @@ def test_what_is_left_in_groups_of_runs_that_nobody_knows(
     run = run_directory(state, 1)
     until((run / "ready").exists)
     daemon = int((run / "daemon").read_text())
+    leader = int(scheduler.started(1).pid)  # the run may get there before its agent has told that it started
     first.kill()
     for pid in inside(f"{group}/agent"):
         os.kill(pid, signal.SIGKILL)
-    leader = int(scheduler.started(1).pid)
     os.killpg(leader, signal.SIGKILL)
     until(lambda: not processes.start_ticks(leader))  # only the daemon is left, which nothing else tells of
     (state / "spool.db").unlink()

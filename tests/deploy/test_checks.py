@@ -11,10 +11,10 @@ import pytest
 from examples.cluster import Cluster, free_port
 from tests.certificates import Authority
 from tests.harness import LIMIT
-from tests.store.fixtures import database_url, migrated_template, postgres_url, short_dir
+from tests.store.fixtures import database_url, lent_database, migrated_template, postgres_url, short_dir
 from tests.store.waiting import wait_for
 
-__all__ = ["database_url", "migrated_template", "postgres_url"]
+__all__ = ["database_url", "lent_database", "migrated_template", "postgres_url"]
 
 
 @pytest.fixture

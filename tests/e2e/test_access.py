@@ -8,10 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from client_sdk import Client, JobState, NodeState, PermissionDenied, Unauthenticated
-from examples.cluster import Cluster
 from scheduler_service.cli import main as ebb_scheduler
 from tests.certificates import Authority
-from tests.harness import LIMIT, leftovers, run
+from tests.harness import LIMIT, leftovers, quick_cluster, run
 from tests.store.waiting import wait_for
 
 EBB = [sys.executable, "-c", "from client_sdk.cli import main; main()"]
@@ -26,7 +25,7 @@ class Site:
         self.ca = str(authority.certificate)
         pair = authority.issue("scheduler", "DNS:localhost", "IP:127.0.0.1")
         flags = ["--auth", "token", "--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key)]
-        self.cluster = Cluster(folder / "cluster", flags)
+        self.cluster = quick_cluster(folder / "cluster", flags)
 
     def tokens(self, *arguments: str) -> str:
         """`ebb-scheduler token`, beside the scheduler that uses the database."""

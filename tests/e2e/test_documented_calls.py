@@ -12,6 +12,7 @@ from ebb.v1 import cluster_pb2, scheduler_pb2, virtual_clusters_pb2
 from client_sdk import Client, JobState, NodeState
 from examples.cluster import Cluster
 from tests import grpcurl
+from tests.harness import quick_cluster
 
 ROOT = Path(__file__).parents[2]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,7 +51,7 @@ def tenants(request: pytest.FixtureRequest) -> bool:
 def cluster(folder: Path, tenants: bool) -> Iterator[Cluster]:
     (folder / "scheduler.yaml").write_text(f"virtual_clusters: {str(tenants).lower()}\n")
     flags = ("--config", str(folder / "scheduler.yaml"))
-    with Cluster(folder, ("--silent-after", "1", "--heartbeat", "0.3", *flags)) as cluster:
+    with quick_cluster(folder, ("--silent-after", "1", "--heartbeat", "0.3", *flags)) as cluster:
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
         cluster.start_agent("node-2", "cpu-20c")

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from client_sdk import Client, JobState, NodeState
-from examples.cluster import Cluster
+from tests.harness import quick_cluster
 
 LIMIT = 30.0
 QUICK = ("--heartbeat", "0.2", "--silent-after", "1")
@@ -24,7 +24,7 @@ def until(what: str, holds: Callable[[], bool]) -> None:
 
 
 def test_a_node_that_stalled_is_up_again_and_its_job_goes_on(folder: Path) -> None:
-    with Cluster(folder, QUICK) as cluster:
+    with quick_cluster(folder, QUICK) as cluster:
         cluster.start_scheduler()
         cluster.start_agent("n1", "cpu-20c")
         go = folder / "go"
@@ -44,7 +44,7 @@ def test_a_node_that_stalled_is_up_again_and_its_job_goes_on(folder: Path) -> No
 
 
 def test_a_scheduler_whose_database_died_ends_and_can_be_started_again(folder: Path) -> None:
-    with Cluster(folder) as cluster:
+    with quick_cluster(folder) as cluster:
         cluster.start_scheduler()
         with Client(cluster.address) as ebb:
             job = ebb.submit(["true"])
@@ -59,7 +59,7 @@ def test_a_scheduler_whose_database_died_ends_and_can_be_started_again(folder: P
 
 @pytest.mark.long
 def test_a_database_that_hangs_ends_the_leadership_and_does_not_keep_the_scheduler(folder: Path) -> None:
-    with Cluster(folder, ("--lease", "1")) as cluster:
+    with quick_cluster(folder, ("--lease", "1")) as cluster:
         cluster.start_scheduler()
         scheduler = cluster.processes["scheduler"]
         (server,) = [p for p in psutil.Process(scheduler.pid).children() if "postgres" in p.name()]

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import grpc
@@ -27,6 +28,7 @@ def documented() -> set[str]:
     return found
 
 
+@cache
 def given() -> set[str]:
     """What the scheduler's code names: the first argument of a refusal, and what `status_of` gives itself."""
     found: set[str] = set()

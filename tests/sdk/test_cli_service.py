@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from client_sdk import Client, JobReason, JobState, NodeState
 from client_sdk.cli import ebb
 from examples.cluster import Cluster
+from tests.harness import quick_cluster
 from tests.sdk.fake import until
 from tests.store.fixtures import short_dir
 
@@ -21,7 +22,7 @@ Run = Callable[..., Result]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     settings = {"EBB_SCHEDULER_HEARTBEAT": "0.5", "EBB_SCHEDULER_SILENT_AFTER": "2", "EBB_SCHEDULER_RETRY_PAUSE": "0.1"}
-    with short_dir() as folder, Cluster(folder, environment=settings) as cluster:
+    with short_dir() as folder, quick_cluster(folder, environment=settings) as cluster:
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
         yield cluster

@@ -10,7 +10,7 @@ import pytest
 
 from client_sdk import AsyncClient, Client, Job, NodeState, Resources, testing
 from client_sdk.testing import Outcome
-from examples.cluster import Cluster
+from tests.harness import quick_cluster
 from tests.sdk import contract, contract_asked  # noqa: F401  (which adds to it)
 from tests.sdk.contract import BEHAVIOURS, CPUS, LIMIT, Behaviour, World, awaited
 from tests.sdk.fake import until
@@ -37,7 +37,7 @@ async def leave_it_to_the_policy(_victim: Job, _trial: Job) -> None:
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
     """The address of a scheduler with one agent."""
-    with short_dir() as folder, Cluster(folder) as cluster:
+    with short_dir() as folder, quick_cluster(folder) as cluster:
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from scheduler_service.sim.cli import METRICS, STUDIES, Studies, main
 from scheduler_service.sim.config import Metrics, load
 from scheduler_service.sim.tables import SHAPES
+from tests import preloaded
 from tests.sim.conftest import environment
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sim"
@@ -34,8 +35,7 @@ decide_every: 60
 
 def ebb_sim(*args: str, cwd: Path, columns: int = 100, status: int = 0) -> subprocess.CompletedProcess[str]:
     told = {**environment(), "COLUMNS": str(columns)}
-    command = [sys.executable, "-m", "scheduler_service.sim", *args]
-    done = subprocess.run(command, cwd=cwd, env=told, capture_output=True, text=True, timeout=LIMIT, check=False)
+    done = preloaded.run(["scheduler_service.sim", *args], cwd, told, LIMIT)
     assert done.returncode == status, done.stderr
     return done
 

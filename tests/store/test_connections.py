@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Engine, text
 
 from scheduler_service import store
 from tests.store import make
+from tests.store.fixtures import new_database
 from tests.store.proxy import Proxy
 from tests.store.waiting import wait_for
 
@@ -48,6 +49,13 @@ def backend_waits(conn: Connection, statement: str) -> int | None:
 def kill(conn: Connection, pid: int | None) -> None:
     with conn.begin():
         conn.execute(text("SELECT pg_terminate_backend(:pid, 10000)"), {"pid": pid})
+
+
+@pytest.fixture
+def database_url(postgres_url: str, migrated_template: str) -> Iterator[str]:
+    """One of the test's own, which may change it."""
+    with new_database(postgres_url, migrated_template) as url:
+        yield url
 
 
 def failure(done: "Future[int]") -> BaseException | None:

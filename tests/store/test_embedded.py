@@ -16,7 +16,7 @@ import pytest
 from scheduler_service import store
 from scheduler_service.store import binaries, orphans
 from scheduler_service.store.embedded import Embedded
-from tests.store.fixtures import short_dir
+from tests.store.fixtures import furnish, short_dir
 from tests.store.waiting import wait_for
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the server as another user")
@@ -40,6 +40,15 @@ if sys.argv[3] == "stay":
 def folder() -> Iterator[Path]:
     with short_dir() as path:
         yield path
+
+
+made_before = pytest.mark.usefixtures("furnished")
+"""For tests of what comes after the database is made, which takes longer than all of that."""
+
+
+@pytest.fixture
+def furnished(folder: Path) -> None:
+    furnish(folder / "data")
 
 
 def server(folder: Path, name: str = "data") -> Embedded:
@@ -85,18 +94,21 @@ def test_it_starts_keeps_what_it_has_and_stops_without_a_trace(folder: Path) -> 
         assert ask(again, "SELECT answer FROM kept") == 42
 
 
+@made_before
 def test_it_is_durable_unless_told_otherwise(folder: Path) -> None:
     with Embedded(folder / "data", state_dir=folder / "state") as url:
         assert [ask(url, f"SHOW {name}") for name in ("fsync", "synchronous_commit", "full_page_writes")] == ["on"] * 3
         assert [ask(url, f"SHOW {name}") for name in ("shared_buffers", "max_connections")] == ["64MB", "50"]
 
 
+@made_before
 def test_only_its_user_can_reach_the_socket(folder: Path) -> None:
     with server(folder) as url:
         assert stat.S_IMODE(socket_dir(url).stat().st_mode) == 0o700
         assert stat.S_IMODE(socket_dir(url).parent.stat().st_mode) == 0o700
 
 
+@made_before
 def test_a_second_user_is_refused_and_told_who_the_first_is(folder: Path) -> None:
     with server(folder) as url, pytest.raises(store.InUse, match=f"in use by process {os.getpid()}") as refused:
         server(folder).start()
@@ -105,6 +117,7 @@ def test_a_second_user_is_refused_and_told_who_the_first_is(folder: Path) -> Non
         ask(url, "SELECT 1")
 
 
+@made_before
 def test_a_second_process_is_refused_too(folder: Path) -> None:
     with owner(folder) as other:
         try:
@@ -116,6 +129,7 @@ def test_a_second_process_is_refused_too(folder: Path) -> None:
             other.communicate("")
 
 
+@made_before
 def test_after_a_kill_of_its_user_the_orphan_is_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with owner(folder) as killed:
         assert killed.stdout is not None
@@ -131,6 +145,7 @@ def test_after_a_kill_of_its_user_the_orphan_is_replaced(folder: Path, caplog: p
     assert not orphans._working_in(one.place / "postgres/data")
 
 
+@made_before
 def test_a_user_that_exits_takes_its_server_along(folder: Path) -> None:
     with owner(folder, "exit") as done:
         done.communicate(timeout=30)
@@ -138,12 +153,14 @@ def test_a_user_that_exits_takes_its_server_along(folder: Path) -> None:
     assert not orphans._working_in(folder / "data/postgres/data")
 
 
+@made_before
 def test_ctrl_c_in_the_terminal_does_not_reach_it(folder: Path) -> None:
     one = server(folder)
     with one:
         assert os.getsid(postmaster(one.place)) == postmaster(one.place)
 
 
+@made_before
 def test_a_stale_pid_file_is_no_obstacle(folder: Path) -> None:
     one = server(folder)
     with one:
@@ -158,6 +175,7 @@ def test_a_stale_pid_file_is_no_obstacle(folder: Path) -> None:
             assert ask(url, "SELECT 1") == 1
 
 
+@made_before
 def test_it_recovers_after_a_kill_of_the_server_itself(folder: Path) -> None:
     one = Embedded(folder / "data", state_dir=folder / "state")
     with one as url:
@@ -169,6 +187,7 @@ def test_it_recovers_after_a_kill_of_the_server_itself(folder: Path) -> None:
         assert ask(url, "SELECT answer FROM kept") == 42
 
 
+@made_before
 def test_a_half_made_database_is_made_again(folder: Path) -> None:
     one = server(folder)
     with one:
@@ -187,6 +206,7 @@ def test_a_long_path_puts_the_socket_elsewhere(folder: Path) -> None:
     assert not socket_dir(url).exists()
 
 
+@made_before
 def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     one = server(folder)
     with one:
@@ -199,6 +219,7 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
         pass
 
 
+@made_before
 def test_a_forked_child_that_stops_it_leaves_it_to_its_parent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = server(folder)
     with one as url:

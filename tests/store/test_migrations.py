@@ -1,18 +1,22 @@
 """The migrations make exactly the tables of `tables.metadata`, and go down and up again."""
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 from scheduler_service import store
 from scheduler_service.store import tables
-from scheduler_service.store.migrate import configuration
+from scheduler_service.store.migrate import configuration, latest
 from tests.store.fixtures import new_database
+
+module = import_module("scheduler_service.store.migrate")  # by its name there is the function
 
 # What compare_metadata does not look at: check constraints, deferrability, conditions of indices, comments, generated columns.
 _CATALOG = {
@@ -32,6 +36,13 @@ def catalog(engine: Engine) -> dict[str, set[tuple[Any, ...]]]:
     with engine.begin() as conn:
         found = {name: {tuple(row) for row in conn.execute(text(query))} for name, query in _CATALOG.items()}
     return {name: {row for row in rows if "alembic_version" not in row[0]} for name, rows in found.items()}
+
+
+@pytest.fixture
+def database_url(postgres_url: str, migrated_template: str) -> Iterator[str]:
+    """One of the test's own, which may change it."""
+    with new_database(postgres_url, migrated_template) as url:
+        yield url
 
 
 @pytest.fixture
@@ -65,6 +76,22 @@ def test_down_and_up_again(empty: Engine) -> None:
 def test_migrating_again_changes_nothing_and_keeps_the_leader(engine: Engine, conn: Any, epoch: int) -> None:
     store.migrate(engine)
     assert store.holder(conn).epoch == epoch
+
+
+def test_a_database_that_is_up_to_date_does_not_cost_an_upgrade(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine.connect() as conn:
+        scripts = ScriptDirectory.from_config(configuration(conn))
+    assert {script.revision for script in scripts.walk_revisions()} == module._numbers()
+    assert [latest()] == scripts.get_heads()
+    assert latest() == store.revision(engine)
+    upgrades: list[str] = []
+    monkeypatch.setattr(module, "_upgrade", lambda _conn, to: upgrades.append(to))
+    store.migrate(engine)
+    assert upgrades == []
+    with engine.begin() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    store.migrate(engine)
+    assert upgrades == ["heads"]
 
 
 def test_a_database_of_a_later_version_is_refused(engine: Engine) -> None:
