@@ -80,7 +80,9 @@ class Watched(Tenants):
         if new.stop_reason not in (StopReason.RECLAIMED, StopReason.PREEMPTED):
             assert new.stop_reason in OWN_DOING, f"run {new.key} was told to leave: {new.stop_reason}"
             return
-        assert old is not None
+        # A guest that was placed may be in the way of a guaranteed job in the same step: one that stood behind a job that has
+        # overflowed meanwhile. It is never told to start then.
+        assert old is not None or not new.guaranteed, f"run {new.key} was placed and told to leave"
         self._may_be_told(new)
         tasks = self.state.runs_of(new.job_id)
         assert all(task.phase is RunPhase.STOPPING for task in tasks), f"job {new.job_id} was told to leave in part"
