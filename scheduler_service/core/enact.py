@@ -61,7 +61,7 @@ WAITING = frozenset(
         Reason.NEVER_IN_QUOTA,
     }
 )
-"""Reasons that a Wait may replace; why a job came back to its queue stays until it starts."""
+"""Reasons that a Wait may replace; why a job came back to its queue stays until it starts, unless it never will."""
 
 
 def enact(state: State, plan: Plan, now: Micros) -> str | None:
@@ -281,7 +281,7 @@ def _wait(state: State, action: Wait, _now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None or job.state is not JobState.QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
-    if job.reason not in WAITING:
+    if job.reason not in WAITING and action.reason is not Reason.NEVER_IN_QUOTA:
         return
     if (job.reason, job.detail, job.cause_job) != (action.reason, action.detail, action.cause_job):
         state.put(state.jobs, job.id, changed(job, reason=action.reason, detail=action.detail, cause_job=action.cause_job))

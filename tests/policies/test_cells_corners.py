@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.messages import FaultsSeen, NodeSeen
+from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeSeen, NodeSilent
 from scheduler_service.core.pools import PoolPlan
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
 
@@ -89,6 +89,18 @@ def test_what_could_not_fit_anywhere_even_alone_is_refused() -> None:
         assert tenants.refused("A", 4, 4, 1, guarantee=guarantee).reason == "NO_POOL_FITS"
         assert tenants.refused("A", 4, 1, guarantee=guarantee, within="node").reason == "NO_POOL_FITS"
         tenants.end(tenants.ask("A", 4, 4, guarantee=guarantee))
+
+
+def test_a_job_that_comes_back_to_a_quota_without_its_cell_says_that() -> None:
+    tenants = Tenants({"one": "FOUR", "two": "FOUR"})
+    tenants.vc("A", ("four-2x2", "node", 1))
+    job = tenants.ask("A", 4)
+    tenants.change("A", ("four-2x2", "device", 2))
+    tenants.step(NodeSilent("one"))
+    tenants.step(FenceRequested("one", "op"))
+    assert tenants.waits(job) is Reason.NEVER_IN_QUOTA
+    tenants.change("A", ("four-2x2", "node", 1))
+    assert tenants.job(job).state is JobState.STARTING
 
 
 def test_the_first_that_waits_for_idle_cells_says_so() -> None:
