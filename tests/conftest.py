@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from hypothesis import settings
 
 from tests.thorough import LONG, examples
@@ -26,3 +27,8 @@ os.environ.setdefault("EBB_AGENT_CONTROL_GROUPS", "off")
 # How long an example takes says how busy the machine is. The same examples each time: a change is judged by what it did.
 settings.register_profile("ebb", deadline=None, max_examples=examples(30), derandomize=not LONG, database=None)
 settings.load_profile("ebb")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that take longest come first, so that workers share out short ones in the end."""
+    items.sort(key=lambda item: "e2e" not in item.path.parts)

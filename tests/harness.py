@@ -69,6 +69,8 @@ class Site:
         self.folder = self.cluster.folder
         self.nodes = list(nodes)
         self.two = database is not None
+        self._told = 0
+        """How much the schedulers before this one have logged."""
         self.database = Database(database or embedded_url(self.folder / "db"))
         self.evidence = Evidence(self.folder / "evidence.jsonl")
 
@@ -109,18 +111,23 @@ class Site:
         return next(node for node in self.client.nodes() if node.name == name)
 
     def wait_connected(self, *, since: Sequence[Node] = ()) -> None:
-        """Until every node is up; those in `since` by a new connection."""
+        """Until every node is up, and has joined the scheduler that was started last; those in `since` by a new connection."""
         before = {node.name: node.address for node in since}
 
         def connected() -> bool:
             nodes = {node.name: node for node in self.client.nodes()}
+            joined = self.log("scheduler")[self._told :]  # until they are silent, nodes are up that have yet to come back
             return set(self.nodes) <= set(nodes) and all(
-                node.state is NodeState.UP and node.address != before.get(name) for name, node in nodes.items()
+                node.state is NodeState.UP
+                and node.address != before.get(name)
+                and (self.two or f" node {name} connected from " in joined)
+                for name, node in nodes.items()
             )
 
         wait_for(connected, LIMIT)
 
     def restart_scheduler(self) -> None:
+        self._told = len(self.log("scheduler"))
         self.cluster.start_scheduler()
 
     # ---- two schedulers ------------------------------------------------------------------------------------------------

@@ -84,10 +84,11 @@ class Preloaded:
 
 
 def _ensure_server() -> None:
-    """The server finds what it imports where this process does, and imports it when it starts."""
+    """It finds what it imports where this process does. NumPy would have threads, which a process that forks must not."""
     _context.set_forkserver_preload([f"{__package__}.preload"])
     before = os.environ.copy()
-    os.environ |= {"PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "proto", ROOT / "third_party")))}
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "proto", ROOT / "third_party")))
+    os.environ |= {"PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"}
     try:
         forkserver.ensure_running()
     finally:

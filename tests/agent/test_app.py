@@ -20,7 +20,7 @@ from node_agent.jobs.executor import Executor
 from node_agent.jobs.model import Process, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import boot_id, start_ticks
 from node_agent.jobs.spool import open_spool
-from tests.agent.conftest import alive
+from tests.agent.conftest import alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 
 
@@ -31,8 +31,9 @@ async def serving(state: Path, scheduler: FakeScheduler) -> AsyncIterator["async
     task = asyncio.create_task(app.run(load(flags | {"stop_jobs_on_exit": True, "allow_root": True})))
     try:
         await asyncio.to_thread(scheduler.connected)
-        scheduler.start(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done")
+        scheduler.start(1, "/bin/sh", "-c", "trap '' TERM; touch ready; while :; do sleep 0.05; done")
         await asyncio.to_thread(scheduler.started, 1)
+        await asyncio.to_thread(until, (run_directory(state, 1) / "ready").exists)  # before that, a signal would end it
         yield task
     finally:
         if not task.done():
