@@ -1,0 +1,72 @@
+"""The rows that the engine keeps: jobs, runs, nodes, devices, operations. Those of virtual clusters are in `vc`.
+
+Every row is frozen: a change is a new row in its table (see `state`), so readers and the store can keep the rows they
+were given without copying. All are plain values: what is true of the cluster, without behaviour. Those that change have
+no slots, which makes changing them cheap (see `rows`).
+"""
+
+from scheduler_service.core.job.jobs import (
+    Array,
+    Dependency,
+    Elements,
+    Job,
+    JobSpec,
+    Retry,
+    Run,
+    RunKey,
+    TaskGroup,
+)
+from scheduler_service.core.job.nodes import (
+    Cluster,
+    Node,
+    NodeDevice,
+    Operation,
+)
+from scheduler_service.core.job.numbers import (
+    ENDED,
+    DependencyKind,
+    EventKind,
+    JobClass,
+    JobState,
+    NodeState,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.job.story import (
+    CandidateScore,
+    Decision,
+    JobEvent,
+)
+
+__all__ = [
+    "ENDED",
+    "Array",
+    "CandidateScore",
+    "Cluster",
+    "Decision",
+    "Dependency",
+    "DependencyKind",
+    "Elements",
+    "EventKind",
+    "Job",
+    "JobClass",
+    "JobEvent",
+    "JobSpec",
+    "JobState",
+    "Node",
+    "NodeDevice",
+    "NodeState",
+    "Operation",
+    "OperationKind",
+    "OperationPhase",
+    "Reason",
+    "Retry",
+    "Run",
+    "RunKey",
+    "RunPhase",
+    "StopReason",
+    "TaskGroup",
+]

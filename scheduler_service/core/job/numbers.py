@@ -1,0 +1,150 @@
+"""States, reasons and kinds, by the numbers that the database and the API know them by."""
+
+from enum import IntEnum
+
+
+class JobClass(IntEnum):
+    """FitGpp's two classes (section 2): TE is a trial, BE is best-effort. Values as in ebb.v1.JobClass."""
+
+    TRIAL = 1
+    BEST_EFFORT = 2
+
+
+class JobState(IntEnum):
+    """Values as in ebb.v1.JobState, which says what each means."""
+
+    QUEUED = 1
+    STARTING = 2
+    RUNNING = 3
+    STOPPING = 4
+    UNREACHABLE = 5
+    SUCCEEDED = 6
+    FAILED = 7
+    CANCELLED = 8
+    SUSPENDED = 9
+    TIMED_OUT = 10
+
+
+ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT})
+
+
+class Reason(IntEnum):
+    """Why a job is in its state. Values as in ebb.v1.JobReason, which says what each means."""
+
+    NONE = 0
+    BEHIND = 1
+    NO_ROOM = 2
+    TOO_LARGE = 3
+    WAITING_FOR_VICTIMS = 4
+    NOTHING_TO_PREEMPT = 5
+    PREEMPTED = 6
+    NODE_LOST = 7
+    NODE_SILENT = 8
+    CANCELLED = 9
+    EXITED = 10
+    SIGNALLED = 11
+    LAUNCH_FAILED = 12
+    EXIT_UNKNOWN = 13
+    YIELDED = 14
+    HELD = 15
+    SUSPENDED = 16
+    RESUMED = 17
+    REQUEUED = 18
+    TIME_LIMIT = 19
+    OUT_OF_MEMORY = 20
+    RETRYING = 21
+    FAILED_ON_SEVERAL_NODES = 22
+    DEPENDENCY = 23
+    DEPENDENCY_NEVER = 24
+    TASK_FAILED = 25
+    GANG_NOT_READY = 26
+    NODE_DRAINED = 27
+    ELEMENTS_FAILED = 28
+    ARRAY_LIMIT = 29
+    DEVICE_FAULT = 30
+    BEYOND_QUOTA = 31
+    CELLS_FAULTY = 32
+    RECLAIMED = 33
+    NEVER_IN_QUOTA = 34
+
+
+class RunPhase(IntEnum):
+    """Where a launch stands. Values as in ebb.v1.RunPhase."""
+
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    ENDED = 4
+    READY = 5
+
+
+class StopReason(IntEnum):
+    """Why a run was told to stop. Values as in ebb.v1.StopReason."""
+
+    PREEMPTED = 1
+    CANCELLED = 2
+    UNCLAIMED = 3
+    SUSPENDED = 4
+    REQUEUED = 5
+    TIME_LIMIT = 6
+    GANG = 7
+    DRAINED = 8
+    RECLAIMED = 9
+
+
+class DependencyKind(IntEnum):
+    """How the other job must end. Values as in ebb.v1.DependencyKind."""
+
+    AFTER_OK = 1
+    AFTER_ANY = 2
+    AFTER_FAILED = 3
+
+
+class NodeState(IntEnum):
+    """Values as in ebb.v1.NodeState."""
+
+    UP = 1
+    SILENT = 2
+
+
+class OperationKind(IntEnum):
+    EARMARK = 1
+    """Resources of a node kept for a waiting trial, together with the runs that were told to leave for it."""
+
+
+class OperationPhase(IntEnum):
+    VACATING = 1
+    """Part of what is kept still belongs to victims that have not left yet."""
+    READY = 2
+    """Everything is kept; the deadline runs."""
+
+
+class EventKind(IntEnum):
+    """A line of a job's story. Values as in ebb.v1.JobEventKind."""
+
+    SUBMITTED = 1
+    PLACED = 2
+    STARTED = 3
+    PREEMPTING = 4
+    PREEMPTED = 5
+    VACATED = 6
+    REQUEUED = 7
+    CANCEL_REQUESTED = 8
+    NODE_SILENT = 9
+    NODE_RETURNED = 10
+    ENDED = 11
+    EARMARK_DROPPED = 12
+    HELD = 13
+    RELEASED = 14
+    SUSPEND_REQUESTED = 15
+    SUSPENDED = 16
+    RESUMED = 17
+    REQUEUE_REQUESTED = 18
+    UPDATED = 19
+    TIME_LIMIT = 20
+    TASK_ENDED = 21
+    GANG_READY = 22
+    DEVICE_FAULT = 23
+    RECLAIMED = 24
+    GUARANTEED = 25
+    OPPORTUNISTIC = 26

@@ -1,0 +1,257 @@
+"""Events: what people ask for, and what agents report."""
+
+from scheduler_service.core.exchange import OrderKind
+from scheduler_service.core.job import Dependency, JobSpec, JobState, RunKey, RunPhase
+from scheduler_service.core.rows import dataclass
+from scheduler_service.core.topology import Inventory
+from scheduler_service.core.values import Micros
+from scheduler_service.core.vc import Pin, Quota, VcPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    user: str
+    request_id: str
+    spec: JobSpec
+    grace_given: bool = True
+    """False: the spec's grace period is the site's default of the moment, not the user's word."""
+    ends: tuple[tuple[int, JobState], ...] = ()
+    """How those of its dependencies ended that are not live any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRequested:
+    job_id: int
+    run: int = 0
+    """The launch that is to leave; 0: the present one."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRequested:
+    """What is None stays."""
+
+    job_id: int
+    priority: int | None = None
+    time_limit_us: Micros | None = None
+    """0 takes the limit away."""
+    dependencies: tuple[Dependency, ...] | None = None
+    ends: tuple[tuple[int, JobState], ...] = ()
+    """As in Submitted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultsSeen:
+    """Which of a node's devices are faulty, and why: all of them, so that the last word counts."""
+
+    name: str
+    boot_id: str
+    faults: tuple[tuple[int, str], ...]
+    """(index, why), in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    node: str
+    reason: str
+    user: str
+    evict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UndrainRequested:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRequested:
+    node: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class VcRequested:
+    """A virtual cluster is to be created, or changed: what is None stays as it is, or is as a new one has it."""
+
+    name: str
+    create: bool
+    quotas: tuple[Quota, ...] | None = None
+    pins: tuple[Pin, ...] | None = None
+    weight: int | None = None
+    policy: VcPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VcDeleteRequested:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Cells that are alike, for a window of time."""
+
+    pool: str
+    level: str
+    count: int
+    begin_us: Micros
+    """0: now."""
+    end_us: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class OrderPosted:
+    """A virtual cluster offers cells of its own, or requests others'."""
+
+    vc: str
+    request_id: str
+    kind: OrderKind
+    cells: Cells
+    bid: int | None = None
+    """Device-microseconds of surplus: what a request pays at most, and an offer wants at least; None: as many as it has."""
+    swap: Cells | None = None
+    """Cells in return: what an offer wants, what a request gives."""
+    expires_us: Micros = 0
+    """When it leaves the board; 0: with its window."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawRequested:
+    order: int
+    vc: str = ""
+    """Whose it must be; empty: the site withdraws it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptRequested:
+    """A virtual cluster takes an offer that it chose, or gives what a request asks for."""
+
+    vc: str
+    request_id: str
+    order: int
+    count: int = 0
+    """Of an offer: how many of its cells, and when; 0: as the offer has it."""
+    begin_us: Micros = 0
+    end_us: Micros = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnRequested:
+    """An exchange is to end before its time: both sides ask for it."""
+
+    exchange: int
+    vc: str = ""
+    """Who asks; empty: the site ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run as its agent knows it when it connects."""
+
+    key: RunKey
+    phase: RunPhase
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    """An agent connected: what its node is, and which runs it knows."""
+
+    name: str
+    boot_id: str
+    inventory: Inventory
+    runs: tuple[KnownRun, ...] = ()
+    address: str = ""
+    agent_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSilent:
+    """No sign of life from a node for longer than the site allows."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """Report `sequence` of a node: the run's process began."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    log_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunReady:
+    """Report `sequence` of a node: a task of a gang is prepared, and can be reached there."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    address: str
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunExited:
+    """Report `sequence` of a node: the run is over and left nothing behind."""
+
+    node: str
+    boot_id: str
+    sequence: int
+    key: RunKey
+    exit_code: int = 0
+    exit_signal: int = 0
+    yielded: bool = False
+    launch_error: str = ""
+    unknown: bool = False
+    out_of_memory: bool = False
+
+
+JobRequest = (
+    CancelRequested | SuspendRequested | ResumeRequested | HoldRequested | ReleaseRequested | RequeueRequested | UpdateRequested
+)
+
+
+NodeRequest = DrainRequested | UndrainRequested | FenceRequested
+
+
+VcRequest = VcRequested | VcDeleteRequested
+
+
+ExchangeRequest = OrderPosted | WithdrawRequested | AcceptRequested | ReturnRequested
+
+
+Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
+"""What people ask for: refused when too much of it waits."""
+
+
+Report = RunStarted | RunReady | RunExited
+
+
+Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen
