@@ -55,7 +55,7 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
 class Room:
     """Free and total resources by node."""
 
-    __slots__ = ("_ever", "_free", "_lacking", "_offered", "_scratch", "_shapes", "_stale", "_total", "_up", "count")
+    __slots__ = ("_asked", "_ever", "_free", "_lacking", "_offered", "_scratch", "_shapes", "_stale", "_total", "_up", "count")
 
     def __init__(self) -> None:
         self.count = 0
@@ -72,6 +72,7 @@ class Room:
         self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
         """What is missing to _MOST, as fields; what is more than _MOST counts as that."""
         self._scratch = np.empty_like(self._lacking)
+        self._asked: NDArray[np.int64] = np.array(0, dtype=np.int64)  # to add an int itself takes numpy three times as long
 
     def set_node(self, node: int, row: Node | None) -> None:
         """Tells the node's capacity and state; None: it does not exist (any more)."""
@@ -137,8 +138,9 @@ class Room:
         if not fits(need, _MOST):  # very large nodes
             nodes = pack((need,), self.offered().copy())
             return None if nodes is None else nodes[0]
-        over = self._scratch
-        np.add(self._lacking, need[1] | need[0] << _CPU | need[2] << _DEVICES, over)
+        over, asked = self._scratch, self._asked
+        asked[()] = need[1] | need[0] << _CPU | need[2] << _DEVICES
+        np.add(self._lacking, asked, over)
         np.bitwise_and(over, _guards, over)
         node = int(over.argmin())  # the first of the least, which is 0 where the need fits
         return node if self._up[node] and fits(need, self._free[node]) else None

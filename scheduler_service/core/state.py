@@ -276,7 +276,8 @@ class State:
             return
         for lane in lanes_of(job):
             at = (job.spec.vc, lane)
-            queue = self.lanes.setdefault(at, SortedList())
+            if (queue := self.lanes.get(at)) is None:
+                queue = self.lanes[at] = SortedList()
             queue.add(key) if stands else queue.remove(key)
             if not queue:
                 del self.lanes[at]

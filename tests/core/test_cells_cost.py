@@ -5,6 +5,7 @@ from collections.abc import Callable
 from random import Random
 from types import FrameType
 
+from scheduler_service.core.cells.around import is_unbound
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, leaves
 
@@ -79,3 +80,29 @@ def test_a_request_costs_the_same_in_a_cluster_of_any_size() -> None:
     assert small[0] <= 60
     assert large[0] <= small[0] + 10  # a sorted list is in more pieces where it is longer
     assert large[1] <= small[1] + 30
+
+
+def test_whether_a_cell_costs_others_something_is_told_without_binding_it() -> None:
+    """As it turns out where it is bound, in small pools that are nearly promised away, with some faults."""
+    shape, rng = Shape(("device", "switch", "node", "rack"), (1, 2, 2, 2), 2), Random(3)
+    told = []
+    for _ in range(400):
+        pool = Pool(shape, "pool")
+        for slot in range(4):
+            pool.set_node(slot, 0xF if rng.random() < 0.8 else rng.randrange(16))
+        for level in range(4):
+            pool.set_quota(1, level, rng.randrange(4 - level))
+            pool.set_quota(2, level, rng.randrange(4 - level))
+        for level in (0, 1, 2):
+            if pool.promises.free_of(1, level) and (index := pool.to_bind(1, level)) is not None:
+                pool.bind(level, index, 1)
+        for level in range(4):
+            for index in range(16 // shape.size(level)):
+                if pool.promises.free_of(2, level) and is_unbound(pool, level, index):
+                    said, before = pool.costs_nobody(2, level, index), pool.shortfall()
+                    pool.bind(level, index, 2)
+                    assert said == all(now <= then for now, then in zip(pool.shortfall(), before, strict=True))
+                    pool.unbind(level, index)
+                    told.append(said)
+    assert told.count(True) > 100
+    assert told.count(False) > 100

@@ -51,17 +51,13 @@ def unused_around(pool: Pool, slot: int, mask: Mask) -> list[tuple[int, int]]:
 
 def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> tuple[int, int] | None:
     """The smallest cell around this leaf, (level, index), that could be bound to the owner as it is, at nobody's cost."""
-    free = [level for level in range(len(pool.shape.fan)) if pool.promises.free_of(owner, level)]
-    before = pool.shortfall()
-    for level in free:
-        index = (slot * pool.shape.devices + position) // pool.shape.size(level)
-        if not is_unbound(pool, level, index):
-            return None  # nor is any larger one
-        pool.bind(level, index, owner)
-        after = pool.shortfall()
-        pool.unbind(level, index)
-        if all(now <= then for now, then in zip(after, before, strict=True)):
-            return level, index
+    for level in range(len(pool.shape.fan)):
+        if pool.promises.free_of(owner, level):
+            index = (slot * pool.shape.devices + position) // pool.shape.size(level)
+            if not is_unbound(pool, level, index):
+                return None  # nor is any larger one
+            if pool.costs_nobody(owner, level, index):
+                return level, index
     return None
 
 

@@ -7,7 +7,7 @@ those of its children that are wholly open. A change costs the levels it climbs 
 
 from sortedcontainers import SortedList
 
-from scheduler_service.core.cells.shape import Shape, change, parts
+from scheduler_service.core.cells.shape import Shape, cell_mask, change, parts
 from scheduler_service.core.values import Mask
 
 
@@ -133,6 +133,20 @@ class Free:
                 break
             level += 1
         return level
+
+    def outer(self, level: int, index: int) -> int | None:
+        """The level of the free cell that this one is, or is inside of; None: it is not wholly open."""
+        if level > self._node:
+            slot = index * (self.shape.size(level) // self.shape.devices)
+            mask = self._full
+        else:
+            slot, cell = divmod(index, self._per[level])
+            mask = cell_mask(self.shape, level, cell)
+        open_ = self.open.get(slot, 0)
+        if open_ == self._full:
+            found = self.level_of(slot)
+            return found if found >= level else None
+        return None if mask & ~open_ else next(part.level for part in parts(self.shape, open_) if part.mask & mask)
 
     def inside(self, level: int, index: int) -> list[int]:
         """How many free cells of each level are inside this cell, which is not itself inside one."""

@@ -218,6 +218,17 @@ class Pool:
         """Whether as much of Eqn 2 holds after a claim to one `level_to` cell is met out of a free `level_from` cell."""
         return self._lists.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
 
+    def costs_nobody(self, vc: Owner, level: int, index: int) -> bool:
+        """Whether no more would be missing anywhere if this cell, under no binding, were the VC's, which has one free."""
+        outer = self._lists.outer(level, index)
+        if outer is not None:
+            return self.safe_to_split(outer, level)
+        before = self.balance().missing
+        self.bind(level, index, vc)  # part of it is not healthy
+        after = self.balance().missing
+        self.unbind(level, index)
+        return all(now <= then for now, then in zip(after, before, strict=True))
+
     def to_bind(self, vc: Owner, level: int, need: int = 0, choose: Choose = first) -> int | None:
         """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now. `choose` has the
         word where opportunistic runs have to leave, and as many devices of them in several places.

@@ -80,7 +80,7 @@ class Units:
         self.stale.add(slot)
 
     def _refresh(self) -> None:
-        healthy, guaranteed = self._facts.healthy, self._facts.guaranteed
+        healthy, guaranteed, opportunistic = self._facts.healthy, self._facts.guaranteed, self._facts.opportunistic
         for slot in self.stale:
             usable = healthy.get(slot, 0) & ~guaranteed.get(slot, 0)
             now = [
@@ -99,7 +99,8 @@ class Units:
                     if vc not in self._lists:
                         self._lists[vc] = SortedList()
                     self._lists[vc].add(unit)
-            self._visit(slot)
+            if slot in self._hosts or slot in opportunistic:
+                self._visit(slot)
         self.stale.clear()
 
     def _visit(self, slot: int) -> None:
