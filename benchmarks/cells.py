@@ -16,7 +16,8 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.job import Cluster, JobClass, JobSpec, Node, NodeDevice, NodeState, RunKey, StopReason
 from scheduler_service.core.messages import CancelRequested, Event, RunExited, Start, Step, Stop, Submitted, VcRequested
 from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.state import Settings, State
+from scheduler_service.core.settings import Settings
+from scheduler_service.core.state import State
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, Quota
 from scheduler_service.policies.cells.policy import cells

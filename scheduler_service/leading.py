@@ -20,7 +20,8 @@ from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Cluster as ClusterRow
 from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import NodeSilent
-from scheduler_service.core.state import Settings, State
+from scheduler_service.core.settings import Settings
+from scheduler_service.core.state import State
 from scheduler_service.core.vc import VcPolicy
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
 from scheduler_service.policies.cells.policy import POLICIES

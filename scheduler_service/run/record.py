@@ -16,7 +16,8 @@ from typing import Any, Literal, Protocol
 
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Event, Start, Step
-from scheduler_service.core.state import Settings, State
+from scheduler_service.core.settings import Settings
+from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.run.codec import canonical, encoder
 from scheduler_service.run.record_file import File

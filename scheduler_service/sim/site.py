@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, Micros, Vector
 from scheduler_service.policies.stages import stages

@@ -14,7 +14,8 @@ from scheduler_service.core.exchange import Exchange
 from scheduler_service.core.gangs import gang_place
 from scheduler_service.core.job import Cluster, EventKind
 from scheduler_service.core.messages import Accepted, Event, Start, Step, Stop, Submitted, VcRequested
-from scheduler_service.core.state import DEFAULTS, Settings, State
+from scheduler_service.core.settings import DEFAULTS, Settings
+from scheduler_service.core.state import State
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, add, sub
 from scheduler_service.drawing import Drawing

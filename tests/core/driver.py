@@ -44,7 +44,8 @@ from scheduler_service.core.messages import (
     Stop,
     Submitted,
 )
-from scheduler_service.core.state import DEFAULTS, Settings, State
+from scheduler_service.core.settings import DEFAULTS, Settings
+from scheduler_service.core.state import State
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.fifo import fifo

@@ -13,7 +13,7 @@ from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, RunPhase
 from scheduler_service.core.messages import ReleaseRequested, ResumeRequested, Submitted, UndrainRequested
 from scheduler_service.core.room import pack
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND
 from tests.core.acting import Acting
 from tests.core.asking import Asking

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Array, JobClass, JobSpec, Retry, TaskGroup
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, ZERO, Vector, add
 from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims import FitGppSettings

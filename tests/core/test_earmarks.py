@@ -1,7 +1,7 @@
 """Earmarks: free + owned + earmarked = capacity (`Driver` checks it after each step), and when they begin and end."""
 
 from scheduler_service.core.job import EventKind, JobState, OperationPhase, Reason, RunKey
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, ZERO, Vector
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings

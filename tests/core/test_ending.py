@@ -5,7 +5,7 @@ import pytest
 from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
 from scheduler_service.core.messages import Stop, SuspendRequested, UndrainRequested
 from scheduler_service.core.rows import changed
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings

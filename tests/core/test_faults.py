@@ -5,7 +5,7 @@ import pytest
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.job import EventKind, JobState, Reason
 from scheduler_service.core.messages import FaultsSeen, NodeChanged
-from scheduler_service.core.state import DEFAULTS, Settings
+from scheduler_service.core.settings import DEFAULTS, Settings
 from scheduler_service.core.values import Vector
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings

@@ -8,7 +8,7 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, RunKey, RunPhase, StopReason, TaskGroup
 from scheduler_service.core.messages import Joined, RunStarted, Start, Step, Stop, Submitted, SuspendRequested
 from scheduler_service.core.rows import changed
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings

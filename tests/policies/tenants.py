@@ -19,7 +19,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.rows import changed
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, ZERO, Vector, add
 from scheduler_service.core.vc import CellRequest, Guarantee, Pin, Quota, Within

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_service.core.indices.runs import refresh_candidate
 from scheduler_service.core.job import Job, JobClass, JobSpec, NodeState, Run, RunKey, RunPhase
 from scheduler_service.core.messages import Earmark, Plan, Preempt
 from scheduler_service.core.state import State
@@ -272,7 +273,7 @@ def test_the_draw_does_not_depend_on_slots() -> None:
     for run in reversed(other.runs.rows.values()):
         other.candidates.drop(run.key)
     for run in reversed(other.runs.rows.values()):
-        other._refresh_candidate(run.key)
+        refresh_candidate(other, run.key)
     assert other.candidates.keys != state.candidates.keys
     for seed in range(20):
         trial = a_trial(Vector(1, 1, 3))

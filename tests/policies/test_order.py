@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.job import JobSpec, JobState
 from scheduler_service.core.rows import changed
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.fifo import fifo
 from tests.core.driver import Driver, spec

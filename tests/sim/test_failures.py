@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_service.core.job import Dependency, DependencyKind, JobState, Reason, StopReason
 from scheduler_service.core.rows import changed
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from scheduler_service.core.job import StopReason
-from scheduler_service.core.state import Settings
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND
 from scheduler_service.sim.agents import Delay, Delays
 from tests.sim.building import MINUTE, begins, job, lived, minutes, node, site, stops

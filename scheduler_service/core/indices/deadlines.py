@@ -1,0 +1,26 @@
+"""The points in time that rows wait for."""
+
+from typing import TYPE_CHECKING
+
+from scheduler_service.core.values import Micros
+from scheduler_service.core.waiting import Deadline
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state import State
+
+_Due = tuple[tuple[Deadline, Micros | None], ...]
+
+
+def set_deadlines(state: "State", key: tuple[int, ...], old: _Due, new: _Due) -> None:
+    for (kind, before), (_, after) in zip(old, new, strict=True):
+        if before != after:
+            set_deadline(state, kind, key, before, after)
+
+
+def set_deadline(
+    state: "State", kind: Deadline, key: tuple[int | str, ...], before: Micros | None, after: Micros | None
+) -> None:
+    if before is not None:
+        state.deadlines.remove((before, kind, key))
+    if after is not None:
+        state.deadlines.add((after, kind, key))

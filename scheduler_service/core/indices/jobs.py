@@ -1,0 +1,108 @@
+"""What follows from jobs, and from what is kept for them."""
+
+from typing import TYPE_CHECKING
+
+from sortedcontainers import SortedList
+
+from scheduler_service.core.indices.deadlines import set_deadline
+from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
+from scheduler_service.core.indices.small import add_or_discard, set_or_drop
+from scheduler_service.core.job import Job, JobState, Operation
+from scheduler_service.core.values import mask_of
+from scheduler_service.core.vc import Guarantee
+from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, QueueKey, due, lanes_of, queue_key
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state import State
+
+QUEUED = JobState.QUEUED
+
+
+def of_job(state: "State", old: Job | None, new: Job | None) -> None:
+    aging = state.settings.aging_us
+    was = queue_key(old, aging) if old is not None and old.state is QUEUED else None
+    now = queue_key(new, aging) if new is not None and new.state is QUEUED else None
+    if was != now:
+        for row, at, there in ((old, was, False), (new, now, True)):
+            if row is not None and at is not None:
+                _queue(state, row, at, there)
+        state.unsettled = True
+    if new is not None and new.rendezvous and (old is None or old.rendezvous != new.rendezvous):
+        state.news.setdefault(new.id, True)
+    if old is None or new is None:
+        row = new or old
+        if row is None:
+            return
+        if row.request_id:
+            set_or_drop(state.requests, (row.user, row.request_id), row.id if new else None)
+        if row.array_job:
+            add_or_discard(state.elements_of, row.array_job, row.id, new is not None)
+        for key in state.active.get(row.id, ()):
+            refresh_candidate(state, key)
+    elif (
+        old.priority != new.priority
+        or old.time_limit_us != new.time_limit_us
+        or old.preempted_for_trial != new.preempted_for_trial
+    ):
+        state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
+        for key in state.active.get(new.id, ()):
+            refresh_candidate(state, key)
+    before, after = due(old) if old is not None else NOT_DUE, due(new) if new is not None else NOT_DUE
+    if before != after:
+        for kind, was_due, now_due in zip(DUE, before, after, strict=True):
+            if was_due != now_due:
+                set_deadline(state, kind, ((old or new).id,), was_due, now_due)  # type: ignore[union-attr]  # one is there
+    if (old is not None and old.waits_for) or (new is not None and new.waits_for):
+        for row, there in ((old, False), (new, True)):
+            for dependency in row.waits_for if row is not None else ():
+                add_or_discard(state.dependents, dependency.job_id, row.id, there)  # type: ignore[union-attr]
+
+
+def _queue(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
+    if not job.spec.vc:
+        queue = state.queues[job.spec.job_class]
+        queue.add(key) if stands else queue.remove(key)
+        return
+    for lane in lanes_of(job):
+        at = (job.spec.vc, lane)
+        if (queue := state.lanes.get(at)) is None:
+            queue = state.lanes[at] = SortedList()
+        queue.add(key) if stands else queue.remove(key)
+        if not queue:
+            del state.lanes[at]
+
+
+def of_operation(state: "State", old: Operation | None, new: Operation | None) -> None:
+    for row, there in ((old, False), (new, True)):
+        if row is None:
+            continue
+        (state.room.take if there else state.room.give)(row.node, row.kept)
+        add_or_discard(state.earmarks_of, row.job_id, row.id, there)
+        for key in row.victims:
+            others = [i for i in state.promised_by.get(key, ()) if i != row.id]
+            set_or_drop(state.promised_by, key, tuple(sorted(others + [row.id] * there)) or None)
+    if (old is None or new is None) and (row := old or new) is not None and row.devices:
+        _keep(state, row, new is not None)
+    before, after = old.deadline_us if old else None, new.deadline_us if new else None
+    if before != after:
+        set_deadline(state, Deadline.EARMARK, ((old or new).id,), before, after)  # type: ignore[union-attr]  # one is there
+    state.unsettled = True
+
+
+def _keep(state: "State", earmark: Operation, keeps: bool) -> None:
+    """Devices, idle or not yet, that are kept for the job."""
+    node, mask = earmark.node, 0
+    for devices in earmark.devices:
+        mask |= mask_of(devices)
+    kept, idle = state.kept_devices.get(node, 0), state.idle_devices.get(node, 0)
+    neither = state.faulty_devices.get(node, 0) | state.held_devices.get(node, 0)
+    kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
+    spec, more = state.jobs.rows[earmark.job_id].spec, earmark.want.devices
+    if spec.guarantee is Guarantee.OPPORTUNISTIC:
+        guests = state.guests_devices.get(node, 0)
+        set_or_drop(state.guests_devices, node, (guests | mask if keeps else guests & ~mask) or None)
+    else:
+        set_or_drop(state.regular, spec.vc, (state.regular.get(spec.vc, 0) + (more if keeps else -more)) or None)
+    set_or_drop(state.kept_devices, node, kept or None)
+    set_or_drop(state.idle_devices, node, idle or None)
+    hold_cells(state, node)

@@ -1,0 +1,118 @@
+"""What follows from runs: what they hold, as what, and which of them a trial may preempt."""
+
+from typing import TYPE_CHECKING
+
+from scheduler_service.core.indices.deadlines import set_deadline
+from scheduler_service.core.indices.small import add_or_discard, set_or_drop
+from scheduler_service.core.job import JobClass, Run, RunKey, RunPhase
+from scheduler_service.core.values import Vector, mask_of, sub
+from scheduler_service.core.vc import Guarantee
+from scheduler_service.core.waiting import Deadline
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state import State
+
+STOPPING = RunPhase.STOPPING
+
+
+def of_run(state: "State", old: Run | None, new: Run | None) -> None:
+    row = new or old
+    if row is None:
+        return
+    key = row.key
+    if old is None or new is None:
+        add_or_discard(state.runs_on, row.node, key, new is not None)
+        add_or_discard(state.active, row.job_id, key, new is not None)
+        _hold(state, row, new is not None)
+        _stand(state, old, new)
+        state.unsettled = True
+    elif old.guaranteed != new.guaranteed:
+        _stand(state, old, new)
+        state.unsettled = True
+    if new is not None and (old is None or (old.stop_us is None and new.stop_us is not None)):
+        state.news.setdefault(key, old is None)
+    guarded_before = old.guarded_us if old is not None else None
+    guarded_after = new.guarded_us if new is not None else None
+    if guarded_before != guarded_after:
+        set_deadline(state, Deadline.GUARD, tuple(key), guarded_before, guarded_after)
+        state.unsettled = True
+    elif old is not None and new is not None and old.phase is not STOPPING and new.phase is not STOPPING:
+        return
+    refresh_candidate(state, key)
+
+
+def _hold(state: "State", run: Run, holds: bool) -> None:
+    """It takes what it demands, or leaves it. Faulty devices that nobody holds are taken already, and stay so."""
+    node, mask, demand = run.node, mask_of(run.devices), run.demand
+    if mask:
+        faulty = state.faulty_devices.get(node, 0)
+        if faulty & mask:
+            demand = sub(demand, Vector(devices=(faulty & mask).bit_count()))
+        held, idle = state.held_devices.get(node, 0), state.idle_devices.get(node, 0)
+        kept = state.kept_devices.get(node, 0)
+        held, idle = (held | mask, idle & ~mask) if holds else (held & ~mask, idle | mask & ~(faulty | kept))
+        set_or_drop(state.held_devices, node, held or None)
+        set_or_drop(state.idle_devices, node, idle or None)
+    elif state.host is not None:
+        (state.host.take if holds else state.host.give)(node, demand)
+    if holds:
+        state.room.take(node, demand)
+    else:
+        state.room.give(node, demand)
+
+
+def _stand(state: "State", old: Run | None, new: Run | None) -> None:
+    """Where there are cells: its devices are held as guaranteed, or as opportunistic."""
+    if state.pools is None:
+        return
+    row = new or old
+    if row is None:
+        return
+    for run, sign in ((old, -1), (new, 1)):
+        if run is not None and run.demand.devices:
+            counts = state.regular if run.guaranteed else state.opportunistic
+            set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * run.demand.devices) or None)
+        elif run is not None and not run.guaranteed:
+            counts, held = state.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
+            set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * held) or None)
+    if not row.devices:
+        return
+    add_or_discard(state.guests, row.vc, row.key, new is not None and not new.guaranteed)
+    if state.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
+        runs = (state.runs.rows[key] for key in state.active.get(row.job_id, ()))
+        add_or_discard(state.overflowing, row.vc, row.job_id, any(not run.guaranteed for run in runs))
+    mask, node = mask_of(row.devices), row.node
+    guaranteed = state.guaranteed_devices.get(node, 0) & ~mask
+    if new is not None and new.guaranteed:
+        guaranteed |= mask
+    set_or_drop(state.guaranteed_devices, node, guaranteed or None)
+    hold_cells(state, node)
+
+
+def hold_cells(state: "State", node: int) -> None:
+    if state.pools is not None:
+        guests = state.guests_devices.get(node, 0)
+        taken = state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0) & ~guests
+        state.pools.hold(node, taken, (state.held_devices.get(node, 0) | guests) & ~taken)
+
+
+def refresh_candidate(state: "State", key: RunKey) -> None:
+    if key in state.runs.rows:
+        state.stale_candidates[key] = None
+    else:
+        state.stale_candidates.pop(key, None)
+        state.kept_candidates.drop(key)
+
+
+def update_candidate(state: "State", key: RunKey) -> None:
+    run, job = state.runs.rows[key], state.jobs.rows.get(key.job_id)
+    if (
+        job is not None
+        and job.spec.job_class is JobClass.BEST_EFFORT
+        and run.phase is not STOPPING
+        and run.guarded_us is None
+        and not state.holds_faulty(run)
+    ):
+        state.kept_candidates.put(key, run, job, state.room.capacity_of(run.node))
+    else:
+        state.kept_candidates.drop(key)
