@@ -6,6 +6,7 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
+from scheduler_service.core.indices.runs import refresh_candidate
 from scheduler_service.core.invariants import check
 from scheduler_service.core.job import Job, JobClass, JobSpec, RunKey, TaskGroup
 from scheduler_service.core.messages import Preempt
@@ -77,7 +78,7 @@ def test_nothing_depends_on_the_order_of_rows(name: str, state: State, needs: li
     for run in reversed(other.runs.rows.values()):
         other.candidates.drop(run.key)
     for run in reversed(other.runs.rows.values()):
-        other._refresh_candidate(run.key)
+        refresh_candidate(other, run.key)
     plans = [CHOICES[name](one, _trial(*needs), FitGppSettings(), seeded()) for one in (state, other)]
     assert plans[0] == plans[1]
 
