@@ -181,7 +181,9 @@ def test_how_long_a_job_of_whole_nodes_waits_although_as_many_have_no_job_of_its
     delays = m.delays(h, of_jobs)
     waited = m.waited_with_cells(h, delays, m.uses(h, runs), owned)
     for job, delay, found in zip(jobs, delays, waited, strict=True):
-        mine = [[task for task in tasks_at(jobs, at, False) if task[0] == job.vc] for at in range(job.submit, job.submit + delay)]
+        mine = [
+            [task for task in tasks_at(jobs, at, False) if task[0] == job.vc] for at in range(job.submit, job.submit + delay)
+        ]
         if job.gpus >= 8:
             expected = sum(len({node for _, node, _ in of}) + job.gpus // 8 <= owned[job.vc] for of in mine)
         else:
