@@ -11,6 +11,7 @@ from scheduler_service.sim.commands import say
 from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
 from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING, sharing_figures, sharing_tables
+from scheduler_service.sim.reproduce.hived_trace import cut, trace_cases, trace_table
 from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, exchange_figures, exchange_tables
 from scheduler_service.sim.reproduce.laid_out import (
     BadDocument,
@@ -23,7 +24,8 @@ from scheduler_service.sim.reproduce.laid_out import (
 from scheduler_service.sim.reproduce.studies import simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-PARTS = (*SHARING, *EXCHANGE)
+TRACES = "traces"
+PARTS = (*SHARING, *EXCHANGE, TRACES)
 
 
 @click.command("hived")
@@ -32,6 +34,14 @@ PARTS = (*SHARING, *EXCHANGE)
     "--share", metavar="PART", type=click.FloatRange(0.001, 1), default=1.0, show_default=True, help="Of the two months."
 )
 @click.option("--scale", type=click.FloatRange(0.01, 10), default=1.0, show_default=True, help="Of what all jobs ask for.")
+@click.option(
+    "--durations",
+    type=click.Choice(("alike", "by-size")),
+    default="alike",
+    show_default=True,
+    help="Of jobs of all sizes in figures 7 to 10: the same, or of each size Philly's.",
+)
+@click.option("--on-traces", metavar="PHILLY", type=FILE, help="The same comparison on this trace, too.")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("-o", "--output", metavar="DIR", type=click.Path(path_type=Path), default="results/hived", show_default=True)
 @click.option("--on", metavar="WHERE", default="local", show_default=True, help="local, local[N], or tcp://HOST:PORT of Dask.")
@@ -40,32 +50,50 @@ PARTS = (*SHARING, *EXCHANGE)
     "--document", metavar="FILE", type=FILE, help="Fill in the tables of this Markdown file, and put figures beside it."
 )
 def command(
-    parts: tuple[str, ...], share: float, scale: float, seed: int, output: Path, on: str, fresh: bool, document: Path | None
+    parts: tuple[str, ...],
+    share: float,
+    scale: float,
+    durations: str,
+    on_traces: Path | None,
+    seed: int,
+    output: Path,
+    on: str,
+    fresh: bool,
+    document: Path | None,
 ) -> None:
     """Figures 7 to 12 and tables 4 and 5 of the HiveD paper (OSDI 2020), beside what it says of them.
 
     Eleven tenants share 279 nodes, and 200: by quotas of GPUs, in virtual clusters, and not at all. When jobs come and how long
-    they run is not in the paper, but fitted to what it prints (docs/workloads.md).
+    they run is not in the paper, but fitted to what it prints (docs/workloads.md). The part traces is
+    there if a trace is given.
 
     \b
     Examples:
       ebb-sim reproduce hived --share 0.1
       ebb-sim reproduce hived --part figure-7b -o results/hived
+      ebb-sim reproduce hived --part traces --on-traces philly_jobs.csv.gz
     """
-    study = Study(share, scale, seed)
-    chosen = parts or PARTS
-    settings = list(dict.fromkeys(setting for part in chosen for setting in needed(part)))
+    if "traces" in parts and on_traces is None:
+        raise click.UsageError("for the part traces say where it is: --on-traces PHILLY")
+    study = Study(share, scale, seed, "alike" if durations == "alike" else "by_size")
+    chosen = [part for part in parts or PARTS if part != TRACES or on_traces is not None]
+    papers = [part for part in chosen if part != TRACES]
+    settings = list(dict.fromkeys(setting for part in papers for setting in needed(part)))
     wanted = {setting: cases(setting, study) for setting in settings}
-    found = simulated((case for of in wanted.values() for case in of), output, on, fresh, keep="all")
-    known = {setting: see(setting, of, found, output) for setting, of in wanted.items()}
-    shared = {setting: known[setting] for part in chosen if part in SHARING for setting in needed(part)}
+    trace = cut(on_traces, share, output) if on_traces is not None and TRACES in chosen else None
+    of_trace = {} if trace is None else trace_cases(trace, seed)
+    every = (*(case for of in wanted.values() for case in of), *of_trace.values())
+    found = simulated(every, output, on, fresh, keep="all")
+    known = {setting: see(of, found, output) for setting, of in wanted.items()}
+    shared = {setting: known[setting] for part in papers if part in SHARING for setting in needed(part)}
     tables = sharing_tables(shared, study) if shared else []
-    tables += exchange_tables(chosen, known, study)
+    tables += exchange_tables(papers, known, study)
+    tables += [] if trace is None else [trace_table(trace, of_trace, found, output)]
     console, notes = Console(highlight=False), Console(stderr=True)
     for table in tables:
         on_terminal(console, table)
     (output / "tables.md").write_text(joined(tables), encoding="utf-8")
-    drawn = sharing_figures(chosen, known, output / "figures") | exchange_figures(chosen, known, output / "figures")
+    drawn = sharing_figures(papers, known, output / "figures") | exchange_figures(papers, known, output / "figures")
     if document is not None:
         beside = document.with_suffix("")
         try:
