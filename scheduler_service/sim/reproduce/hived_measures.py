@@ -163,23 +163,41 @@ def _names(history: History) -> Iterator[tuple[str, Micros, int]]:
 
 def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
     """For how long of its delay a job would still have been within its tenant's quota, in GPUs, had it been started."""
-    waited = np.zeros(len(history.submit), np.int64)
-    for name, gpus, of in _alike(history):
-        steps = used(uses.of(uses.vc == history.vcs[1].index(name)))
-        submit = history.submit[of]
-        waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, submit, submit + delays[of])
-    return waited
+    return _waited(history, history.submit, delays, uses, quotas)
 
 
 def waited_with_cells(history: History, delays: Ints, uses: Uses, owned: Mapping[str, int], node_gpus: int = NODE_GPUS) -> Ints:
-    """The same where tenants own nodes, so many each: a job of whole nodes would have had cells only while so many of them
-    had none of its tenant's own jobs on them. Of smaller jobs GPUs are counted: whether they lay together is not looked at."""
-    waited = waited_in_quota(history, delays, uses, {name: nodes * node_gpus for name, nodes in owned.items()})
+    """For how long a job was the first to wait of its tenant, and there were cells for it, where tenants own so many nodes.
+
+    A job of whole nodes had cells while so many of the nodes had none of its tenant's own jobs on them. Of smaller jobs GPUs
+    are counted: whether they lay together is not looked at.
+    """
+    since = _first_since(history, delays)
+    waited = _waited(history, since, delays, uses, {name: nodes * node_gpus for name, nodes in owned.items()})
     for name, gpus, of in _alike(history):
         if gpus >= node_gpus:
             steps = busy(uses.of(uses.vc == history.vcs[1].index(name)))
-            submit = history.submit[of]
-            waited[of] = _time_at_most(steps, owned.get(name, 0) - -(-gpus // node_gpus), submit, submit + delays[of])
+            most = owned.get(name, 0) - -(-gpus // node_gpus)
+            waited[of] = _time_at_most(steps, most, since[of], history.submit[of] + delays[of])
+    return waited
+
+
+def _first_since(history: History, delays: Ints) -> Ints:
+    """From when on each job was the first to wait: all that its tenant had submitted before it had started, or else the end of
+    its own wait."""
+    since, starts = history.submit.copy(), history.submit + delays
+    for code in range(len(history.vcs[1])):
+        of = history.vcs[0] == code
+        before = np.maximum.accumulate(np.concatenate(([0], starts[of])))[:-1]
+        since[of] = np.clip(before, history.submit[of], starts[of])
+    return since
+
+
+def _waited(history: History, since: Ints, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
+    waited = np.zeros(len(history.submit), np.int64)
+    for name, gpus, of in _alike(history):
+        steps = used(uses.of(uses.vc == history.vcs[1].index(name)))
+        waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, since[of], history.submit[of] + delays[of])
     return waited
 
 
