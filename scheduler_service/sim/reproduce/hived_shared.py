@@ -107,10 +107,12 @@ def _sharing(known: Known, study: Study) -> Table:
         for setting, it in known.items()
     )
     columns = (*COLUMNS[:3], *(f"late: {name}" for name in tenants), *COLUMNS[3:])
-    jobs = study.workload().jobs
-    return Table(
-        "hived-sharing", "How eleven tenants share a cluster", columns, rows, f"{jobs:,} jobs, seed {study.seed}. {LATE}"
+    busy, jobs = study.settled(Setting()), study.workload()
+    how = "alike" if busy.durations == "alike" else "by size"
+    note = (
+        f"{jobs.jobs:,} jobs in {jobs.span_days:.3g} days, seed {study.seed}; durations {how}, times {busy.scale:.3g}. {LATE}"
     )
+    return Table("hived-sharing", "How eleven tenants share a cluster", columns, rows, note)
 
 
 def _title(setting: Setting) -> str:
