@@ -64,9 +64,9 @@ def cut(trace: Path, share: float, folder: Path) -> Cut:
     last = FROM_DAY + share * (TO_DAY - FROM_DAY)
     largest = {vc for vc, _ in Counter(job.vc for job in read).most_common(TENANTS)}
     taken = [job for job in read if job.vc in largest and FROM_DAY <= job.submit_s / DAY_S < last]
-    asked = Counter[str]()
+    asked: dict[str, float] = {}
     for job in taken:
-        asked[job.vc] += job.gpus * job.work_s
+        asked[job.vc] = asked.get(job.vc, 0) + job.gpus * job.work_s
     quotas = dict(zip(asked, apportioned(list(asked.values()), NODES, 1), strict=True))
     kept = [job for job in taken if job.gpus <= quotas[job.vc] * NODE_GPUS]
     folder.mkdir(parents=True, exist_ok=True)
