@@ -173,6 +173,34 @@ def test_how_long_a_job_waits_within_its_quota(seed: int) -> None:
         assert found == sum(used + job.gpus <= quotas[job.vc] for used in use)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_how_long_the_first_job_of_a_queue_waits_although_there_are_cells(seed: int) -> None:
+    jobs = drawn(Random(seed))
+    h, of_jobs, runs = history(jobs)
+    owned = {"a": 1, "b": 3}
+    delays = m.delays(h, of_jobs)
+    waited = m.waited_with_cells(h, delays, m.uses(h, runs), owned)
+    for number, (job, delay, found) in enumerate(zip(jobs, delays, waited, strict=True)):
+        ahead = [one.submit + wait for one, wait in zip(jobs[:number], delays[:number], strict=True) if one.vc == job.vc]
+        expected = 0
+        for at in range(max([job.submit, *ahead]), job.submit + delay):
+            mine = [task for task in tasks_at(jobs, at, False) if task[0] == job.vc]
+            if job.gpus >= 8:
+                expected += len({node for _, node, _ in mine}) + job.gpus // 8 <= owned[job.vc]
+            else:
+                expected += sum(gpus for _, _, gpus in mine) + job.gpus <= 8 * owned[job.vc]
+        assert found == expected
+
+
+def test_a_quota_may_have_room_where_no_node_is_free() -> None:
+    """Two nodes are owned, and on each the tenant's own job has one GPU; from 20 on one of them is free."""
+    jobs = [Job("x", 1, 0, [Run([1], 0, 20)]), Job("x", 1, 1, [Run([2], 1, 50)]), Job("x", 8, 5, [Run([1], 30, 40)])]
+    h, of_jobs, runs = history(jobs)
+    delays, uses = m.delays(h, of_jobs), m.uses(h, runs)
+    assert m.waited_in_quota(h, delays, uses, {"x": 16}).tolist() == [0, 0, 25]
+    assert m.waited_with_cells(h, delays, uses, {"x": 2}).tolist() == [0, 0, 10]
+
+
 def test_tasks_hold_whole_nodes_and_the_last_one_the_rest() -> None:
     runs = [Run([1, 2], 0, 5), Run([3, 4, 5], 0, 5), Run([1, 2], 0, 5)]
     jobs = [Job("a", gpus, 0, [run]) for gpus, run in zip((12, 6, 16), runs, strict=True)]
@@ -217,6 +245,14 @@ def test_an_anomaly_is_a_wait_beyond_the_private_clusters_while_the_quota_has_ro
 def test_the_same_submit_of_two_tenants_is_two_jobs() -> None:
     shared, shared_jobs, _ = history([Job("x", 1, 0, [Run([1], 9, 10)]), Job("y", 1, 0, [Run([1], 5, 6)])])
     private, private_jobs, _ = history([Job("y", 1, 0, [Run([1], 1, 2)]), Job("x", 1, 0, [Run([1], 2, 3)])])
+    over = m.excess(shared, m.delays(shared, shared_jobs), private, m.delays(private, private_jobs))
+    assert over.tolist() == [7, 4]
+
+
+def test_jobs_of_one_tenant_that_came_at_once_are_told_apart_by_their_order() -> None:
+    first, second = Job("x", 1, 0, [Run([1], 9, 10)]), Job("x", 1, 0, [Run([1], 5, 6)])
+    shared, shared_jobs, _ = history([first, second])
+    private, private_jobs, _ = history([first._replace(runs=[Run([1], 2, 3)]), second._replace(runs=[Run([1], 1, 2)])])
     over = m.excess(shared, m.delays(shared, shared_jobs), private, m.delays(private, private_jobs))
     assert over.tolist() == [7, 4]
 

@@ -134,6 +134,19 @@ def test_durations_and_batches_are_phillys() -> None:
     assert np.median(close) < 0.6 * np.median(any_two)
 
 
+def test_jobs_of_all_sizes_may_run_alike() -> None:
+    """Those of one GPU then hold as much of the GPU time as they are of the GPUs that are asked for; else next to nothing."""
+
+    def of_one_gpu(durations: str) -> float:
+        model = Hived.model_validate({"tenants": ("prod-e",), "durations": durations})
+        held = [(job.spec.demand.devices, job.work_us * job.spec.demand.devices) for job in of(model)]
+        return sum(us for gpus, us in held if gpus == 1) / sum(us for _, us in held)
+
+    asked = sum(gpus * count for gpus, count in zip(SIZES, TENANTS["prod-e"].jobs, strict=True))
+    assert of_one_gpu("alike") == pytest.approx(TENANTS["prod-e"].jobs[0] / asked, abs=0.1)
+    assert of_one_gpu("by_size") < 0.4
+
+
 def test_quantiles_of_a_table() -> None:
     table = hived_fitted.DURATIONS_S[1]
     assert [round(hived_fitted.quantile(table, share)) for share in (*hived_fitted.SHARES[:-1], 1.0)] == list(table)

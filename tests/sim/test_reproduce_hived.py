@@ -3,18 +3,23 @@
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from click.testing import CliRunner
 
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.metrics import HOUR_US
+from scheduler_service.sim.reproduce import hived_fit
 from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
 from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting
+from scheduler_service.sim.reproduce.hived_published import UTILISATION
 from scheduler_service.sim.reproduce.hived_seen import see
+from scheduler_service.sim.reproduce.hived_shared import SHARING
+from scheduler_service.sim.reproduce.hived_trace import FROM_DAY, NODES, TO_DAY, cut, trace_cases
 from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, gains
 from scheduler_service.sim.sweep import Summary, sweep
-from scheduler_service.sim.workloads import hived
+from scheduler_service.sim.workloads import Hived, hived
 
 DOCUMENT = """# Sharing
 <!-- begin: hived-sharing -->
@@ -37,6 +42,75 @@ def test_tables_and_figures_come_out_of_one_command(tmp_path: Path) -> None:
         assert f"| 200 nodes, {title} |" in text
     assert "regular jobs delayed above their private cluster under HiveD" in text
     assert (tmp_path / "sharing" / "hived-figure-7b.svg").exists()
+
+
+def test_all_figures_of_sharing_are_drawn(tmp_path: Path) -> None:
+    document = tmp_path / "sharing.md"
+    names = [f"hived-{part}" for part in SHARING]
+    places = ("hived-sharing", "hived-claims", *names)
+    document.write_text("".join(f"<!-- begin: {name} -->\n<!-- end: {name} -->\n" for name in places))
+    parts = [f"--part={part}" for part in SHARING]
+    asked = ["reproduce", "hived", *parts, "--share", "0.002", "--durations", "by-size", "--on", "local[1]"]
+    told = CliRunner().invoke(main, [*asked, "-o", str(tmp_path / "results"), "--document", str(document)])
+    assert told.exit_code == 0, told.output
+    text = document.read_text()
+    assert "| 279 nodes, HiveD, cells of every level |" in text
+    assert "figure 8, preempted: fewer GPUs preempted" in text
+    for name in names:
+        assert (tmp_path / "sharing" / f"{name}.svg").exists()
+
+
+def test_figures_of_sharing_are_of_busy_days_and_exchange_is_as_fitted() -> None:
+    study = Study(share=0.1, scale=0.5)
+    busy, fitted = (cases(setting, study)[0].workload for setting in (Setting(), FIGURES["table-4"][0]))
+    assert isinstance(busy, Hived)
+    assert isinstance(fitted, Hived)
+    assert (fitted.scale, fitted.durations, busy.durations) == (0.5, "by_size", "alike")
+    whole = busy.model_copy(update={"scale": 2 * busy.scale})
+    used = hived_fit.regular(hived.jobs(whole, study.seed), whole.span_days, hived.quotas(), hived.NODES)
+    assert used == pytest.approx(UTILISATION, abs=0.02)
+
+
+# ---- on a trace ------------------------------------------------------------------------------------------------------------
+
+DAY = 86_400
+
+
+def trace(folder: Path, jobs: list[tuple[float, str, int, float]]) -> Path:
+    """Of (day, virtual cluster, GPUs, hours)."""
+    file = folder / "philly.csv"
+    lines = [f"{round(day * DAY)},{vc},{gpus},{round(hours * 3600)}" for day, vc, gpus, hours in jobs]
+    file.write_text("\n".join(["submit_s,vc,num_gpus,duration_s", *lines]))
+    return file
+
+
+def test_a_trace_gives_quotas_by_what_is_asked_for(tmp_path: Path) -> None:
+    """Jobs that come too early or too late count for nothing, and none is kept that is wider than what its tenant owns."""
+    within = [(FROM_DAY + 1, "large", 8, 30.0), (FROM_DAY + 1, "large", 16, 5.0), (FROM_DAY + 2, "small", 1, 1.0)]
+    others = [(1.0, "small", 8, 999.0), (FROM_DAY + 3, "small", 16, 0.1), (TO_DAY + 1, "small", 8, 999.0)]
+    of = cut(trace(tmp_path, sorted([*within, *others])), 1.0, tmp_path / "out")
+    assert of.quotas == {"large": NODES - 1, "small": 1}
+    assert (of.jobs, of.too_wide) == (3, 1)
+    assert of.asked == pytest.approx((240 + 80 + 1) / (24 * (TO_DAY - FROM_DAY) * NODES * 8))
+    made = trace_cases(of, 1)
+    assert {case.cluster[0].nodes for case in made.values()} == {NODES}
+    assert made["private"].guarantee == "guaranteed"
+    assert [pool.last - pool.first + 1 for pool in made["private"].pools] == [NODES - 1, 1]
+    assert cut(trace(tmp_path, within), 0.03, tmp_path / "out").jobs == 2
+
+
+def test_tenants_of_a_trace_share_a_cluster(tmp_path: Path) -> None:
+    document = tmp_path / "sharing.md"
+    document.write_text("<!-- begin: hived-traces -->\n<!-- end: hived-traces -->\n")
+    jobs = [(FROM_DAY + i / 1000, "one" if i % 3 else "two", 1 << i % 5, 3.0) for i in range(60)]
+    asked = ["reproduce", "hived", "--part", "traces", "--on", "local[1]", "-o", str(tmp_path / "results")]
+    told = CliRunner().invoke(main, [*asked, "--on-traces", str(trace(tmp_path, jobs)), "--document", str(document)])
+    assert told.exit_code == 0, told.output
+    text = document.read_text()
+    for title in ("private clusters", "shared by quota", "HiveD", "HiveD, static binding"):
+        assert f"| {title} |" in text
+    assert "60 jobs of 2 virtual clusters" in text
+    assert CliRunner().invoke(main, asked).exit_code == 2, "there is no trace"
 
 
 def test_exchange_is_set_beside_what_the_paper_prints(tmp_path: Path) -> None:
@@ -73,7 +147,7 @@ def test_nobody_gains_beyond_what_it_gave_took_and_used(tmp_path: Path) -> None:
         if setting.exchange:
             case = case.model_copy(update={"exchange": Exchange(offer_after_h=1, request_for_h=2)})
         (found[case],) = sweep([case], tmp_path, on="local[1]")
-        known[setting] = see(setting, [case], found, tmp_path)
+        known[setting] = see([case], found, tmp_path)
     of = gains("table-4", known)
     begin, end = known[settings[0]].edges(1)
     rows = pq.read_table(found[case].folder / "exchanges.parquet").to_pylist()

@@ -1,14 +1,17 @@
 """HiveD's settings as cases: who owns what of the simulated cluster, and how it is shared."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
 
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.reproduce.hived_fit import scale_for
 from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting, levels
+from scheduler_service.sim.reproduce.hived_published import UTILISATION
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.tenants import Pool, VirtualCluster
-from scheduler_service.sim.workloads import hived
+from scheduler_service.sim.workloads import Workload, hived
 
 POOL = "gpu-2x2x2"
 LEVELS = {8: "node", 4: "socket", 2: "switch", 1: "device"}
@@ -17,12 +20,27 @@ LEVELS = {8: "node", 4: "socket", 2: "switch", 1: "device"}
 class Study(NamedTuple):
     share: float = 1.0
     scale: float = 1.0
+    """Of what all jobs ask for."""
     seed: int = 1
+    durations: hived.Durations = "alike"
+    """Where tenants are as busy as section 5.2.2 has them. Where they are as fitted it is by size."""
+
+    def settled(self, setting: Setting) -> "Study":
+        """With the scale and the durations that the setting's jobs have."""
+        if not setting.busy:
+            return self._replace(durations="by_size")
+        return self._replace(scale=self.scale * _busy_scale(self._replace(scale=1.0)))
 
     def workload(self, tenants: tuple[str, ...] = ()) -> hived.Hived:
         jobs, days = round(hived.JOBS * self.share), hived.DAYS * self.share
         some = {"tenants": tenants} if tenants else {}
-        return hived.Hived.model_validate({"jobs": jobs, "days": days, "scale": self.scale, **some})
+        told = {"jobs": jobs, "days": days, "scale": self.scale, "durations": self.durations}
+        return hived.Hived.model_validate(told | some)
+
+
+@cache
+def _busy_scale(study: Study) -> float:
+    return scale_for(UTILISATION, study.workload(), study.seed, hived.quotas(), hived.NODES)
 
 
 def needed(part: str) -> tuple[Setting, ...]:
@@ -36,22 +54,36 @@ def needed(part: str) -> tuple[Setting, ...]:
 def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
     """One, or of private clusters one for each tenant."""
     quotas = setting.quotas()
+    study = study.settled(setting)
     if setting.scheme == "private":
         return tuple(
-            _case(quotas[name], "quota", (_tenant(name, POOL, {"node": quotas[name]}),), study, (name,), "guaranteed")
+            case_of(
+                quotas[name], "quota", (tenant(name, POOL, quotas[name]),), study.workload((name,)), study.seed, "guaranteed"
+            )
             for name in study.workload().counts()
         )
     if setting.scheme == "static":
-        tenants, pools, first = [], [], 1
-        for name, count in quotas.items():
-            tenants.append(_tenant(name, name, {"node": count}))
-            pools.append(Pool(name=name, first=first, last=first + count - 1))
-            first += count
-        return (_case(setting.nodes, "cells", tuple(tenants), study, pools=tuple(pools)),)
+        tenants, pools = apart(quotas)
+        return (case_of(setting.nodes, "cells", tenants, study.workload(), study.seed, pools=pools),)
     owned = {name: _owned(name, count, setting.assignment == "levels") for name, count in quotas.items()}
-    tenants_of = tuple(_tenant(name, POOL, cells) for name, cells in owned.items())
-    case = _case(setting.nodes, "quota" if setting.scheme == "quota" else "cells", tenants_of, study)
+    tenants = tuple(_tenant(name, POOL, cells) for name, cells in owned.items())
+    policy = "quota" if setting.scheme == "quota" else "cells"
+    case = case_of(setting.nodes, policy, tenants, study.workload(), study.seed)
     return (case.model_copy(update={"exchange": Exchange()}) if setting.exchange else case,)
+
+
+def apart(quotas: Mapping[str, int]) -> tuple[tuple[VirtualCluster, ...], tuple[Pool, ...]]:
+    """The tenants with nodes of their own for good: each has a pool, which is called as it is."""
+    tenants, pools, first = [], [], 1
+    for name, count in quotas.items():
+        tenants.append(tenant(name, name, count))
+        pools.append(Pool(name=name, first=first, last=first + count - 1))
+        first += count
+    return tuple(tenants), tuple(pools)
+
+
+def tenant(name: str, pool: str, nodes: int) -> VirtualCluster:
+    return _tenant(name, pool, {"node": nodes})
 
 
 def _tenant(name: str, pool: str, cells: Mapping[str, int]) -> VirtualCluster:
@@ -68,20 +100,21 @@ def _owned(name: str, nodes: int, multi_level: bool) -> dict[str, int]:
     return {LEVELS[level]: count for level, count in levels(asked, nodes * 8).items() if count}
 
 
-def _case(
+def case_of(
     nodes: int,
     policy: str,
     tenants: tuple[VirtualCluster, ...],
-    study: Study,
-    of: tuple[str, ...] = (),
+    workload: Workload,
+    seed: int,
     guarantee: str = "overflow",
     pools: tuple[Pool, ...] = (),
 ) -> Case:
+    """On nodes of 8 GPUs."""
     return Case(
         cluster=(Nodes(nodes=nodes, gpus=8, tree=(("socket", 2), ("switch", 2))),),
-        workload=study.workload(of),
+        workload=workload,
         policy=Policy(name=policy),
-        seed=study.seed,
+        seed=seed,
         virtual_clusters=tenants,
         pools=pools,
         guarantee=guarantee,  # type: ignore[arg-type]  # pydantic checks it

@@ -6,7 +6,8 @@ task of a job of several nodes holds a whole node, but for the last one's rest, 
 it fills; else its tasks are alike.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,28 +145,68 @@ def moving_mean(submit: Ints, values: NDArray[Any], at: Floats, window_us: Micro
 def excess(shared: History, shared_delays: Ints, private: History, private_delays: Ints) -> Floats:
     """How much longer each job of the shared cluster waits than in its tenant's private one; nan where it is not there.
 
-    A tenant's jobs are told apart by when they were submitted, at which two of them never are.
+    A tenant's jobs are told apart by when they were submitted; of those that came at once the first is the first.
     """
-    known = {
-        (private.vcs[1][vc], at): delay
-        for vc, at, delay in zip(private.vcs[0].tolist(), private.submit.tolist(), private_delays.tolist(), strict=True)
-    }
-    found = (known.get((shared.vcs[1][vc], at)) for vc, at in zip(shared.vcs[0].tolist(), shared.submit.tolist(), strict=True))
-    theirs = np.array([np.nan if delay is None else delay for delay in found], np.float64)
+    known = dict(zip(_names(private), private_delays.tolist(), strict=True))
+    theirs = np.array([known.get(name, np.nan) for name in _names(shared)], np.float64)
     return shared_delays - theirs
+
+
+def _names(history: History) -> Iterator[tuple[str, Micros, int]]:
+    """Of each job: its tenant, when it came, and how many of that tenant's came before it at that time."""
+    seen = Counter[tuple[str, Micros]]()
+    codes, names = history.vcs
+    for code, at in zip(codes.tolist(), history.submit.tolist(), strict=True):
+        yield names[code], at, seen[names[code], at]
+        seen[names[code], at] += 1
 
 
 def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
     """For how long of its delay a job would still have been within its tenant's quota, in GPUs, had it been started."""
+    return _waited(history, history.submit, delays, uses, quotas)
+
+
+def waited_with_cells(history: History, delays: Ints, uses: Uses, owned: Mapping[str, int], node_gpus: int = NODE_GPUS) -> Ints:
+    """For how long a job was the first to wait of its tenant, and there were cells for it, where tenants own so many nodes.
+
+    A job of whole nodes had cells while so many of the nodes had none of its tenant's own jobs on them. Of smaller jobs GPUs
+    are counted: whether they lay together is not looked at.
+    """
+    since = _first_since(history, delays)
+    waited = _waited(history, since, delays, uses, {name: nodes * node_gpus for name, nodes in owned.items()})
+    for name, gpus, of in _alike(history):
+        if gpus >= node_gpus:
+            steps = busy(uses.of(uses.vc == history.vcs[1].index(name)))
+            most = owned.get(name, 0) - -(-gpus // node_gpus)
+            waited[of] = _time_at_most(steps, most, since[of], history.submit[of] + delays[of])
+    return waited
+
+
+def _first_since(history: History, delays: Ints) -> Ints:
+    """From when on each job was the first to wait: all that its tenant had submitted before it had started, or else the end of
+    its own wait."""
+    since, starts = history.submit.copy(), history.submit + delays
+    for code in range(len(history.vcs[1])):
+        of = history.vcs[0] == code
+        before = np.maximum.accumulate(np.concatenate(([0], starts[of])))[:-1]
+        since[of] = np.clip(before, history.submit[of], starts[of])
+    return since
+
+
+def _waited(history: History, since: Ints, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
     waited = np.zeros(len(history.submit), np.int64)
+    for name, gpus, of in _alike(history):
+        steps = used(uses.of(uses.vc == history.vcs[1].index(name)))
+        waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, since[of], history.submit[of] + delays[of])
+    return waited
+
+
+def _alike(history: History) -> Iterator[tuple[str, int, Mask]]:
+    """The jobs of each tenant that ask for as many GPUs: whose, how many, and which they are."""
     codes, names = history.vcs
     for code, name in enumerate(names):
-        steps = used(uses.of(uses.vc == code))
         for gpus in np.unique(history.demand[2][codes == code]).tolist():
-            of = (codes == code) & (history.demand[2] == gpus)
-            submit = history.submit[of]
-            waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, submit, submit + delays[of])
-    return waited
+            yield name, gpus, (codes == code) & (history.demand[2] == gpus)
 
 
 def _time_at_most(steps: Steps, most: int, begin: Ints, end: Ints) -> Ints:

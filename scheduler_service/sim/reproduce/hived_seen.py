@@ -9,7 +9,6 @@ import numpy as np
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.metrics import Floats, History
 from scheduler_service.sim.reproduce import hived_exchange, hived_measures
-from scheduler_service.sim.reproduce.hived_plan import Setting
 from scheduler_service.sim.reproduce.hived_private import joined, kept
 from scheduler_service.sim.reproduce.studies import Simulated
 
@@ -38,14 +37,16 @@ class Seen(NamedTuple):
         return hived_exchange.Use(self.uses, hived_measures.all_uses(self.history, self.runs), self.history.vcs[1])
 
 
-def see(setting: Setting, of: Iterable[Case], found: Simulated, folder: Path) -> Seen:
-    folders = [folder / found[case].folder for case in of]
-    owned = list(setting.quotas().values()) if setting.scheme == "private" else [setting.nodes]
-    jobs, runs = joined([kept(one) for one in folders], owned)
-    history = hived_measures.history_of((jobs, runs), sum(owned))
-    traded = hived_exchange.kept(folders[0], history.horizon) if setting.exchange else None
+def see(of: Iterable[Case], found: Simulated, folder: Path) -> Seen:
+    """Several cases are clusters that stand for one."""
+    cases = list(of)
+    folders = [folder / found[case].folder for case in cases]
+    nodes = [sum(group.nodes for group in case.cluster) for case in cases]
+    jobs, runs = joined([kept(one) for one in folders], nodes)
+    history = hived_measures.history_of((jobs, runs), sum(nodes))
+    traded = hived_exchange.kept(folders[0], history.horizon) if cases[0].exchanges_cells else None
     delays = hived_measures.delays(history, jobs)
-    return Seen(history, jobs, runs, sum(owned), hived_measures.uses(history, runs), delays, traded)
+    return Seen(history, jobs, runs, sum(nodes), hived_measures.uses(history, runs), delays, traded)
 
 
 def days(edges: Floats) -> list[float]:

@@ -62,6 +62,7 @@ TENANTS: dict[str, Tenant] = {
     "prod-d": Tenant(43, (781, 6, 545, 650, 95), 0.487, 0.00),
     "prod-e": Tenant(54, (58_407, 532, 2_118, 959, 2), 0.630, 0.00),
 }
+Durations = Literal["by_size", "alike"]
 Name = Literal["res-a", "res-b", "res-c", "res-d", "res-e", "res-f", "prod-a", "prod-b", "prod-c", "prod-d", "prod-e"]
 
 
@@ -110,6 +111,10 @@ class Hived(Model):
     tenants: tuple[Name, ...] = Field(default=(), description="only the jobs of these, which are the same then; none: of all")
     scale: PositiveFloat = Field(
         default=1, description="times the jobs' work; 1: all of it is 70 % of the paper's 279 nodes while jobs come"
+    )
+    durations: Durations = Field(
+        default="by_size",
+        description="of each size as Philly's jobs of that size, or of all as Philly's of one GPU; an assumption",
     )
     grace_s: float = Field(default=30, ge=0, description="an assumption")
     file: Path | None = Field(default=None, description="the Philly trace, whose times and durations are then drawn instead")
@@ -189,7 +194,7 @@ def _tenant(
     """Its jobs, stretched so that they ask for what the tenant's load says. No two come at once: a tenant's jobs are told
     apart by when they come."""
     days = model.span_days
-    drawn = sorted(trace.drawn(name, counts, days, rng) if trace else _drawn(name, tenant, counts, days, rng))
+    drawn = sorted(trace.drawn(name, counts, days, rng) if trace else _drawn(model, name, tenant, counts, rng))
     gpus = [_width(tenant, job.size, rng) for job in drawn]
     asked = sum(count * job.work_s for count, job in zip(gpus, drawn, strict=True))
     stretch = model.scale * tenant.load * tenant.nodes * NODE_GPUS * days * DAY_S / asked if asked else 1
@@ -216,11 +221,13 @@ def _width(tenant: Tenant, size: int, rng: Random) -> int:
     return nodes * NODE_GPUS
 
 
-def _drawn(name: str, tenant: Tenant, counts: tuple[int, ...], days: float, rng: Random) -> Iterator[_Drawn]:
+def _drawn(model: Hived, name: str, tenant: Tenant, counts: tuple[int, ...], rng: Random) -> Iterator[_Drawn]:
     """Batch by batch, of as many GPUs each; the durations of a batch are alike. No batch asks for more than the quota."""
+    days = model.span_days
     sums = list(accumulate(_rates(name, tenant.swing, days, rng)))
     scores = NormalDist()
     for size, count in zip(SIZES, counts, strict=True):
+        durations_s = fitted.DURATIONS_S[size if model.durations == "by_size" else SIZES[0]]
         left, most = count, max(tenant.nodes * NODE_GPUS // size, 1)
         while left:
             batch = min(left, most, round(fitted.quantile(fitted.BATCHES[size], rng.random())))
@@ -229,7 +236,7 @@ def _drawn(name: str, tenant: Tenant, counts: tuple[int, ...], days: float, rng:
             score = sqrt(fitted.LIKENESS) * rng.gauss(0, 1)
             for _ in range(batch):
                 own = score + sqrt(1 - fitted.LIKENESS) * rng.gauss(0, 1)
-                yield _Drawn(min(at_s, days * DAY_S), size, fitted.quantile(fitted.DURATIONS_S[size], scores.cdf(own)))
+                yield _Drawn(min(at_s, days * DAY_S), size, fitted.quantile(durations_s, scores.cdf(own)))
                 at_s += rng.expovariate(1 / fitted.GAP_S)
 
 
