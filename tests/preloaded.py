@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing import forkserver
 from pathlib import Path
@@ -56,8 +57,14 @@ class Preloaded:
         self.args = list(arguments)
         self._process = _context.Process(target=_run, args=(self.args, streams, dict(environment), cwd))
         self._process.start()
+        atexit.register(self._forgotten)
         assert self._process.pid is not None
         self.pid = self._process.pid
+
+    def _forgotten(self) -> None:
+        """A test process that ends waits for nobody, as with a Popen: what it has left behind goes with it."""
+        self.kill()
+        self._process.join()
 
     @property
     def returncode(self) -> int | None:
@@ -74,7 +81,8 @@ class Preloaded:
 
     def send_signal(self, sig: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, sig)
+            with suppress(ProcessLookupError):  # it has ended, and the news is on its way
+                os.kill(self.pid, sig)
 
     def terminate(self) -> None:
         self.send_signal(SIGTERM)

@@ -63,3 +63,17 @@ def test_a_whole_cell_for_a_guest_costs_the_same_in_a_cluster_of_any_size() -> N
         return counted
 
     assert of_nodes(40) <= of_nodes(5) + 20
+
+
+def test_whom_to_send_away_costs_the_same_however_many_there_are() -> None:
+    """Guests hold every device, so that each cell costs as much. So many cells are chosen between, and no more."""
+
+    def of_nodes(count: int) -> int:
+        tenants = Tenants({f"node-{i:02}": "FOUR" for i in range(count)})
+        tenants.vc("A", (POOL, "device", 2))
+        tenants.vc("B")
+        for _ in range(count // 10):
+            tenants.ask("B", *[2] * 20, guarantee=OPPORTUNISTIC)
+        return cost(tenants, Submitted("ann", "", request("A", 1)))
+
+    assert of_nodes(100) <= of_nodes(70) + 20

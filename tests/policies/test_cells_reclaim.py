@@ -2,16 +2,17 @@
 
 import pytest
 
-from scheduler_service.core.job import JobState
+from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import CancelRequested
-from tests.policies.tenants import OPPORTUNISTIC, Tenants
+from scheduler_service.core.values import SECOND
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 POOL = "four-2x2"
 
 
-def site(*nodes: str, level: str = "node", **settings: object) -> Tenants:
+def site(*nodes: str, level: str = "node", cells: int = 1, **settings: object) -> Tenants:
     tenants = Tenants(dict.fromkeys(nodes, "FOUR"), **settings)
-    tenants.vc("A", (POOL, level, 1))
+    tenants.vc("A", (POOL, level, cells))
     tenants.vc("B")
     return tenants
 
@@ -44,9 +45,10 @@ def test_the_least_priority_leaves_whatever_the_score(priorities: tuple[int, int
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_who_leaves_anyhow_is_waited_for_rather_than_anybody_sent_away(first: bool) -> None:
+@pytest.mark.parametrize("priority", [-5, 0, 5])
+def test_who_leaves_anyhow_is_waited_for_rather_than_anybody_sent_away(first: bool, priority: int) -> None:
     tenants = site("one", "two")
-    jobs = [guest(tenants, 4, grace=0), guest(tenants, 4, grace=0)]
+    jobs = [guest(tenants, 4, grace=0, priority=priority), guest(tenants, 4, grace=0, priority=priority)]
     going = jobs[0] if first else jobs[1]
     tenants.step(CancelRequested(going))
     mine = tenants.ask("A", 4)
@@ -75,3 +77,39 @@ def test_cells_inside_a_node_are_chosen_between_too() -> None:
     jobs = [guest(tenants, 2, grace=grace) for grace in (40, 30, 5, 20)]
     tenants.ask("A", 2)
     assert leaving(tenants, *jobs) == [jobs[2]]
+
+
+def test_a_grace_period_counts_as_far_as_it_is_granted() -> None:
+    tenants = site("one", "two", "three", reclaim_grace_us=30 * SECOND)
+    gang, alone = guest(tenants, 4, 4, grace=40), guest(tenants, 4, grace=4000)
+    tenants.ask("A", 4)
+    assert leaving(tenants, gang, alone) == [alone]
+
+
+def test_a_larger_free_cell_is_in_the_choice() -> None:
+    """The smallest that is free is beside A's own; what is in it has more priority than what is on the other node."""
+    tenants = site("one", "two", level="switch", cells=2)
+    tenants.ask("A", 2)
+    beside = guest(tenants, 2, priority=1)
+    others = [guest(tenants, 2), guest(tenants, 2)]
+    tenants.ask("A", 2)
+    assert leaving(tenants, beside) == []
+    assert len(leaving(tenants, *others)) == 1
+
+
+def test_whom_one_cell_costs_another_costs_no_more() -> None:
+    tenants = site("one", "two", "three", cells=2)
+    alone, gang = guest(tenants, 4, grace=20), guest(tenants, 4, 4, grace=0)
+    tenants.ask("A", 4, 4)
+    assert leaving(tenants, alone, gang) == [gang]
+
+
+def test_who_overflows_is_not_told_that_it_will_never_start() -> None:
+    tenants = site("one")
+    job = tenants.ask("B", 4, guarantee=OVERFLOW)
+    owner = tenants.ask("A", 4)
+    tenants.leave(job)
+    assert tenants.waits(job) is Reason.RECLAIMED
+    assert tenants.waits(tenants.ask("B", 4, guarantee=OVERFLOW)) is Reason.NO_ROOM
+    tenants.end(owner)
+    assert tenants.job(job).state is JobState.RUNNING

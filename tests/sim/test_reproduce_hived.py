@@ -113,6 +113,16 @@ def test_tenants_of_a_trace_share_a_cluster(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, asked).exit_code == 2, "there is no trace"
 
 
+def test_a_trace_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
+    asked = ["reproduce", "hived", "--part", "traces", "-o", str(tmp_path / "results"), "--on-traces"]
+    told = CliRunner().invoke(main, [*asked, str(trace(tmp_path, [(1.0, "one", 1, 3.0)]))])
+    assert (told.exit_code, "comes in days 60 to 105" in told.output) == (2, True)
+    broken = tmp_path / "broken.csv"
+    broken.write_text("submit_s,vc,num_gpus,duration_s\nx,one,1,3\n")
+    told = CliRunner().invoke(main, [*asked, str(broken)])
+    assert (told.exit_code, "line 2, column submit_s: must be a number" in told.output) == (2, True)
+
+
 def test_exchange_is_set_beside_what_the_paper_prints(tmp_path: Path) -> None:
     document = tmp_path / "sharing.md"
     names = ("hived-table-4", "hived-table-5", "hived-figure-11", "hived-figure-12")

@@ -114,7 +114,9 @@ _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND table
 _SCHEMA = """
 SELECT (SELECT array_agg(oid ORDER BY oid) FROM pg_class WHERE oid >= 16384 AND relnamespace = 'public'::regnamespace),
        (SELECT array_agg(oid ORDER BY oid) FROM pg_constraint WHERE oid >= 16384),
-       (SELECT array_agg(oid ORDER BY oid) FROM pg_trigger WHERE oid >= 16384),
+       (SELECT array_agg(tgname::text || tgenabled::text ORDER BY oid) FROM pg_trigger WHERE oid >= 16384),
+       (SELECT array_agg(attname::text || atttypid::text ORDER BY attrelid, attnum)
+        FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid WHERE relnamespace = 'public'::regnamespace),
        (SELECT array_agg(oid ORDER BY oid) FROM pg_proc WHERE oid >= 16384),
        (SELECT array_agg(version_num::text) FROM alembic_version)
 """
@@ -142,7 +144,8 @@ def database_url(lent_database: tuple[str, Any]) -> Iterator[str]:
         for (table,) in conn.execute(_TABLES).fetchall():
             conn.execute(f"DELETE FROM {table}".encode())
         conn.execute("SELECT setval(seqrelid, seqstart, false) FROM pg_sequence")
-        conn.execute("UPDATE leader SET holder = '', address = '', epoch = 0, expires_at = '-infinity', commit_no = 0")
+        reset = conn.execute("UPDATE leader SET holder = '', address = '', epoch = 0, expires_at = '-infinity', commit_no = 0")
+        assert reset.rowcount == 1, "a test that does away with the leader's row takes a `new_database`"
 
 
 @pytest.fixture

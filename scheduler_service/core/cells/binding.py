@@ -4,8 +4,8 @@ The two go opposite ways. The buddy takes the smallest free cell that suffices, 
 takes the last address of the largest, so that they meet as late as possible.
 """
 
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import Balance, balance
@@ -13,9 +13,10 @@ from scheduler_service.core.cells.shape import Shape, cell_mask, least, pick
 from scheduler_service.core.cells.spare import Facts, Spare
 from scheduler_service.core.values import Mask
 
-_CANDIDATES = 64
-"""Cells of one level that are looked into for a part without opportunistic work, when each has some of it."""
-
+_LOOKS = 64
+"""Parts of the free cells of one level that are looked at for one without opportunistic work, when each cell has some of it."""
+_ALIKE = 16
+"""Cells that cost as much between which there is a choice: whose runs these are is dear to tell."""
 
 Choose = Callable[[int, Sequence[int]], int]
 """Of cells of a level in which as many opportunistic leaves are in use: the one to take."""
@@ -26,25 +27,32 @@ def first(_level: int, cells: Sequence[int]) -> int:
 
 
 def best(free: Free, spare: Spare, now: Balance, level: int, choose: Choose = first) -> int | None:
-    """The cell of the level that costs the fewest opportunistic leaves; among these from the smallest free cell, then the
-    first, or where it costs some, what `choose` says. Only cells that may be split are: taking one cell of `level` leaves one
-    less at each level above it up to the one that is split, so one must be left over there that nobody has a claim to.
+    """The cell of the level that costs the fewest opportunistic leaves; where it costs some, of those that cost as much the one
+    that `choose` says, who is given those in the smallest free cells first. Only cells that may be split are: taking one cell
+    of `level` leaves one less at each level above it up to the one that is split, so one must be left over there that nobody
+    has a claim to.
     """
     found: _Cost | None = None
     for outer in range(level, len(free.lists)):
         if outer > level and not now.left[outer]:
             break
         if free.counts[outer]:
-            cost, cells = _cheapest(free, spare, outer, level)
-            if not cost:
-                return cells[0]
-            if found is None or cost < found[0]:
-                found = cost, cells
+            found = _fewest(found, _cheapest(free, spare, outer, level))
+            if not found[0]:
+                return found[1][0]
     return None if found is None else choose(level, found[1])
 
 
 _Cost = tuple[int, list[int]]
-"""Opportunistic leaves, and the cells that cost so many: all that are worth a look."""
+"""Opportunistic leaves, and cells that cost so many, _ALIKE at most."""
+
+
+def _fewest(one: _Cost | None, other: _Cost) -> _Cost:
+    if one is None or other[0] < one[0]:
+        return other[0], other[1][:_ALIKE]
+    if other[0] == one[0]:
+        one[1].extend(other[1][: _ALIKE - len(one[1])])
+    return one
 
 
 def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
@@ -54,22 +62,35 @@ def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
     if not used:
         return 0, [index * (shape.size(outer) // shape.size(level))]
     if outer == level:
-        return used, [index for count, index in cells.islice(0, _CANDIDATES) if count == used]
-    found: _Cost = shape.size(outer) + 1, []
-    for _, index in cells.islice(0, _CANDIDATES):
-        if outer <= shape.node:
-            found = _fewest(found, _inside(free, outer, index, level))
-        else:
-            found = _fewest(found, _among(free, spare, outer, index, level))
+        return used, [index for count, index in cells.islice(0, _ALIKE) if count == used]
+    found: _Cost | None = None
+    for cost in islice(_parts(free, spare, outer, level), _LOOKS):
+        found = _fewest(found, cost)
         if not found[0]:
             break
+    assert found is not None  # there are free cells, and each has parts
     return found
 
 
-def _fewest(one: _Cost, other: _Cost) -> _Cost:
-    if one[0] != other[0]:
-        return min(one, other)
-    return one[0], sorted(one[1] + other[1])
+def _parts(free: Free, spare: Spare, outer: int, level: int) -> Iterator[_Cost]:
+    """The same of each free cell of `outer`, of a larger one's nodes one by one: those with the fewest inside first."""
+    shape = free.shape
+    for _, index in free.lists[outer]:
+        if outer <= shape.node:
+            yield _inside(free, outer, index, level)
+        elif level > shape.node:
+            fan, used = shape.size(outer) // shape.size(level), free.used[level]
+            counts = [used.get(cell, 0) for cell in range(index * fan, (index + 1) * fan)]
+            fewest = min(counts)
+            yield fewest, [index * fan + i for i, count in enumerate(counts) if count == fewest]
+        else:
+            fan = shape.size(outer) // shape.devices
+            slots = range(index * fan, (index + 1) * fan)
+            clean = spare.first_clean(slots)
+            if clean is not None:
+                yield 0, [clean * (shape.devices // shape.size(level))]
+            for slot in slots:
+                yield _inside(free, shape.node, slot, level)
 
 
 def _inside(free: Free, outer: int, index: int, level: int) -> _Cost:
@@ -79,22 +100,6 @@ def _inside(free: Free, outer: int, index: int, level: int) -> _Cost:
     slot, at = divmod(index, nodes)
     used, inside = least(shape, outer, at, level, free.opportunistic.get(slot, 0))
     return used, [slot * cells + cell for cell in inside]
-
-
-def _among(free: Free, spare: Spare, outer: int, index: int, level: int) -> _Cost:
-    """The same of one free cell of several nodes."""
-    shape = free.shape
-    if level > shape.node:
-        fan, used = shape.size(outer) // shape.size(level), free.used[level]
-        costs = [(used.get(cell, 0), [cell]) for cell in range(index * fan, (index + 1) * fan)]
-    else:
-        fan = shape.size(outer) // shape.devices
-        slots = range(index * fan, (index + 1) * fan)
-        clean = spare.first_clean(slots)
-        if clean is not None:
-            return 0, [clean * (shape.devices // shape.size(level))]
-        costs = [_inside(free, shape.node, slot, level) for slot in slots[:_CANDIDATES]]
-    return reduce(_fewest, costs)
 
 
 def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, Mask] | None:

@@ -5,11 +5,10 @@ cell will do is a free virtual cell used, the smallest that will; which physical
 to be together tries one cell after the other, and all of it goes back to where it was if it cannot be done.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.cells.asked import Asked, Need, Part
-from scheduler_service.core.cells.binding import Choose, first
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
 from scheduler_service.core.cells.shape import leaves as leaves_of
@@ -18,6 +17,11 @@ from scheduler_service.core.vc import Owner
 
 LOOKED_AT = 2000
 """Places that are tried for one job before it is taken to fit nowhere."""
+
+
+Choose = Callable[[int, Sequence[int], Sequence[tuple[int, int]]], int]
+"""Of cells of a level in which as many opportunistic leaves are in use, and beside others, (level, index), that the job gets:
+the one to take."""
 
 
 class Found(NamedTuple):
@@ -36,9 +40,11 @@ class _Domain(NamedTuple):
     mask: Mask
 
 
-def find(pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choose: Choose = first) -> Found | None:
+def find(
+    pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choose: Choose | None = None
+) -> Found | None:
     """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
-    them. `choose`: which cells are bound, of those that cost as much. Changes nothing."""
+    them. `choose`: which cell is bound, of those that cost as much; None: the first. Changes nothing."""
     search = _Search(pool, owner, gone or {}, choose)
     try:
         for _ in search.all(asked.parts, None):
@@ -49,7 +55,7 @@ def find(pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = 
 
 
 class _Search:
-    def __init__(self, pool: Pool, owner: Owner, gone: dict[int, Mask], choose: Choose) -> None:
+    def __init__(self, pool: Pool, owner: Owner, gone: dict[int, Mask], choose: Choose | None) -> None:
         self.pool, self.owner, self.gone, self.choose = pool, owner, gone, choose
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
@@ -174,7 +180,7 @@ class _Search:
         for level in range(least, len(shape.fan)):
             if shape.size(level) < leaves or pool.promises.free_of(self.owner, level) <= 0:
                 continue
-            index = pool.to_bind(self.owner, level, leaves, self.choose)
+            index = pool.to_bind(self.owner, level, leaves, self._choose)
             if index is None:
                 continue
             pool.bind(level, index, self.owner)
@@ -182,6 +188,9 @@ class _Search:
             yield level, index
             self.binds.pop()
             pool.unbind(level, index)
+
+    def _choose(self, level: int, cells: Sequence[int]) -> int:
+        return self.choose(level, cells, self.binds) if self.choose is not None else cells[0]
 
     def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
         """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""

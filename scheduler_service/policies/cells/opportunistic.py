@@ -3,8 +3,7 @@
 The virtual cluster whose opportunistic runs hold the least, by its weight, is served next.
 """
 
-from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from fractions import Fraction
 from itertools import islice
 
@@ -130,31 +129,42 @@ def why_not_opportunistic(job: Job) -> Wait:
 
 
 def promote(state: State, vc: VirtualCluster) -> Proposals:
-    """Runs of jobs that overflowed become guaranteed where they are, as soon as the virtual cluster can have those cells."""
-    candidates = _candidates(state, vc, 0)
-    while candidates:
-        job_id = candidates.popleft()
-        plan = _in_place(state, vc, job_id)
-        if plan is not None:
-            yield plan
-            candidates = _candidates(state, vc, job_id)
+    """Runs of jobs that overflowed become guaranteed where they are, as soon as the virtual cluster can have those cells.
 
-
-def _candidates(state: State, vc: VirtualCluster, after: int) -> deque[int]:
-    """Of the jobs that overflowed, with larger ids than `after`, those that are not too large for what the virtual cluster may
-    have bound, or stand in its cells already: where its cells are all in use, hardly one of many."""
+    Looked at are those that stand in its cells already, and those that are not too large for what it may have bound: where its
+    cells are all in use, hardly one of many.
+    """
     overflowing, pools, owner = state.overflowing.get(vc.name), state.pools, Owner(vc.id)
     assert pools is not None
     if overflowing is None:
-        return deque()
-    unbound, inside = 0, set[int]()
+        return
+    unbound, inside = _unbound(pools, owner), set[int]()
     for name, pool in pools.pools.items():
-        unbound += leaves_unbound(pool, owner)
-        for slot in pool.visited(owner):
-            inside.update(key.job_id for key in state.runs_on.get(pools.nodes[name, slot], ()))
-    rows = state.jobs.rows
-    found = overflowing if unbound else overflowing & inside
-    return deque(sorted(j for j in found if j > after and (j in inside or rows[j].spec.demand.devices <= unbound)))
+        inside |= _overflowing_on(state, vc, name, pool.visited(owner))
+    for job_id in sorted(overflowing if unbound else inside):
+        if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
+            continue
+        plan = _in_place(state, vc, job_id)
+        if plan is None:
+            continue
+        yield plan
+        unbound = _unbound(pools, owner)
+        for action in plan:
+            if isinstance(action, Bind):
+                shape = pools.pools[action.pool].shape
+                cell = leaves_of(shape, shape.levels.index(action.level), action.index)
+                inside |= _overflowing_on(state, vc, action.pool, [slot for slot, _ in cell])
+
+
+def _unbound(pools: Pools, owner: Owner) -> int:
+    return sum(leaves_unbound(pool, owner) for pool in pools.pools.values())
+
+
+def _overflowing_on(state: State, vc: VirtualCluster, pool: str, slots: Iterable[int]) -> set[int]:
+    """The jobs that overflowed with a run on one of these nodes."""
+    assert state.pools is not None
+    nodes = (state.pools.nodes.get((pool, slot), 0) for slot in slots)  # none is 0
+    return {key.job_id for node in nodes for key in state.runs_on.get(node, ())} & state.overflowing.get(vc.name, set())
 
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:

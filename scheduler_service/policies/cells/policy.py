@@ -6,11 +6,11 @@ from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import Job, OperationPhase, Reason
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
-from scheduler_service.core.vc import VirtualCluster
+from scheduler_service.core.vc import Guarantee, VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept, plan_in_cells, why_not
-from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic
+from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange import Match, balanced
 
@@ -77,8 +77,9 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) 
             continue  # it has started
         if job.id not in state.earmarks_of:
             wait = why_not(state, vc, job)
-            yield (wait,)
-            if wait.reason is not Reason.NEVER_IN_QUOTA:
+            never = wait.reason is Reason.NEVER_IN_QUOTA
+            yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
+            if not never:
                 return False
         skipped[lane] += 1
     return True

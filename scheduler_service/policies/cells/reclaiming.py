@@ -8,7 +8,7 @@ whose runs are worth least: who leaves anyhow counts nothing, then the least pri
 from collections.abc import Sequence
 
 from scheduler_service.core.candidates import size_of
-from scheduler_service.core.cells.binding import Choose
+from scheduler_service.core.cells.placing import Choose
 from scheduler_service.core.cells.shape import leaves
 from scheduler_service.core.job import RunPhase
 from scheduler_service.core.pools import positions
@@ -19,21 +19,23 @@ from scheduler_service.core.values import mask_of
 def least_lost(state: State, pool: str, s: float) -> Choose:
     """Of cells of the pool, that whose opportunistic runs are to leave. `s` weighs the grace period against the size."""
 
-    def choose(level: int, cells: Sequence[int]) -> int:
+    def choose(level: int, cells: Sequence[int], taken: Sequence[tuple[int, int]]) -> int:
         if len(cells) == 1:
             return cells[0]
-        victims = {cell: _victims(state, pool, level, cell) for cell in cells}
-        everybody = set[int]().union(*victims.values())
+        anyhow = set[int]().union(*(_victims(state, pool, *other) for other in taken))
+        victims = [sorted(_victims(state, pool, level, cell) - anyhow) for cell in cells]
+        everybody = set[int]().union(*victims)
         sizes = {job_id: _size(state, job_id) for job_id in everybody}
-        graces = {job_id: state.jobs.rows[job_id].spec.grace_us for job_id in everybody}
+        graces = {job_id: _grace(state, job_id) for job_id in everybody}
         largest, longest = max(sizes.values(), default=0) or 1, max(graces.values(), default=0) or 1
 
-        def worth(cell: int) -> tuple[int, float, int]:
-            jobs = sorted(victims[cell])
+        def worth(place: int) -> tuple[int, int, float, int]:
+            jobs = victims[place]
             score = sum(sizes[job_id] / largest + s * graces[job_id] / longest for job_id in jobs)
-            return max((state.jobs.rows[job_id].priority for job_id in jobs), default=-1), score, cell
+            priority = max((state.jobs.rows[job_id].priority for job_id in jobs), default=0)
+            return bool(jobs), priority, score, place
 
-        return min(cells, key=worth)
+        return cells[min(range(len(cells)), key=worth)]
 
     return choose
 
@@ -55,3 +57,8 @@ def _victims(state: State, pool: str, level: int, cell: int) -> set[int]:
 def _size(state: State, job_id: int) -> float:
     """Eqn 1, summed over a gang's tasks."""
     return sum(size_of(run.demand, state.nodes.rows[run.node].capacity) for run in state.runs_of(job_id))
+
+
+def _grace(state: State, job_id: int) -> int:
+    """What it would get."""
+    return min(state.jobs.rows[job_id].spec.grace_us, state.settings.reclaim_grace_us)

@@ -22,6 +22,7 @@ from scheduler_service.sim.reproduce.laid_out import (
     write_into,
 )
 from scheduler_service.sim.reproduce.studies import simulated
+from scheduler_service.sim.workloads import BadTrace
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 TRACES = "traces"
@@ -80,7 +81,10 @@ def command(
     papers = [part for part in chosen if part != TRACES]
     settings = list(dict.fromkeys(setting for part in papers for setting in needed(part)))
     wanted = {setting: cases(setting, study) for setting in settings}
-    trace = cut(on_traces, share, output) if on_traces is not None and TRACES in chosen else None
+    try:
+        trace = cut(on_traces, share, output) if on_traces is not None and TRACES in chosen else None
+    except BadTrace as error:
+        raise click.UsageError(str(error)) from error
     of_trace = {} if trace is None else trace_cases(trace, seed)
     every = (*(case for of in wanted.values() for case in of), *of_trace.values())
     found = simulated(every, output, on, fresh, keep="all")

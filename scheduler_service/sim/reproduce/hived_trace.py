@@ -26,7 +26,7 @@ from scheduler_service.sim.workloads.assuming import Trials
 from scheduler_service.sim.workloads.distributions import Constant
 from scheduler_service.sim.workloads.hived import DAY_S, apportioned
 from scheduler_service.sim.workloads.philly import COLUMNS as NEEDED
-from scheduler_service.sim.workloads.reading import rows
+from scheduler_service.sim.workloads.reading import BadTrace, rows
 
 NODES = 50
 TENANTS = 11
@@ -56,7 +56,7 @@ class Cut(NamedTuple):
 
 
 def cut(trace: Path, share: float, folder: Path) -> Cut:
-    """Written to a file, of which the simulations are made. Raises BadTrace."""
+    """Written to a file, of which the simulations are made. Raises BadTrace, also where there is no job in those days."""
     read = [
         _Job(row.micros("submit_s") / SECOND, row.text("vc"), row.amount("num_gpus"), row.micros("duration_s") / SECOND)
         for row in rows(trace, NEEDED)
@@ -64,6 +64,8 @@ def cut(trace: Path, share: float, folder: Path) -> Cut:
     last = FROM_DAY + share * (TO_DAY - FROM_DAY)
     largest = {vc for vc, _ in Counter(job.vc for job in read).most_common(TENANTS)}
     taken = [job for job in read if job.vc in largest and FROM_DAY <= job.submit_s / DAY_S < last]
+    if not taken:
+        raise BadTrace(trace, 0, "submit_s", f"no job of its largest virtual clusters comes in days {FROM_DAY} to {last:g}")
     asked: dict[str, float] = {}
     for job in taken:
         asked[job.vc] = asked.get(job.vc, 0) + job.gpus * job.work_s
