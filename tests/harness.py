@@ -204,8 +204,10 @@ class Site:
         """One node is taken by a trial, which nothing can preempt; gives that trial."""
         release = self.file(f"release-blocker-{len(self.evidence.lines())}")
         blocker = self.until(self.held(release, job_class="trial", devices=WHOLE_NODE), JobState.RUNNING)
-        yield blocker
-        release.touch()
+        try:
+            yield blocker
+        finally:
+            release.touch()
         self.succeeded(blocker)
 
     def checkpoints(self, job: Job) -> list[Path]:
