@@ -60,7 +60,7 @@ def main() -> None:
         while step < last or until_asked:
             time.sleep(options.pause)
             step += 1
-            # The signal is let in here alone: in the save of a tenth step it would have the job leave without a word of evidence.
+            # The signal is let in here alone: in the save of a tenth step it would have the job leave without evidence.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
             if checkpoint.stop_requested:
