@@ -239,6 +239,7 @@ def exchange_overdue(state: State, now: Micros, kind: Deadline, key: tuple[Any, 
         turn_windows(state, now)
     elif kind is Deadline.IDLE:
         note_idle(state, NoteIdle(*key), now)
+        state.board_changed = True  # they have been idle for long enough to be offered
     else:
         order = changed(state.orders.rows[key[0]], begins_us=None)
         state.put(state.orders, order.id, expired(order, now))

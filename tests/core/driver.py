@@ -87,7 +87,8 @@ class Driver:
     # ---- steps ---------------------------------------------------------------------------------------------------------
 
     def step(self, *events: Event, after: int = 0) -> Step:
-        """Takes one step `after` so many seconds and adopts it."""
+        """Takes one step `after` so many seconds and adopts it. First it is taken and undone: as the state stands, where the
+        board is left alone if nothing changed on it. Then once more, where all is looked at: the same must come of it."""
         self.now += after * SECOND
         self.taken += 1
         clock = self.state.cluster.clock_us
@@ -166,7 +167,7 @@ class Driver:
         again = step(self.state, (), self.now, Random(0), self.policy)
         assert [c for c in again.changes if c.table != "cluster"] == [], "the policy stopped before it was done"
         self.state.undo()
-        self.state.unsettled = False
+        self.state.unsettled = self.state.board_changed = False
 
     # ---- events in one line --------------------------------------------------------------------------------------------
 

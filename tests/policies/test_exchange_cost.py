@@ -1,16 +1,22 @@
 """What many orders and exchanges cost: counted, since a time is no assertion."""
 
+from random import Random
+
 import pytest
 
-from scheduler_service.core.board import Deal
+from scheduler_service.core.board import Board, Deal
+from scheduler_service.core.engine import step
 from scheduler_service.core.exchange import Exchange, Lot, OrderState, granted, moments
+from scheduler_service.core.messages import Submitted
 from scheduler_service.core.state import State
-from scheduler_service.core.windows import least_owned, most_cells, why_not_owned
+from scheduler_service.core.vc import VcPolicy
+from scheduler_service.core.windows import board_of, least_owned, most_cells, why_not_owned
 from scheduler_service.policies.cells import exchanging
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.exchange import Match, auction, balanced
 from tests.core.test_cells_cost import calls
-from tests.policies.trading import FOURS, Traders, at
+from tests.policies.tenants import request
+from tests.policies.trading import FOURS, HOUR, Traders, at
 
 
 @pytest.mark.parametrize("match", [balanced, auction()])
@@ -88,3 +94,28 @@ def test_what_a_submit_and_a_deal_cost_grows_with_the_exchanges_and_not_with_the
         return most + calls(lambda: least_owned(t.state, 2, FOURS, "node", at(0), at(10_000)))
 
     assert cost(480) < 9 * cost(60)
+
+
+def test_a_job_that_takes_no_idle_cell_has_no_proxy_look_at_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most steps change nothing for proxies, and to make a board costs more than all else that they do."""
+    t = Traders(4, match=None)
+    for name in ("A", "B"):
+        t.vc(name, (FOURS, "node", 2), policy=VcPolicy(proxy_after_us=HOUR))
+    t.asked("A", 1)
+    made: list[int] = []
+
+    def counting(state: State, now: int) -> Board:
+        made.append(now)
+        return board_of(state, now)
+
+    monkeypatch.setattr(exchanging, "board_of", counting)
+
+    def boards(gpus: int) -> int:
+        made.clear()
+        taken = step(t.state, (Submitted("ann", "", request("A", gpus)),), t.now, Random(0), t.policy)
+        assert taken.orders
+        t.state.adopt()
+        return len(made)
+
+    assert boards(1) == 0  # in the cell that is bound already
+    assert boards(4) == 1

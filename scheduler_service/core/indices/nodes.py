@@ -85,6 +85,7 @@ def _place_in_pool(state: "State", node: int) -> None:
         if len(devices) < count:
             row = None  # as it joins, or is loaded, or its inventory changes, its devices come one by one
     state.pools.set_node(node, row, devices)
+    state.board_changed = True  # a pool may have come, or gone
     hold_cells(state, node)
 
 

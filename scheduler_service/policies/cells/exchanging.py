@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 
 from scheduler_service.core.board import Board, Deal
 from scheduler_service.core.exchange import Lot, OrderKind
-from scheduler_service.core.idle import IdleCells, idle_cells, noted
+from scheduler_service.core.idle import IdleCells, holds_still, idle_cells, noted
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
 from scheduler_service.core.pools import Pools, level_of
 from scheduler_service.core.state import State
@@ -54,7 +54,8 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
 
 
 def run_proxies(state: State) -> Generator[Plan, str | None, None]:
-    """Posts for tenants what has been idle for long, and takes back what they need."""
+    """Posts for tenants what has been idle for long, and takes back what they need. Nothing of that changes but with what is
+    idle, for how long, or with the board: only then a tenant is looked at more closely."""
     on = [vc for vc in state.vcs.rows.values() if vc.policy.proxy_after_us]
     if state.idle.rows:
         yield from _forget(state, {vc.id for vc in on})
@@ -62,8 +63,9 @@ def run_proxies(state: State) -> Generator[Plan, str | None, None]:
         return
     board = None
     for vc in sorted(on, key=lambda vc: vc.id):
-        yield from _note(state, state.pools, vc)
-        board = yield from _propose(state, state.pools, vc, board or _board(state))
+        news = yield from _note(state, state.pools, vc)
+        if news or state.board_changed:
+            board = yield from _propose(state, state.pools, vc, board or _board(state))
 
 
 def _forget(state: State, on: set[int]) -> Iterator[Plan]:
@@ -74,14 +76,22 @@ def _forget(state: State, on: set[int]) -> Iterator[Plan]:
         yield (*(NoteIdle(*kind) for kind in off), *(Withdraw(order) for order in offers))
 
 
-def _note(state: State, pools: Pools, vc: VirtualCluster) -> Iterator[Plan]:
-    now = state.cluster.clock_us
-    for kind in _kinds(state, pools, vc):
+def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str | None, bool]:
+    """Whether there was something to note."""
+    now, news = state.cluster.clock_us, False
+    for kind in _kinds(state, pools, vc) if state.board_changed else _noted(state, vc):
         row = state.idle.rows.get(kind)
         if not pools.has(*kind[1:]):
+            news = True
             yield (NoteIdle(*kind), *(Withdraw(order) for order in _proxys(state, kind)))
-        elif row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
+            continue
+        count = idle_cells(pools, kind)
+        if row is not None and not state.board_changed and holds_still(row, count, now):
+            continue
+        if row is None or noted(row, count, now, vc.policy.proxy_after_us) != row:
+            news = True
             yield (NoteIdle(*kind),)
+    return news
 
 
 def _proxys(state: State, kind: Kind) -> list[int]:
@@ -93,7 +103,11 @@ def _proxys(state: State, kind: Kind) -> list[int]:
 def _kinds(state: State, pools: Pools, vc: VirtualCluster) -> list[Kind]:
     """The kinds of cells that it has, or had."""
     has = {(vc.id, name, level) for name in pools.has_cells_in(vc) if name in pools.pools for level in _levels(pools, vc, name)}
-    return sorted(has | {kind for kind in state.idle.rows if kind[0] == vc.id})
+    return sorted(has.union(_noted(state, vc)))
+
+
+def _noted(state: State, vc: VirtualCluster) -> list[Kind]:
+    return sorted(kind for kind in state.idle.rows if kind[0] == vc.id)
 
 
 def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
