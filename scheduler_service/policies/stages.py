@@ -25,11 +25,14 @@ class Stages(NamedTuple):
     """Which runs leave for a trial; None: nobody is preempted, and trials stand in one queue with all others."""
 
 
-def stages(name: str, settings: FitGppSettings, backfilled: bool = False, exchange: str = "balanced") -> Stages:
+def stages(
+    name: str, settings: FitGppSettings, backfilled: bool = False, exchange: str = "balanced", promotes: bool = True
+) -> Stages:
     """`name` is cells (for virtual clusters, which each have a policy of their own), quota, fifo, fitgpp, lrtp, rand or one of
-    `scores.CHOICES`. Raises ValueError for another. `exchange`: how cells are exchanged, one of `exchanging.MATCHES`."""
+    `scores.CHOICES`. Raises ValueError for another. `exchange`: how cells are exchanged, one of `exchanging.MATCHES`;
+    `promotes`: whether there what overflowed becomes guaranteed where it runs."""
     if name == "cells":
-        return Stages(cells(MATCHES[exchange]), None)
+        return Stages(cells(MATCHES[exchange], promotes), None)
     if name == "quota":
         return Stages(by_count(), None)
     serve: Serve = backfill.serve if backfilled else fifo.serve

@@ -186,7 +186,7 @@ def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
 def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
     exchange = case.exchange if case.exchanges_cells else None
     match = "balanced" if exchange is None else exchange.policy
-    policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill, match).policy
+    policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill, match, case.policy.promotes).policy
     settings, failures = case.policy.settings(), case.failures
     if case.virtual_clusters:
         plans = tuple(pool.plan() for pool in case.pools)

@@ -76,6 +76,11 @@ class Policy(Model):
         default=False, description="a trial that waits for victims holds up those behind it, as the papers have it"
     )
     backfill: bool = Field(default=False, description="let jobs behind the first start where that does not delay it")
+    promotes: bool = Field(
+        default=True,
+        description="of cells: what runs beyond a quota becomes guaranteed where it is, once there are cells for it; false: as "
+        "in HiveD's paper",
+    )
     default_grace: float = Field(default=30, ge=0, description="of jobs that name no grace period")
     aging: float = Field(default=0, ge=0, description="how much waiting is worth a step of priority; 0: none")
     min_run: float = Field(default=0, ge=0, description="how long a run may not be preempted for a trial after its start")
@@ -100,6 +105,8 @@ class Policy(Model):
         """Without what makes no difference: what it is called, and how victims are chosen where nobody is preempted."""
         preempts = stages(self.name, self.victims(), self.backfill).victims is not None
         idle = {"label"} if preempts else {"label", "s", "cap", "trials_in_flight", "sparing", "in_order"}
+        if self.name != "cells":
+            idle.add("promotes")
         return self.model_copy(update={name: Policy.model_fields[name].default for name in idle})
 
     def settings(self) -> Settings:

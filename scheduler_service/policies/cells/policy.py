@@ -18,8 +18,9 @@ POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""
 
 
-def cells(match: Match | None = balanced) -> Policy:
-    """HiveD's. `match`: how cells are exchanged; None: as tenants agree among themselves."""
+def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
+    """HiveD's. `match`: how cells are exchanged; None: as tenants agree among themselves. `promotes`: what overflowed becomes
+    guaranteed where it runs, once its virtual cluster can have those cells; of that the paper has nothing."""
 
     def policy(state: State, rng: Rng) -> Proposals:
         while True:
@@ -31,9 +32,9 @@ def cells(match: Match | None = balanced) -> Policy:
     def serve(state: State, rng: Rng) -> Proposals:
         yield from start_on_cells_kept(state)
         for vc_id in sorted(state.vc_ids[name] for name in {name for name, _ in state.lanes}.union(state.overflowing)):
-            yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng)
+            yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:
-            yield from serve_guaranteed(state, vc, rng)
+            yield from serve_guaranteed(state, vc, rng, promotes)
 
     return policy
 
@@ -46,7 +47,7 @@ def start_on_cells_kept(state: State) -> Proposals:
             yield (place_on_cells_kept(state, state.jobs.rows[job_id]),)
 
 
-def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng) -> Proposals:
+def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
     """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it. Where trials have
     others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait."""
     trials_first = vc.policy.name in PREEMPTING
@@ -54,7 +55,8 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng) -> Proposals:
     for lanes in queues:
         if not (yield from _serve(state, vc, lanes, rng)):
             return
-    yield from promote(state, vc)
+    if promotes:
+        yield from promote(state, vc)
 
 
 def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) -> Generator[Plan, str | None, bool]:

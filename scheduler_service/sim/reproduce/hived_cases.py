@@ -48,7 +48,7 @@ def needed(part: str) -> tuple[Setting, ...]:
     settings = FIGURES[part]
     if any(setting.exchange for setting in settings):
         return settings
-    return (*settings, Setting(settings[0].nodes, "private"))
+    return (*settings, *dict.fromkeys(setting.private for setting in settings))
 
 
 def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
@@ -68,7 +68,7 @@ def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
     owned = {name: _owned(name, count, setting.assignment == "levels") for name, count in quotas.items()}
     tenants = tuple(_tenant(name, POOL, cells) for name, cells in owned.items())
     policy = "quota" if setting.scheme == "quota" else "cells"
-    case = case_of(setting.nodes, policy, tenants, study.workload(), study.seed)
+    case = case_of(setting.nodes, policy, tenants, study.workload(), study.seed, promotes=setting.promotes)
     return (case.model_copy(update={"exchange": Exchange()}) if setting.exchange else case,)
 
 
@@ -108,12 +108,13 @@ def case_of(
     seed: int,
     guarantee: str = "overflow",
     pools: tuple[Pool, ...] = (),
+    promotes: bool = True,
 ) -> Case:
     """On nodes of 8 GPUs."""
     return Case(
         cluster=(Nodes(nodes=nodes, gpus=8, tree=(("socket", 2), ("switch", 2))),),
         workload=workload,
-        policy=Policy(name=policy),
+        policy=Policy(name=policy, promotes=promotes),
         seed=seed,
         virtual_clusters=tenants,
         pools=pools,

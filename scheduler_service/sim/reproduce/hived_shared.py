@@ -47,7 +47,7 @@ def late(it: Seen, private: Seen, nodes: Mapping[str, int]) -> Late:
 
 
 def _late(setting: Setting, known: Known) -> Late:
-    return late(known[setting], known[setting._replace(scheme="private", assignment="default")], setting.quotas())
+    return late(known[setting], known[setting.private], setting.quotas())
 
 
 def told(it: Seen, of: Late | None, by_cells: bool, tenants: Iterable[str] = ()) -> tuple[str, ...]:
@@ -117,11 +117,31 @@ def _sharing(known: Known, study: Study) -> Table:
 
 def _title(setting: Setting) -> str:
     cells = ", cells of every level" if setting.assignment == "levels" else ""
-    return f"{setting.nodes} nodes, {TITLES[setting.scheme]}{cells}"
+    promoted = "" if setting.promotes else ", none promoted"
+    fitted = "" if setting.busy else ", load as fitted"
+    return f"{setting.nodes} nodes, {TITLES[setting.scheme]}{cells}{promoted}{fitted}"
 
 
 def _claims(seen: Known) -> Table:
     """The paper's sentences, and the same numbers here, of those settings that were simulated."""
+    busy, fitted = _busy(seen) | _choices(seen, busy=True), _choices(seen, busy=False)
+
+    def shown(name: str, unit: str, of: Mapping[str, float]) -> str:
+        return f"{number(of[name])} {unit}" if name in of else "-"
+
+    rows = tuple(
+        (
+            f"figure {claim.figure}, {name}: {claim.said}",
+            (f"{number(claim.number)} {claim.unit}", shown(name, claim.unit, busy), shown(name, claim.unit, fitted)),
+        )
+        for name, claim in CLAIMS.items()
+        if name in busy or name in fitted
+    )
+    return Table("hived-claims", "What the paper says, and what comes out here", ("paper", "here", "load as fitted"), rows)
+
+
+def _busy(seen: Known) -> dict[str, float]:
+    """Of quotas, and of HiveD where it is compared with them."""
     ours: dict[str, float] = {}
     for nodes, suffix in ((hived.NODES, ""), (LOADED_NODES, "-loaded")):
         quota, cells = Setting(nodes, "quota"), Setting(nodes)
@@ -141,24 +161,23 @@ def _claims(seen: Known) -> Table:
                 ours["fragmentation"] = 100 * float(frag.max())
         if cells in seen:
             ours["hived-jobs"] = ours.get("hived-jobs", 0) + _jobs(seen[cells], _late(cells, seen).with_cells)
-    dynamic, static, multi = Setting(), Setting(scheme="static"), Setting(assignment="levels")
+    return ours
+
+
+def _choices(seen: Known, busy: bool) -> dict[str, float]:
+    """Of how cells are bound, and of which levels they are."""
+    ours: dict[str, float] = {}
+    dynamic, static = Setting(busy=busy), Setting(scheme="static", busy=busy)
     if dynamic in seen and static in seen:
         taken = [_preempted(seen[setting]) for setting in (dynamic, static)]
         ours["preempted"] = 100 * (1 - taken[0] / taken[1]) if taken[1] else 0.0
-    if dynamic in seen and multi in seen:
-        edges = seen[dynamic].edges()
-        gap = [hived_measures.fragmentation(seen[setting].uses, hived.NODES, edges) for setting in (dynamic, multi)]
+    single, multi = (Setting(assignment=of, busy=busy, promotes=False) for of in ("default", "levels"))
+    if single in seen and multi in seen:
+        edges = seen[single].edges()
+        gap = [hived_measures.fragmentation(seen[setting].uses, hived.NODES, edges) for setting in (single, multi)]
         ours["multi-level"] = 100 * float(np.median(gap[0] - gap[1]))
         ours["multi-level-most"] = 100 * float((gap[0] - gap[1]).max())
-    rows = tuple(
-        (
-            f"figure {claim.figure}, {name}: {claim.said}",
-            (f"{number(claim.number)} {claim.unit}", f"{number(ours[name])} {claim.unit}"),
-        )
-        for name, claim in CLAIMS.items()
-        if name in ours
-    )
-    return Table("hived-claims", "What the paper says, and what comes out here", ("paper", "here"), rows)
+    return ours
 
 
 def _preempted(it: Seen) -> int:
@@ -178,15 +197,15 @@ def sharing_figures(parts: Iterable[str], seen: Known, folder: Path) -> dict[str
             save(hived_figures.sharing(_shared(nodes, seen)), folder, name)
             titles[name] = f"Queueing delays, use and fragmentation on {nodes} nodes"
         elif part == "figure-8":
-            save(hived_figures.preemption(*_preemption(seen, FIGURES[part])), folder, name)
+            save(hived_figures.preemption(*_preemption(seen, _drawn(part))), folder, name)
             titles[name] = "GPUs preempted in 12 hours, with dynamic and with static binding"
         elif part == "figure-9":
-            edges = seen[Setting()].edges()
+            edges = seen[_drawn(part)[0]].edges()
             curves = {
                 ("multi-level" if setting.assignment == "levels" else "single-level"): hived_measures.fragmentation(
                     seen[setting].uses, hived.NODES, edges
                 ).tolist()
-                for setting in FIGURES[part]
+                for setting in _drawn(part)
             }
             save(hived_figures.fragmentation(days(edges), curves), folder, name)
             titles[name] = "Fragmentation with cells of every level, and of nodes alone"
@@ -196,6 +215,11 @@ def sharing_figures(parts: Iterable[str], seen: Known, folder: Path) -> dict[str
             save(hived_figures.idle(days(edges), shares), folder, name)
             titles[name] = "Nodes that regular jobs leave idle for long"
     return titles
+
+
+def _drawn(part: str) -> tuple[Setting, ...]:
+    """The settings of the paper's own figure: the first ones."""
+    return FIGURES[part][:2]
 
 
 def _preemption(seen: Known, settings: Iterable[Setting]) -> tuple[list[float], dict[str, list[float]], dict[str, list[float]]]:
