@@ -9,6 +9,7 @@ from scheduler_service.core.job import JobState, Reason, RunPhase
 from scheduler_service.core.messages import FaultsSeen, VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import Pin, Quota, VcPolicy, Within
+from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.explain import explain
 from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims import FitGppSettings
@@ -290,6 +291,21 @@ def test_what_overflows_is_promoted_where_it_is() -> None:
     tenants.end(first)
     assert tenants.guaranteed(second)
     assert tenants.at(second) == at
+
+
+def test_as_in_the_paper_what_overflows_is_not_promoted() -> None:
+    """Its cells go to whoever asks next, and it leaves for them."""
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.policy = cells(promotes=False)
+    tenants.vc("A", ("four-2x2", "node", 1))
+    tenants.vc("B", ("four-2x2", "node", 1))
+    first, second = tenants.ask("A", 4), tenants.ask("A", 4, guarantee=OVERFLOW)
+    tenants.end(first)
+    assert not tenants.guaranteed(second)
+    assert tenants.owned() == {}
+    both = [tenants.ask(vc, 4) for vc in "BA"]
+    assert tenants.waits(both[1]) is Reason.WAITING_FOR_VICTIMS
+    assert tenants.job(second).state is JobState.STOPPING
 
 
 def test_a_smaller_virtual_cluster_keeps_its_runs_as_opportunistic() -> None:

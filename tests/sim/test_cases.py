@@ -204,6 +204,8 @@ def test_titles_say_what_is_unusual() -> None:
     assert Policy(name="fitgpp", s=8, cap=None, backfill=True).title == "fitgpp s=8 cap=none backfill"
     assert Policy(name="rand", sparing=False).title == "rand not sparing"
     assert Policy(name="fitgpp", s=8, label="ours").title == "ours"
+    assert Policy(name="cells", promotes=False).in_effect != Policy(name="cells").in_effect
+    assert Policy(name="fifo", promotes=False).in_effect == Policy(name="fifo").in_effect
 
 
 def refused(**other: Any) -> str:

@@ -71,6 +71,24 @@ def test_figures_of_sharing_are_of_busy_days_and_exchange_is_as_fitted() -> None
     assert used == pytest.approx(UTILISATION, abs=0.02)
 
 
+def test_each_setting_is_measured_against_private_clusters_that_are_as_busy() -> None:
+    for part in SHARING:
+        settings = needed(part)
+        assert {setting.private for setting in settings} <= set(settings)
+        assert len(set(settings)) == len(settings)
+    assert FIGURES["figure-9"][0].private == FIGURES["figure-8"][0].private
+    assert FIGURES["figure-8"][-1].private.busy is False
+
+
+def test_figure_9_is_of_virtual_clusters_as_in_the_paper() -> None:
+    """Of promotion it has nothing, and with it the figure comes out another way."""
+    for setting in FIGURES["figure-9"][:2]:
+        (case,) = cases(setting, Study(share=0.01))
+        assert not case.policy.promotes
+    (case,) = cases(Setting(), Study(share=0.01))
+    assert case.policy.promotes
+
+
 # ---- on a trace ------------------------------------------------------------------------------------------------------------
 
 DAY = 86_400
