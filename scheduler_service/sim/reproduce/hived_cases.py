@@ -48,7 +48,7 @@ def needed(part: str) -> tuple[Setting, ...]:
     settings = FIGURES[part]
     if any(setting.exchange for setting in settings):
         return settings
-    return (*settings, *dict.fromkeys(setting.private for setting in settings))
+    return tuple(dict.fromkeys((*settings, *(setting.private for setting in settings))))
 
 
 def cases(setting: Setting, study: Study) -> tuple[Case, ...]:
