@@ -5,10 +5,12 @@ from collections.abc import Sequence
 
 from scheduler_service.core.cells.around import is_unbound, unbound, unused_around
 from scheduler_service.core.cells.around import owned as owned_by
+from scheduler_service.core.cells.seats import positions
+from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import require
 from scheduler_service.core.job import Job, Operation, Run
 from scheduler_service.core.messages import Bind
-from scheduler_service.core.pools import Pools, level_of, positions
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import CellKey, State
 from scheduler_service.core.values import Mask, Vector, fits, mask_of, times
 from scheduler_service.core.vc import Binding, Owner

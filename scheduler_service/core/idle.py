@@ -1,7 +1,8 @@
 """How many cells of a kind a virtual cluster has had idle, for its proxy: the only thing it must know of the past."""
 
 from scheduler_service.core.cells.around import unbound
-from scheduler_service.core.pools import Pools, level_of
+from scheduler_service.core.cells.shape import level_of
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.rows import changed, dataclass
 from scheduler_service.core.traded import Kind
 from scheduler_service.core.values import Micros

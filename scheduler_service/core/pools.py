@@ -5,17 +5,16 @@ do nodes without devices that have as many CPUs: their smallest cell is a CPU, w
 name some of its nodes instead, and group them further (`PoolPlan`).
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.cells.seats import Seat, cpus_of, indices, name_of, positions, row_of, tree_of
+from scheduler_service.core.cells.shape import Shape, level_of
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.job import Node, NodeDevice, NodeState
-from scheduler_service.core.values import Mask, Vector, first_of, least, mask_of
+from scheduler_service.core.values import Mask, Vector, least, mask_of
 from scheduler_service.core.vc import Binding, Owner, VirtualCluster
 
 
@@ -27,17 +26,6 @@ class PoolPlan(NamedTuple):
     """In the order of their places: neighbours first."""
     levels: tuple[tuple[str, int], ...] = ()
     """Those above the node, from below: what a cell is called, and how many of the level below make one."""
-
-
-class Seat(NamedTuple):
-    """A node's place in its pool."""
-
-    pool: str
-    slot: int
-    order: tuple[int, ...]
-    """The index of the device at each position of the tree; empty where that is the same."""
-    share: Vector
-    """What of the node goes with each of its devices; of one that has none, with each of its CPUs."""
 
 
 class _Node(NamedTuple):
@@ -240,10 +228,10 @@ class Pools:
 
     def _described(self, row: Node, devices: Sequence[NodeDevice]) -> _Node:
         paths = tuple(device.path for device in devices)
-        inner, order = _tree(row.levels, paths) if devices else (_row_of(cpus_of(row.capacity)), ())
+        inner, order = tree_of(row.levels, paths) if devices else (row_of(cpus_of(row.capacity)), ())
         model = devices[0].model if devices else ""
         planned = self._planned.get(row.name)
-        pool, slot = planned or (_name(model, inner), row.id)
+        pool, slot = planned or (name_of(model, inner), row.id)
         count = inner.devices
         share = self.covered(row.capacity, count) if devices else Vector(*(amount // count for amount in row.capacity))
         healthy = 0
@@ -347,72 +335,6 @@ class Pools:
         }
 
 
-def level_of(shape: Shape, name: str) -> int | None:
-    """The number of the level that is called so."""
-    return shape.levels.index(name) if name in shape.levels else None
-
-
-def positions(seat: Seat, devices: Mask) -> Mask:
-    """The places in the tree of these devices."""
-    return _moved(devices, seat.order, inverse=False) if seat.order else devices
-
-
-def indices(seat: Seat, places: Mask) -> tuple[int, ...]:
-    """The devices at these places of the tree, in order of their indices."""
-    devices = _moved(places, seat.order, inverse=True) if seat.order else places
-    return first_of(devices, devices.bit_count())
-
-
-@lru_cache(maxsize=65536)
-def _moved(mask: Mask, order: tuple[int, ...], inverse: bool) -> Mask:
-    moved = 0
-    for place, index in enumerate(order):
-        source, target = (place, index) if inverse else (index, place)
-        if mask >> source & 1:
-            moved |= 1 << target
-    return moved
-
-
 def _inner(pool: Pool) -> Shape:
     shape = pool.shape
     return Shape(shape.levels[: shape.node + 1], shape.fan[: shape.node + 1], shape.node)
-
-
-def cpus_of(capacity: Vector) -> int:
-    """The leaves of a node without devices."""
-    return max(1, capacity.cpu_milli // 1000)
-
-
-def _row_of(cpus: int) -> Shape:
-    return Shape(("cpu", "node"), (1, cpus), 1)
-
-
-@lru_cache(maxsize=1024)
-def _tree(levels: tuple[str, ...], paths: tuple[tuple[int, ...], ...]) -> tuple[Shape, tuple[int, ...]]:
-    """The shape of a node whose devices have these paths, and which device is at which place. A tree that is not the same
-    everywhere (the agent collapses what is odd) counts as flat."""
-    order = tuple(sorted(range(len(paths)), key=lambda index: (paths[index], index)))
-    fans: list[int] = []
-    for depth in range(len(levels), -1, -1):
-        children: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
-        for index, path in enumerate(paths):
-            below = path[: depth + 1] if depth < len(levels) else (*path, index)
-            children.setdefault(path[:depth], set()).add(below)
-        counts = {len(below) for below in children.values()}
-        if len(counts) > 1 or any(len(path) != len(levels) for path in paths):
-            return Shape(("device", "node"), (1, len(paths)), 1), ()
-        fans.append(counts.pop())
-    names = ("device", *reversed(levels), "node")
-    identical = order == tuple(range(len(paths)))
-    return Shape(names, (1, *fans), len(names) - 1), () if identical else order
-
-
-def _name(model: str, inner: Shape) -> str:
-    """What a pool is called that nobody has named: the same for nodes that are alike, and for no others."""
-    if not model:
-        return f"cpu-{inner.devices}"
-    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "device"
-    return f"{slug}-{'x'.join(str(fan) for fan in reversed(inner.fan[1:]))}"
-
-
-__all__ = ["PoolPlan", "Pools", "Seat", "cpus_of", "indices", "level_of", "positions"]

@@ -2,9 +2,10 @@
 
 from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import unbound
+from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.change import drop_earmarks, stop_job, tell
 from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
-from scheduler_service.core.pools import Pools, level_of
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.standing import demote
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, mask_of

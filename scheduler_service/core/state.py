@@ -12,6 +12,7 @@ from typing import Any
 from sortedcontainers import SortedList
 
 from scheduler_service.core.candidates import Candidates
+from scheduler_service.core.cells.seats import cpus_of
 from scheduler_service.core.exchange import Booking, Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
 from scheduler_service.core.idle import IdleCells
 from scheduler_service.core.indices.jobs import of_job, of_operation
@@ -32,7 +33,7 @@ from scheduler_service.core.job import (
     RunPhase,
 )
 from scheduler_service.core.journal import Change, Journal, Table
-from scheduler_service.core.pools import Pools, cpus_of
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.room import Room
 from scheduler_service.core.settings import DEFAULTS, Settings
 from scheduler_service.core.traded import Kind, Surplus, Traded

@@ -7,10 +7,10 @@ from typing import Any
 from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import is_unbound, without
 from scheduler_service.core.cells.quotas import feasible
-from scheduler_service.core.cells.shape import leaves
+from scheduler_service.core.cells.shape import leaves, level_of
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
-from scheduler_service.core.pools import Pools, level_of
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.rows import changed
 from scheduler_service.core.shrinking import evacuate, shrink
 from scheduler_service.core.state import State

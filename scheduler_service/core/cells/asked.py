@@ -3,9 +3,8 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.cells.shape import Shape, level_of
 from scheduler_service.core.job import JobSpec, TaskGroup
-from scheduler_service.core.pools import level_of
 from scheduler_service.core.values import Vector, fits, times
 from scheduler_service.core.vc import CellRequest
 

@@ -43,6 +43,11 @@ class Shape(NamedTuple):
         return len(self.fan) - 1
 
 
+def level_of(shape: Shape, name: str) -> int | None:
+    """The number of the level that is called so."""
+    return shape.levels.index(name) if name in shape.levels else None
+
+
 @lru_cache(maxsize=256)
 def _sizes(fan: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(accumulate(fan, mul))

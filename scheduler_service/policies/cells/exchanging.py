@@ -3,10 +3,11 @@
 from collections.abc import Generator, Iterator
 
 from scheduler_service.core.board import Board, Deal
+from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.exchange import Lot, OrderKind
 from scheduler_service.core.idle import IdleCells, holds_still, idle_cells, noted
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
-from scheduler_service.core.pools import Pools, level_of
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.traded import Kind
 from scheduler_service.core.vc import VirtualCluster

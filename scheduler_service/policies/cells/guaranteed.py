@@ -7,9 +7,10 @@ from scheduler_service.core.binding import mask_of_earmark
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.cells.placing import Found, find
+from scheduler_service.core.cells.seats import indices
 from scheduler_service.core.job import Decision, Job, Reason, RunKey, RunPhase
 from scheduler_service.core.messages import Action, Bind, DropEarmark, Earmark, Place, Plan, Reclaim, Spot, Wait
-from scheduler_service.core.pools import Pools, indices
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
+from scheduler_service.core.cells.seats import indices
 from scheduler_service.core.job import Job, JobClass, RunPhase
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
-from scheduler_service.core.pools import indices
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import VirtualCluster
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, suits

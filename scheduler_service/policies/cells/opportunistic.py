@@ -11,11 +11,12 @@ from scheduler_service.core.cells.around import free_around, leaves_unbound, own
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.loose import asks_no_cell, place_loose
+from scheduler_service.core.cells.seats import indices, positions
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason, RunPhase, TaskGroup
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spot, Wait
-from scheduler_service.core.pools import Pools, indices, positions
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from scheduler_service.core.candidates import size_of
 from scheduler_service.core.cells.placing import Choose
+from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.cells.shape import leaves
 from scheduler_service.core.job import RunPhase
-from scheduler_service.core.pools import positions
 from scheduler_service.core.state import State
 from scheduler_service.core.values import mask_of
 

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Decision, Job, JobClass, RunKey, RunPhase
 from scheduler_service.core.messages import Action, Demote, Earmark, Plan, Preempt, Reclaim, Rng
-from scheduler_service.core.pools import Pools, positions
+from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import VirtualCluster
