@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.harness.limits import LIMIT
 
 
-def pids() -> list[int]:
+def every_pid() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
@@ -37,7 +37,7 @@ def catches(pid: int, number: int) -> bool:
 def job_processes(folder: Path) -> dict[int, list[int]]:
     """Job -> the leaders of its runs that are alive, of every node under the folder."""
     found: dict[int, list[int]] = {}
-    for pid in pids():
+    for pid in every_pid():
         fields = _stat(pid)
         if len(fields) < 4 or fields[0] in "ZX" or not fields[2] == fields[3] == str(pid):
             continue
@@ -53,7 +53,7 @@ def processes_of(folder: Path) -> dict[int, str]:
     """Everything alive that has to do with a folder: by its arguments, its environment, or where it works."""
     found = {}
     needle = bytes(folder)
-    for pid in pids():
+    for pid in every_pid():
         with contextlib.suppress(OSError):
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes()
             where = bytes(Path(f"/proc/{pid}/cwd").readlink())

@@ -14,7 +14,7 @@ from tests import preloaded
 from tests.harness.database import Database, embedded_url
 from tests.harness.evidence import Evidence
 from tests.harness.limits import LIMIT, TRAINER, WHOLE_NODE
-from tests.harness.processes import pids, job_processes, processes_of
+from tests.harness.processes import every_pid, job_processes, processes_of
 from tests.store.fixtures import furnish
 from tests.store.waiting import wait_for
 
@@ -142,7 +142,7 @@ class Site:
         state = str(self.folder / node)
 
         def find() -> int:
-            for pid in pids():
+            for pid in every_pid():
                 with contextlib.suppress(OSError):
                     if b"launcher.py" in Path(f"/proc/{pid}/cmdline").read_bytes() and os.readlink(f"/proc/{pid}/cwd") == state:  # noqa: PTH115
                         return pid
