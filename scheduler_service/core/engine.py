@@ -62,6 +62,7 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
             plan = proposals.send(answer)
     except StopIteration:
         state.unsettled = state.board_changed = False
+        state.bound_otherwise.clear()
     return tuple(refused)
 
 

@@ -15,6 +15,9 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.rows import changed, dataclass
 from scheduler_service.core.values import Micros
 
+LATE_US: Micros = 60_000_000
+"""A window that is opened so much after it has begun was not to be had in that time: nobody was there to open it."""
+
 # ---- rows --------------------------------------------------------------------------------------------------------------
 
 
@@ -266,13 +269,13 @@ def exchange_due(exchange: Exchange) -> Micros | None:
 
 
 def turned(exchange: Exchange, now: Micros) -> Booked:
-    """The exchange as time has it: opened, closed, or as it was. A window that passed while nobody could open it was never
+    """The exchange as time has it: opened, closed, or as it was. What of a window passed while nobody could open it was never
     given, and is not paid for."""
     due = exchange_due(exchange)
     if due is None or now < due:
         return Booked(exchange)
     if exchange.state is ExchangeState.ACTIVE:
-        return Booked(changed(exchange, state=ExchangeState.RETURNED, returned_us=now))
+        return _over(exchange, now, 0)
     if exchange.lot.end_us <= now:
         return called_off(exchange, now)
     return Booked(changed(exchange, state=ExchangeState.ACTIVE, opened_us=now))
@@ -283,9 +286,16 @@ def called_off(exchange: Exchange, now: Micros) -> Booked:
     if exchange.state is ExchangeState.RETURNED:
         return Booked(exchange)
     lot = exchange.lot
-    whole = lot.end_us - lot.begin_us
-    rest = whole if exchange.opened_us is None else max(lot.end_us - max(now, lot.begin_us), 0)
-    back = exchange.price * rest // whole
+    if exchange.opened_us is None:
+        return _over(exchange, now, lot.end_us - lot.begin_us)
+    return _over(exchange, now, max(lot.end_us - max(now, lot.begin_us), 0))
+
+
+def _over(exchange: Exchange, now: Micros, rest_us: Micros) -> Booked:
+    """What is paid back is the price of the rest of the window, and of what had passed of it before it was opened."""
+    begin, opened = exchange.lot.begin_us, exchange.opened_us
+    missed = 0 if opened is None or opened - begin <= LATE_US else opened - begin
+    back = exchange.price * (missed + rest_us) // (exchange.lot.end_us - begin)
     over = changed(exchange, state=ExchangeState.RETURNED, returned_us=now)
     return Booked(over, booked(exchange, Booking.RETURNED, -back, now))
 

@@ -36,11 +36,6 @@ def noted(row: IdleCells, count: int, now: Micros, after_us: Micros) -> IdleCell
     return changed(row, history=tuple(history), due_us=due)
 
 
-def holds_still(row: IdleCells, count: int, now: Micros) -> bool:
-    """Whether the row is as it was noted, so many being idle, if the proxy asks for what it asked for then."""
-    return row.history[-1][1] == count and (row.due_us is None or now < row.due_us)
-
-
 def idle_cells(pools: Pools, kind: Kind) -> int:
     """The virtual cluster's cells that it could bind now; not those that are faulty, or not there."""
     vc, name, level_name = kind

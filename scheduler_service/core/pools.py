@@ -174,6 +174,10 @@ class Pools:
         number = level_of(self.pools[pool].shape, level)
         return 0 if number is None else self.pools[pool].doomed(Owner(vc), number)
 
+    def lacks(self, pool: str) -> bool:
+        """Whether there are promises that what is healthy and free in it cannot keep."""
+        return pool in self.pools and not self.pools[pool].holds()
+
     def devices_of(self, vc: VirtualCluster) -> int:
         """How many devices are in all the cells that it owns."""
         known = (quota for quota in vc.quotas if self.models.get(quota.pool))

@@ -64,6 +64,8 @@ class State:
         """Something happened since the policies last ran that may let a job start."""
         self.board_changed = True
         """Something happened since the policies last ran that may let cells be exchanged."""
+        self.bound_otherwise: set[int] = set()
+        """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.room = Room()
         self.host: Room | None = None if settings.pools is None or settings.by_count else Room()
@@ -106,6 +108,8 @@ class State:
         """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
         self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
         self.traded = Traded()
+        self.idle_of: dict[int, set[Kind]] = {}
+        """Virtual cluster -> the kinds of its cells of which it is noted how long they have been idle."""
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
         """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
@@ -240,6 +244,7 @@ class State:
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
             "traded": self.traded.snapshot(),
+            "idle_of": {vc: set(kinds) for vc, kinds in self.idle_of.items()},
             "requests": dict(self.requests),
             "earmarks_of": {job: set(ids) for job, ids in self.earmarks_of.items()},
             "dependents": {job: set(ids) for job, ids in self.dependents.items()},

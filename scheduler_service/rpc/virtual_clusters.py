@@ -14,6 +14,7 @@ from scheduler_service.core.errors import AlreadyExists
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequest, VcRequested
 from scheduler_service.core.state import State
 from scheduler_service.core.tenants import named, pools_of
+from scheduler_service.core.values import SECOND
 from scheduler_service.core.vc import Quota, VcPolicy, VirtualCluster
 from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.rpc.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
@@ -139,6 +140,10 @@ def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
     if policy.name not in POLICIES:
         why = f"policy.name: there is no {policy.name!r}; there are {', '.join(POLICIES)}"
         raise InvalidArgument("INVALID_FIELD", why, field="policy.name", rule="policy.known")
+    if policy.proxy_after_us and (policy.proxy_window_us or policy.proxy_after_us) < SECOND:
+        field = "policy.proxy_window" if policy.proxy_window_us else "policy.proxy_after"
+        why = f"{field}: must be a second at least; when an offer's time is over, the next one is posted"
+        raise InvalidArgument("INVALID_FIELD", why, field=field, rule="proxy.least")
     return policy
 
 

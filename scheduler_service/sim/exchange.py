@@ -32,7 +32,7 @@ class Exchange(Model):
     policy: Literal["balanced", "auction"] = Field(default="balanced", description="the arbiter's")
     offer_after_h: float = Field(default=10, gt=0, le=1e6, description="how long a cell must have been idle to be offered")
     offer_for_h: float = Field(
-        default=100, gt=0, le=1e6, description="from then on, unless its owner needs it before it is taken"
+        default=100, ge=1e-3, le=1e6, description="from then on, unless its owner needs it before it is taken"
     )
     keep: int = Field(default=0, ge=0, description="idle cells that are not offered")
     request_for_h: float = Field(default=10, gt=0, le=1e6, description="how long a tenant wants cells; it may ask again then")

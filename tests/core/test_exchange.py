@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.board import Deal
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
-from scheduler_service.core.exchange import ExchangeState, Lot, OrderKind, OrderState, granted, in_force, moments, used
+from scheduler_service.core.exchange import LATE_US, ExchangeState, Lot, OrderKind, OrderState, granted, in_force, moments, used
 from scheduler_service.core.rows import changed
 from scheduler_service.policies.exchange import auction, balanced
 from tests.core.market import HOUR, Market, lot
@@ -52,6 +52,32 @@ def test_a_window_that_was_slept_through_was_never_given_and_costs_nothing() -> 
     assert m.exchanges[exchange].state is ExchangeState.RETURNED
     assert m.opened[exchange] == 0
     assert (m.hours(A), m.hours(B)) == (0, 0)
+
+
+@pytest.mark.parametrize(("asked_back", "had_hours"), [(None, 1), (5, 1), (4, 0)])
+def test_what_was_slept_through_of_a_window_is_not_paid_for(asked_back: int | None, had_hours: int) -> None:
+    """It opens two hours late, and ends by itself, or in the very moment, or before its time."""
+    m, exchange = traded(lot(1, 2, 5))
+    m.now = 4 * HOUR
+    m.see()
+    assert m.exchanges[exchange].state is ExchangeState.ACTIVE
+    if asked_back is None:
+        m.until(5)
+    else:
+        m.now = asked_back * HOUR
+        for vc in (A, B):
+            m.ask_return(exchange, vc)
+    assert m.exchanges[exchange].state is ExchangeState.RETURNED
+    assert (m.hours(A), m.hours(B)) == (8 * had_hours, -8 * had_hours)
+
+
+def test_a_window_that_opens_a_moment_late_is_paid_for_in_full() -> None:
+    m, exchange = traded(lot(1, 2, 5))
+    m.now = 2 * HOUR + LATE_US
+    m.see()
+    assert m.exchanges[exchange].opened_us == m.now
+    m.until(5)
+    assert (m.hours(A), m.hours(B)) == (24, -24)
 
 
 def test_a_check_over_a_window_looks_wherever_quotas_change() -> None:

@@ -342,6 +342,47 @@ def test_why_a_job_waits_for_cells() -> None:
     assert why(owner) == [(Reason.WAITING_FOR_VICTIMS, "1 runs are leaving for it")]
 
 
+def before(tenants: Tenants, job: int) -> tuple[int, ...]:
+    """The jobs that are said to be before it."""
+    stage = stages("cells", FitGppSettings())
+    return explain(tenants.state, tenants.job(job), tenants.now, Random(0), stage).ahead_jobs
+
+
+@pytest.mark.parametrize("policy", ["fifo", "priority", "fitgpp"])
+def test_a_trial_that_waits_is_before_the_best_effort_job_that_it_holds_up(policy: str) -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 2), policy=VcPolicy(policy))
+    tenants.ask("A", 2, trial=True)  # no trial has this one leave
+    first, waits = tenants.ask("A", 1), tenants.ask("A", 4, 4, trial=True)
+    second = tenants.ask("A", 1)
+    assert tenants.guaranteed(first)
+    assert tenants.job(second).state is JobState.QUEUED
+    assert (before(tenants, waits), before(tenants, second)) == ((), (waits,))
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fitgpp"])
+def test_trials_are_before_all_best_effort_jobs_where_they_are_served_first(policy: str) -> None:
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", ("four-2x2", "node", 1), policy=VcPolicy(policy))
+    tenants.ask("A", 4, trial=True)
+    waits, trial = tenants.ask("A", 1), tenants.ask("A", 4, trial=True)
+    assert before(tenants, waits) == ((trial,) if policy == "fitgpp" else ())
+    assert before(tenants, trial) == (() if policy == "fitgpp" else (waits,))
+
+
+def test_who_waits_for_cells_that_there_never_will_be_holds_up_nobody() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", ("four-2x2", "node", 2))
+    running = [tenants.ask("A", 4), tenants.ask("A", 4)]
+    never, waits = tenants.ask("A", 4, 4), tenants.ask("A", 4)
+    assert before(tenants, waits) == (never,)
+    tenants.change("A", ("four-2x2", "node", 1))
+    assert tenants.waits(never) is Reason.NEVER_IN_QUOTA
+    assert before(tenants, waits) == ()
+    tenants.end(*running)
+    assert tenants.guaranteed(waits)
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_a_virtual_cluster_with_jobs_is_not_deleted(size: int) -> None:
     tenants = Tenants({"one": "FOUR"})

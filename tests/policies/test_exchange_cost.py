@@ -6,11 +6,11 @@ import pytest
 
 from scheduler_service.core.board import Board, Deal
 from scheduler_service.core.engine import step
-from scheduler_service.core.exchange import Exchange, Lot, OrderState, granted, moments
+from scheduler_service.core.exchange import Exchange, ExchangeState, Lot, OrderState, granted, moments
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import VcPolicy
-from scheduler_service.core.windows import board_of, least_owned, most_cells, why_not_owned
+from scheduler_service.core.windows import board_of, least_owned, most_cells, turn_windows, why_not_owned
 from scheduler_service.policies.cells import exchanging
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.exchange import Match, auction, balanced
@@ -94,6 +94,41 @@ def test_what_a_submit_and_a_deal_cost_grows_with_the_exchanges_and_not_with_the
         return most + calls(lambda: least_owned(t.state, 2, FOURS, "node", at(0), at(10_000)))
 
     assert cost(480) < 9 * cost(60)
+
+
+def test_what_it_costs_to_open_a_window_grows_with_the_exchanges_and_not_with_their_square() -> None:
+    """Of the many hours that somebody gave, the first begins."""
+
+    def cost(count: int) -> int:
+        t = Traders(2, match=None)
+        t.vc("A", (FOURS, "node", 2))
+        t.vc("B")
+        for number in range(1, count + 1):
+            window = Lot(FOURS, "node", 1, at(number), at(number + 1), 4)
+            t.state.put(t.state.exchanges, number, Exchange(number, 0, 1, 1, 2, window, 0, t.now))
+        t.state.adopt()
+        counted = calls(lambda: turn_windows(t.state, at(1)))
+        assert t.state.exchanges.rows[1].state is ExchangeState.ACTIVE
+        return counted
+
+    assert cost(480) < 9 * cost(60)
+
+
+def test_what_proxies_cost_a_step_does_not_grow_with_how_many_there_are() -> None:
+    """Of those whose cells are bound as before."""
+
+    def cost(count: int) -> int:
+        t = Traders(2 * count, match=None)
+        t.settles = False
+        for number in range(count):
+            t.vc(f"v{number}", (FOURS, "node", 1), policy=VcPolicy(proxy_after_us=HOUR))
+        t.asked("v1", 4)  # once, for what is looked at when it is first asked for
+        event = Submitted("ann", "", request("v0", 4))
+        counted = calls(lambda: step(t.state, (event,), t.now, Random(0), t.policy))
+        assert t.state.idle.rows[t.state.vc_ids["v0"], FOURS, "node"].history[-1][1] == 0
+        return counted
+
+    assert cost(24) < 1.5 * cost(6)
 
 
 def test_a_job_that_takes_no_idle_cell_has_no_proxy_look_at_the_board(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -328,6 +328,19 @@ def test_a_proxy_is_a_setting_and_offers_what_is_idle(database_url: str) -> None
         assert orders(site) == []
 
 
+@pytest.mark.parametrize(
+    ("after_ns", "window_ns", "field"), [(1_000, 0, "proxy_after"), (50_000_000, 999_999_000, "proxy_window")]
+)
+def test_a_proxy_that_would_post_an_offer_each_moment_is_refused(
+    database_url: str, after_ns: int, window_ns: int, field: str
+) -> None:
+    with Server(database_url, virtual_clusters=True) as site, node(site, "n1") as agent:
+        agent.connect()
+        proxy = vc_pb.VirtualClusterPolicy(proxy_after=Duration(nanos=after_ns), proxy_window=Duration(nanos=window_ns))
+        refused = failure(lambda: create(site, "a", quota("node", 1), policy=proxy))
+        assert (refused.code, refused.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, f"policy.{field}")
+
+
 def test_a_virtual_cluster_goes_with_its_proxy_and_all_that_it_has_on_the_board(database_url: str) -> None:
     with Server(database_url, virtual_clusters=True) as site, node(site, "n1") as agent:
         agent.connect()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from scheduler_service.core.exchange import Exchange, ExchangeOrder
 from scheduler_service.core.idle import IdleCells
 from scheduler_service.core.indices.deadlines import set_deadline, set_deadlines
-from scheduler_service.core.indices.small import set_or_drop
+from scheduler_service.core.indices.small import add_or_discard, set_or_drop
 from scheduler_service.core.traded import exchange_deadlines, order_deadlines
 from scheduler_service.core.vc import Binding, VirtualCluster
 from scheduler_service.core.waiting import Deadline
@@ -25,8 +25,16 @@ def of_vc(state: "State", old: VirtualCluster | None, new: VirtualCluster | None
 
 
 def of_binding(state: "State", old: Binding | None, new: Binding | None) -> None:
-    if state.pools is not None:
-        state.pools.set_binding(old, new)
+    row = new or old
+    if row is None or state.pools is None:
+        return
+    proxies = bool(state.idle.rows)
+    lacking = proxies and state.pools.lacks(row.pool)
+    state.pools.set_binding(old, new)
+    if proxies:
+        state.bound_otherwise.update(binding.vc for binding in (old, new) if binding is not None)
+        if lacking or state.pools.lacks(row.pool):
+            state.board_changed = True  # who lacks cells has others idle as somebody else binds some
     state.unsettled = True
 
 
@@ -50,6 +58,11 @@ def of_exchange(state: "State", old: Exchange | None, new: Exchange | None) -> N
 
 def of_idle(state: "State", old: IdleCells | None, new: IdleCells | None) -> None:
     before, after = old.due_us if old else None, new.due_us if new else None
-    if before != after and (row := new or old) is not None:
+    row = new or old
+    if row is None:
+        return
+    if old is None or new is None:
+        add_or_discard(state.idle_of, row.vc, (row.vc, row.pool, row.level), new is not None)
+    if before != after:
         set_deadline(state, Deadline.IDLE, (row.vc, row.pool, row.level), before, after)
     state.unsettled = True

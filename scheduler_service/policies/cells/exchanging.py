@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from scheduler_service.core.board import Board, Deal
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.exchange import Lot, OrderKind
-from scheduler_service.core.idle import IdleCells, holds_still, idle_cells, noted
+from scheduler_service.core.idle import IdleCells, idle_cells, noted
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
@@ -55,15 +55,18 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
 
 
 def run_proxies(state: State) -> Generator[Plan, str | None, None]:
-    """Posts for tenants what has been idle for long, and takes back what they need. Nothing of that changes but with what is
-    idle, for how long, or with the board: only then a tenant is looked at more closely."""
-    on = [vc for vc in state.vcs.rows.values() if vc.policy.proxy_after_us]
-    if state.idle.rows:
-        yield from _forget(state, {vc.id for vc in on})
+    """Posts for tenants what has been idle for long, and takes back what they need. Nothing of that changes but with the board,
+    or for those that have other cells bound, as long as there are cells for all: only these are looked at."""
+    if not (state.board_changed or state.bound_otherwise):
+        return
+    on = {vc.id for vc in state.vcs.rows.values() if vc.policy.proxy_after_us}
+    if state.board_changed and state.idle.rows:
+        yield from _forget(state, on)
     if state.pools is None:
         return
     board = None
-    for vc in sorted(on, key=lambda vc: vc.id):
+    for vc_id in sorted(on if state.board_changed else on & state.bound_otherwise):
+        vc = state.vcs.rows[vc_id]
         news = yield from _note(state, state.pools, vc)
         if news or state.board_changed:
             board = yield from _propose(state, state.pools, vc, board or _board(state))
@@ -80,16 +83,13 @@ def _forget(state: State, on: set[int]) -> Iterator[Plan]:
 def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str | None, bool]:
     """Whether there was something to note."""
     now, news = state.cluster.clock_us, False
-    for kind in _kinds(state, pools, vc) if state.board_changed else _noted(state, vc):
+    for kind in _kinds(state, pools, vc):
         row = state.idle.rows.get(kind)
         if not pools.has(*kind[1:]):
             news = True
             yield (NoteIdle(*kind), *(Withdraw(order) for order in _proxys(state, kind)))
             continue
-        count = idle_cells(pools, kind)
-        if row is not None and not state.board_changed and holds_still(row, count, now):
-            continue
-        if row is None or noted(row, count, now, vc.policy.proxy_after_us) != row:
+        if row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
             news = True
             yield (NoteIdle(*kind),)
     return news
@@ -104,11 +104,7 @@ def _proxys(state: State, kind: Kind) -> list[int]:
 def _kinds(state: State, pools: Pools, vc: VirtualCluster) -> list[Kind]:
     """The kinds of cells that it has, or had."""
     has = {(vc.id, name, level) for name in pools.has_cells_in(vc) if name in pools.pools for level in _levels(pools, vc, name)}
-    return sorted(has.union(_noted(state, vc)))
-
-
-def _noted(state: State, vc: VirtualCluster) -> list[Kind]:
-    return sorted(kind for kind in state.idle.rows if kind[0] == vc.id)
+    return sorted(has.union(state.idle_of.get(vc.id, ())))
 
 
 def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
@@ -118,7 +114,7 @@ def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
 
 def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Generator[Plan, str | None, Board]:
     """Returns the board as it is then: to make it costs more than all else here, and most of the time it is the same."""
-    rows = [state.idle.rows[kind] for kind in sorted(state.idle.rows) if kind[0] == vc.id]
+    rows = [state.idle.rows[kind] for kind in sorted(state.idle_of.get(vc.id, ()))]
     idle = [_idle(pools, row) for row in rows if pools.has(row.pool, row.level)]
     policy = vc.policy
     settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)

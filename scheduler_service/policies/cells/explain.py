@@ -1,13 +1,18 @@
 """Why a virtual cluster's job does not run: what it lacks in its own cells, and in anybody's idle ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import chain, takewhile
 
-from scheduler_service.core.job import Job, Reason
+from scheduler_service.core.job import Job, Reason, TaskGroup
 from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.state import State
-from scheduler_service.core.waiting import Lane, lanes_of, queue_key
+from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import CellRequest, VirtualCluster
+from scheduler_service.core.waiting import Lane, QueueKey, lanes_of, queue_key
 from scheduler_service.policies.cells.guaranteed import plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, why_not_opportunistic
+from scheduler_service.policies.cells.victims import PREEMPTING
 from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, waiting_for_victims
 
 
@@ -16,7 +21,7 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     vc = state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
     if vc is None:
         return Explanation((Blocker(Reason.NEVER_IN_QUOTA, f"there is no virtual cluster {job.spec.vc}"),))
-    before = list(_before(state, job))
+    before = list(_before(state, vc, job))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
     blockers = [Blocker(Reason.BEHIND, f"{len(before)} jobs of {vc.name} are before it", before[0].id)] if before else []
     if job.id in state.earmarks_of:
@@ -37,11 +42,32 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     return Explanation(tuple(blockers), len(before), ahead, victims=victims)
 
 
-def _before(state: State, job: Job) -> Iterator[Job]:
-    """Jobs of its virtual cluster that are served before it, and hold it up."""
-    mine = queue_key(job, state.settings.aging_us)
-    for key in state.lanes.get((job.spec.vc, lanes_of(job)[0]), ()):
-        if mine is None or key >= mine:
-            return
-        if key[-1] not in state.earmarks_of:
-            yield state.jobs.rows[key[-1]]
+def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
+    """Jobs of its virtual cluster that are served before it, and hold it up: without those that wait for others to leave, and
+    those that wait for cells that there never will be."""
+    lane = lanes_of(job)[0]
+    never: dict[tuple[Vector, tuple[TaskGroup, ...], CellRequest], bool] = {}
+    for key in _served_before(state, vc, lane, queue_key(job, state.settings.aging_us)):
+        other = state.jobs.rows[key[-1]]
+        if other.id in state.earmarks_of:
+            continue
+        kind = other.spec.demand, other.spec.gang, other.spec.cells
+        if kind not in never:
+            never[kind] = lane is not Lane.OPPORTUNISTIC and why_not(state, vc, other).reason is Reason.NEVER_IN_QUOTA
+        if not never[kind]:
+            yield other
+
+
+def _served_before(state: State, vc: VirtualCluster, lane: Lane, mine: QueueKey | None) -> Iterable[QueueKey]:
+    """In the order of `policy.serve_guaranteed`, or of opportunistic work."""
+
+    def before(lane: Lane) -> Iterable[QueueKey]:
+        return takewhile(lambda key: mine is not None and key < mine, state.lanes.get((vc.name, lane), ()))
+
+    if lane is Lane.OPPORTUNISTIC:
+        return before(lane)
+    if vc.policy.name not in PREEMPTING:
+        return merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
+    if lane is Lane.TRIAL:
+        return before(lane)
+    return chain(state.lanes.get((vc.name, Lane.TRIAL), ()), before(lane))
