@@ -105,7 +105,9 @@ class State:
         self.guests: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its opportunistic runs that hold devices."""
         self.overflowing: dict[str, set[int]] = {}
-        """Virtual cluster -> its jobs that run as opportunistic and would rather be guaranteed."""
+        """Virtual cluster -> its jobs that run as opportunistic, as they may, and would rather be guaranteed."""
+        self.demoted: dict[str, set[int]] = {}
+        """Virtual cluster -> its jobs that run as opportunistic because the cells that they were in are others' now."""
         self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
         self.traded = Traded()
         self.idle_of: dict[int, set[Kind]] = {}
@@ -240,6 +242,7 @@ class State:
             "regular": dict(self.regular),
             "guests_of": {vc: set(keys) for vc, keys in self.guests.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
+            "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),

@@ -69,9 +69,14 @@ def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
         return None
     if job.elements is not None and not startable(job):
         return None
+    return place_of(job, aging_us, job.requeued)
+
+
+def place_of(job: Job, aging_us: Micros, has_run: bool) -> QueueKey:
+    """Where it stands, or would stand, among the jobs of its queue."""
     if aging_us:
-        return job.submitted_us - job.priority * aging_us, not job.requeued, job.id
-    return -job.priority, not job.requeued, job.id
+        return job.submitted_us - job.priority * aging_us, not has_run, job.id
+    return -job.priority, not has_run, job.id
 
 
 def startable(job: Job) -> bool:

@@ -48,7 +48,7 @@ class Observer:
 
     def _tell_faults(self, seen: dict[int, str]) -> None:
         """Has the engine know which devices are faulty, where it does not. What fails is tried by the next observation."""
-        devices = self._leading.view.devices[self._node].values()
+        devices = self._leading.view.devices.get(self._node, {}).values()
         if all(seen[device.index] == device.fault for device in devices) or self._telling is not None:
             return
         faults = tuple((index, why) for index, why in sorted(seen.items()) if why)

@@ -138,7 +138,7 @@ def _without_cells(state: State, vc: VirtualCluster) -> Iterator[Job]:
         for key in state.lanes.get((vc.name, lane), ()):
             if key[-1] not in state.earmarks_of:
                 yield state.jobs.rows[key[-1]]
-    for job in sorted(state.overflowing.get(vc.name, ())):
+    for job in sorted({*state.overflowing.get(vc.name, ()), *state.demoted.get(vc.name, ())}):
         yield state.jobs.rows[job]
 
 

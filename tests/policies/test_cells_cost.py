@@ -42,7 +42,7 @@ def test_those_that_may_yet_be_promoted_are() -> None:
     large, small = tenants.ask("A", 4, guarantee=OVERFLOW), tenants.ask("A", 2, guarantee=OVERFLOW)
     tenants.end(full)
     assert [tenants.guaranteed(job) for job in (large, small)] == [False, True]
-    tenants.change("A", (POOL, "switch", 3))
+    tenants.change("A", (POOL, "switch", 1), (POOL, "node", 1))
     assert [tenants.guaranteed(job) for job in (large, small)] == [True, True]
 
 

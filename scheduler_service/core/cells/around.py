@@ -1,6 +1,6 @@
 """What can be asked of a pool about one cell, or the cells around some leaves."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
@@ -49,16 +49,16 @@ def unused_around(pool: Pool, slot: int, mask: Mask) -> list[tuple[int, int]]:
     return found
 
 
-def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> tuple[int, int] | None:
-    """The smallest cell around this leaf, (level, index), that could be bound to the owner as it is, at nobody's cost."""
+def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> Iterator[tuple[int, int]]:
+    """The cells around this leaf, (level, index), that could be bound to the owner as they are, at nobody's cost; the smallest
+    first."""
     for level in range(len(pool.shape.fan)):
         if pool.promises.free_of(owner, level):
             index = (slot * pool.shape.devices + position) // pool.shape.size(level)
             if not is_unbound(pool, level, index):
-                return None  # nor is any larger one
+                return  # nor is any larger one
             if pool.costs_nobody(owner, level, index):
-                return level, index
-    return None
+                yield level, index
 
 
 def without(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -78,9 +78,11 @@ def _stand(state: "State", old: Run | None, new: Run | None) -> None:
     if not row.devices:
         return
     add_or_discard(state.guests, row.vc, row.key, new is not None and not new.guaranteed)
-    if state.jobs.rows[row.job_id].spec.guarantee is Guarantee.OVERFLOW:
+    guarantee = state.jobs.rows[row.job_id].spec.guarantee
+    if guarantee is not Guarantee.OPPORTUNISTIC:
         runs = (state.runs.rows[key] for key in state.active.get(row.job_id, ()))
-        add_or_discard(state.overflowing, row.vc, row.job_id, any(not run.guaranteed for run in runs))
+        index = state.overflowing if guarantee is Guarantee.OVERFLOW else state.demoted
+        add_or_discard(index, row.vc, row.job_id, any(not run.guaranteed for run in runs))
     mask, node = mask_of(row.devices), row.node
     guaranteed = state.guaranteed_devices.get(node, 0) & ~mask
     if new is not None and new.guaranteed:

@@ -3,7 +3,7 @@
 The virtual cluster whose opportunistic runs hold the least, by its weight, is served next.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Set
 from fractions import Fraction
 from itertools import islice
 
@@ -11,7 +11,9 @@ from scheduler_service.core.cells.around import free_around, leaves_unbound, own
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.loose import asks_no_cell, place_loose
+from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.seats import indices, positions
+from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason, RunPhase, TaskGroup
@@ -21,12 +23,14 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import Lane
-from scheduler_service.policies.cells.guaranteed import suits
+from scheduler_service.policies.cells.guaranteed import suits, why_not
 from scheduler_service.policies.cells.guests import make_guests_leave
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
 LOOKED_AT = 16
 """Jobs of a virtual cluster that are tried before it is another's turn."""
+TRIED = 64
+"""Cells that are tried around what a run holds, before it stays opportunistic."""
 
 
 def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, VirtualCluster | None]:
@@ -129,48 +133,48 @@ def why_not_opportunistic(job: Job) -> Wait:
 # ---- promotion ---------------------------------------------------------------------------------------------------------
 
 
-def promote(state: State, vc: VirtualCluster) -> Proposals:
-    """Runs of jobs that overflowed become guaranteed where they are, as soon as the virtual cluster can have those cells.
+def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
+    """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells.
 
     Looked at are those that stand in its cells already, and those that are not too large for what it may have bound: where its
     cells are all in use, hardly one of many.
     """
-    overflowing, pools, owner = state.overflowing.get(vc.name), state.pools, Owner(vc.id)
+    pools, owner = state.pools, Owner(vc.id)
     assert pools is not None
-    if overflowing is None:
+    if not jobs:
         return
     unbound, inside = _unbound(pools, owner), set[int]()
     for name, pool in pools.pools.items():
-        inside |= _overflowing_on(state, vc, name, pool.visited(owner))
-    for job_id in sorted(overflowing if unbound else inside):
+        inside |= jobs & _running_on(state, name, pool.visited(owner))
+    for job_id in sorted(jobs if unbound else inside):
         if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
             continue
         plan = _in_place(state, vc, job_id)
-        if plan is None:
-            continue
+        if plan is None or why_not(state, vc, state.jobs.rows[job_id]).reason is Reason.NEVER_IN_QUOTA:
+            continue  # in a cluster of its own it would not run, and take nothing from others
         yield plan
         unbound = _unbound(pools, owner)
         for action in plan:
             if isinstance(action, Bind):
                 shape = pools.pools[action.pool].shape
                 cell = leaves_of(shape, shape.levels.index(action.level), action.index)
-                inside |= _overflowing_on(state, vc, action.pool, [slot for slot, _ in cell])
+                inside |= jobs & _running_on(state, action.pool, [slot for slot, _ in cell])
 
 
 def _unbound(pools: Pools, owner: Owner) -> int:
     return sum(leaves_unbound(pool, owner) for pool in pools.pools.values())
 
 
-def _overflowing_on(state: State, vc: VirtualCluster, pool: str, slots: Iterable[int]) -> set[int]:
-    """The jobs that overflowed with a run on one of these nodes."""
+def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
+    """The jobs with a run on one of these nodes."""
     assert state.pools is not None
     nodes = (state.pools.nodes.get((pool, slot), 0) for slot in slots)  # none is 0
-    return {key.job_id for node in nodes for key in state.runs_on.get(node, ())} & state.overflowing.get(vc.name, set())
+    return {key.job_id for node in nodes for key in state.runs_on.get(node, ())}
 
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
-    """Binds the cells around what the job holds: for each leaf that is in none of its virtual cluster's cells, the smallest
-    cell that it has free."""
+    """Binds cells around what the job holds, where that is in none of its virtual cluster's cells yet: those that it fills,
+    the largest first, and else the smallest around a leaf."""
     pools = state.pools
     assert pools is not None
     owner = Owner(vc.id)
@@ -181,7 +185,7 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
             if seat is None or run.phase is RunPhase.STOPPING:
                 return None
             places = positions(seat, mask_of(run.devices))
-            if not _bind_around(pools, seat.pool, seat.slot, places, owner, bound):
+            if not _bind_around(pools.pools[seat.pool], seat.slot, places, owner, bound, iter(range(TRIED))):
                 return None
         binds = tuple(Bind(vc.id, name, pools.pools[name].shape.levels[level], index) for name, level, index in bound)
         return (*binds, Promote(job_id))
@@ -190,15 +194,27 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
             pools.pools[name].unbind(level, index)
 
 
-def _bind_around(pools: Pools, name: str, slot: int, places: Mask, owner: Owner, bound: list[tuple[str, int, int]]) -> bool:
+def _bind_around(
+    pool: Pool, slot: int, places: Mask, owner: Owner, bound: list[tuple[str, int, int]], tries: Iterator[int]
+) -> bool:
     """Whether all of these leaves are, or could be, in the owner's cells; those that were bound for it are noted."""
-    pool = pools.pools[name]
     places &= ~owned(pool, owner, slot)
-    while places:
-        around = free_around(pool, owner, slot, (places & -places).bit_length() - 1)
-        if around is None:
+    if not places:
+        return True
+    found = list(free_around(pool, owner, slot, (places & -places).bit_length() - 1))
+    for level, index in sorted(found, key=lambda cell: _fills(pool.shape, slot, places, *cell)):
+        if next(tries, None) is None:
             return False
-        pool.bind(*around, owner)
-        bound.append((name, *around))
-        places &= ~next(mask for at, mask in leaves_of(pool.shape, *around) if at == slot)
-    return True
+        pool.bind(level, index, owner)
+        bound.append((pool.name, level, index))
+        if _bind_around(pool, slot, places, owner, bound, tries):
+            return True
+        bound.pop()
+        pool.unbind(level, index)
+    return False
+
+
+def _fills(shape: Shape, slot: int, places: Mask, level: int, index: int) -> tuple[bool, int]:
+    """What is to be tried first: cells that these leaves fill, the largest first; then others, the smallest first."""
+    beyond = any(at != slot or mask & ~places for at, mask in leaves_of(shape, level, index))
+    return beyond, level if beyond else -level

@@ -7,7 +7,7 @@ from scheduler_service.core.job import Job, OperationPhase, Reason
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import Guarantee, VirtualCluster
-from scheduler_service.core.waiting import Lane, QueueKey
+from scheduler_service.core.waiting import Lane, QueueKey, place_of
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
@@ -31,12 +31,17 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def serve(state: State, rng: Rng) -> Proposals:
         yield from start_on_cells_kept(state)
-        for vc_id in sorted(state.vc_ids[name] for name in {name for name, _ in state.lanes}.union(state.overflowing)):
+        for vc_id in sorted(state.vc_ids[name] for name in _with_work(state)):
             yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:
             yield from serve_guaranteed(state, vc, rng, promotes)
 
     return policy
+
+
+def _with_work(state: State) -> set[str]:
+    """Virtual clusters that have jobs which wait, or would rather be guaranteed."""
+    return {name for name, _ in state.lanes}.union(state.overflowing, state.demoted)
 
 
 def start_on_cells_kept(state: State) -> Proposals:
@@ -49,14 +54,28 @@ def start_on_cells_kept(state: State) -> Proposals:
 
 def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
     """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it. Where trials have
-    others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait."""
+    others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait, and whoever
+    lost its cells before them."""
+    if promotes and vc.name in state.demoted:
+        yield from promote(state, vc, outranking(state, vc))
     trials_first = vc.policy.name in PREEMPTING
     queues = ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else ((Lane.TRIAL, Lane.BEST_EFFORT),)
     for lanes in queues:
         if not (yield from _serve(state, vc, lanes, rng)):
             return
     if promotes:
-        yield from promote(state, vc)
+        for jobs in (state.demoted, state.overflowing):
+            yield from promote(state, vc, jobs.get(vc.name, frozenset()))
+
+
+def outranking(state: State, vc: VirtualCluster) -> set[int]:
+    """Jobs that run without the cells that they had, and would stand before all that wait for some."""
+    head, aging = _head(state, vc, {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0}), state.settings.aging_us
+    jobs = state.demoted[vc.name]
+    if head is None:
+        return set(jobs)
+    first = place_of(head[1], aging, head[1].requeued)
+    return {job_id for job_id in jobs if place_of(state.jobs.rows[job_id], aging, has_run=True) < first}
 
 
 def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) -> Generator[Plan, str | None, bool]:

@@ -1,0 +1,89 @@
+"""Who lost its cells, and goes on as opportunistic, has them again as soon as they are there."""
+
+import pytest
+
+from scheduler_service.core.job import JobState
+from scheduler_service.core.vc import VcPolicy
+from tests.policies.tenants import OVERFLOW, Tenants
+from tests.policies.trading import Traders
+
+FOURS = "four-2x2"
+NODE = (FOURS, "node", 1)
+OVERFLOWS = {"guarantee": OVERFLOW}
+
+
+@pytest.mark.parametrize("wants", [{}, OVERFLOWS])
+def test_cells_that_come_back_from_an_exchange_are_of_those_who_were_in_them(wants: dict[str, object]) -> None:
+    """And not of jobs that came later, for which these would have to leave."""
+    t = Traders(1, match=None)
+    t.vc("A", NODE)
+    t.vc("B")
+    first, second = t.ask("A", 2), t.ask("A", 2)
+    where = t.at(first)
+    t.take("B", t.offer("A", begin=1, end=3))
+    t.until(2)
+    assert (t.guaranteed(first), t.guaranteed(second)) == (False, False)
+    later = t.ask("A", 4, **wants)
+    t.until(3)
+    assert (t.guaranteed(first), t.guaranteed(second)) == (True, True)
+    assert t.at(first) == where
+    assert t.job(later).state is JobState.QUEUED
+    t.end(first, second)
+    assert t.guaranteed(later)
+
+
+def test_a_virtual_cluster_that_grows_again_has_its_runs_guaranteed_again() -> None:
+    t = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    t.vc("A", (FOURS, "node", 2))
+    jobs = [t.ask("A", 4), t.ask("A", 4)]
+    t.change("A", NODE)
+    waits = t.ask("A", 4)
+    assert sorted(t.guaranteed(job) for job in jobs) == [False, True]
+    t.change("A", (FOURS, "node", 2))
+    assert [t.guaranteed(job) for job in jobs] == [True, True]
+    assert t.job(waits).state is JobState.QUEUED
+
+
+def test_who_waits_with_a_higher_priority_comes_before_who_lost_its_cells() -> None:
+    t = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    t.vc("A", (FOURS, "node", 2), policy=VcPolicy("priority"))
+    high, low = t.ask("A", 4, priority=5), t.ask("A", 4)
+    t.change("A", NODE)
+    assert (t.guaranteed(low), t.guaranteed(high)) == (False, True)
+    urgent = t.ask("A", 4, priority=5)
+    t.end(high)
+    assert t.guaranteed(urgent)
+    assert not t.guaranteed(low)
+    t.end(urgent)
+    assert t.guaranteed(low)
+
+
+def test_cells_that_a_run_fills_are_bound_rather_than_smaller_ones() -> None:
+    """A socket's four devices, of somebody who owns two more: were these taken, no socket would be left around the others."""
+    t = Tenants({"one": "P100", "two": "P100"})
+    t.vc("A", ("p100-2x2x2", "socket", 1), ("p100-2x2x2", "device", 2))
+    first, second = t.ask("A", 4), t.ask("A", 4, **OVERFLOWS)
+    assert (t.guaranteed(first), t.guaranteed(second)) == (True, False)
+    t.end(first)
+    assert t.guaranteed(second)
+    assert [level for _, level, _ in t.owned()] == ["socket"]
+
+
+def test_where_no_cell_is_filled_the_smallest_around_them_is_bound() -> None:
+    t = Tenants({"one": "P100", "two": "P100"})
+    t.vc("A", ("p100-2x2x2", "socket", 1))
+    full, overflows = t.ask("A", 4), t.ask("A", 3, **OVERFLOWS)
+    assert not t.guaranteed(overflows)
+    t.end(full)
+    assert t.guaranteed(overflows)
+    assert [level for _, level, _ in t.owned()] == ["socket"]
+
+
+def test_who_could_never_run_in_cells_of_its_own_is_not_promoted_into_them() -> None:
+    """Four single devices are not four together, also where they are next to each other; jobs of one device find all four."""
+    t = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    t.vc("A", (FOURS, "device", 4))
+    wide = t.ask("A", 4, **OVERFLOWS)
+    assert not t.guaranteed(wide)
+    assert all(t.guaranteed(t.ask("A", 1)) for _ in range(4))
+    assert t.job(wide).state is JobState.RUNNING
