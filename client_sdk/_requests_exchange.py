@@ -16,6 +16,7 @@ from client_sdk.models import CellExchange, CellLot, ExchangeOrder, ExchangeStat
 R = TypeVar("R")
 
 PAGE = 500
+MOST_GPU_HOURS = 10**18 // GPU_HOUR_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ def post(
     request_id: str | None,
 ) -> PostOrder:
     """A post that may be sent again: where it was given no request_id, it has one of its own."""
+    if gpu_hours is not None and not 0 <= gpu_hours <= MOST_GPU_HOURS:
+        raise InvalidArgument(f"{gpu_hours} is not an amount of GPU-hours, from 0 to {MOST_GPU_HOURS:,}")
     bid = None if gpu_hours is None else round(gpu_hours * GPU_HOUR_US)
     return PostOrder(virtual_cluster, kind, lot, bid, swap, expires, request_id or str(uuid.uuid4()))
 

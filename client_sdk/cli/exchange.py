@@ -61,7 +61,7 @@ def _who(vc: str | None, site: bool = False) -> str:
     "--cells", type=click.IntRange(min=1), metavar="N", help="Of an offer: only so many.  [default: all that are left]"
 )
 @click.option("--from", "begin", metavar="TIME", help="Of an offer: only from then on.")
-@click.option("--for", "lasts", metavar="TIME", help="Of an offer: only for so long.")
+@click.option("--for", "lasts", metavar="TIME", help="Of an offer: only for so long, from its beginning.")
 @click.option("--to", "end", metavar="TIME", help="Of an offer: only until then.")
 @click.option("--request-id", metavar="ID", help="The same id never takes twice.")
 @output_option("json", "yaml")
@@ -87,10 +87,19 @@ def accept(
       ebb exchange accept 7 --vc speech
       ebb exchange accept 7 --vc speech --cells 1 --for 2h
     """
-    begins, ends = times(begin, lasts, end, datetime.now(UTC))
+    now = datetime.now(UTC)
+    if lasts is not None and begin is None:
+        now = _begin_of(session, order, now)
+    begins, ends = times(begin, lasts, end, now)
     part: dict[str, Any] = {"cells": cells or 0, "begin": begins, "end": ends}
     made = session.client.exchange.accept(order, _who(vc), request_id=request_id, **part)
     _answer(list(made), fmt, quiet)
+
+
+def _begin_of(session: Session, order: int, now: datetime) -> datetime:
+    """When the window of an order on the board begins, if that is to come."""
+    window = next((it.lot for it in session.client.exchange.orders() if it.id == order), None)
+    return now if window is None or window.begin is None else max(window.begin, now)
 
 
 @exchange.command()
@@ -203,7 +212,7 @@ def _exchange_more(one: CellExchange) -> list[str]:
 
 
 @exchange.command()
-@click.option("--entries", is_flag=True, help="What was booked, newest first, instead of the sums.")
+@click.option("--entries", is_flag=True, help="What was booked, that of the newest exchange first, instead of the sums.")
 @click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Of the entries.")
 @output_option("json", "yaml")
 @no_header_option

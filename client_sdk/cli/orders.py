@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -114,10 +114,18 @@ def _lots(cells: str, said: dict[str, Any]) -> tuple[CellLot, CellLot | None, da
 def times(begin: str | None, lasts: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
     if lasts is not None and end is not None:
         raise click.UsageError("--for and --to both say when it ends; leave one out")
-    begins = None if begin is None else parse_time(begin, now)
+    begins = None if begin is None else _begins(begin, now)
     if lasts is not None:
         return begins, (begins or now) + parse_duration(lasts)
     return begins, None if end is None else parse_time(end, now)
+
+
+def _begins(text: str, now: datetime) -> datetime:
+    """In so many minutes means with the minute: an offer and a request that say the same within one have the same window."""
+    found, minute = parse_time(text, now), timedelta(minutes=1)
+    if text.strip().startswith("+") and found - now >= minute and not (found - now) % minute:
+        return found.replace(second=0, microsecond=0)
+    return found
 
 
 def _lot(text: str, begin: datetime | None, end: datetime | None) -> CellLot:

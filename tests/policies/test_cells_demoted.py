@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_service.core.job import JobState
+from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.vc import VcPolicy
 from tests.policies.tenants import OVERFLOW, Tenants
 from tests.policies.trading import Traders
@@ -87,3 +87,17 @@ def test_who_could_never_run_in_cells_of_its_own_is_not_promoted_into_them() -> 
     assert not t.guaranteed(wide)
     assert all(t.guaranteed(t.ask("A", 1)) for _ in range(4))
     assert t.job(wide).state is JobState.RUNNING
+
+
+def test_a_job_whose_virtual_cluster_has_its_cells_back_later_is_not_told_never() -> None:
+    """Nor does it hold up those that fit in what is there."""
+    t = Traders(2, match=None)
+    t.vc("A", (FOURS, "node", 1), (FOURS, "device", 2))
+    t.vc("B")
+    t.take("B", t.offer("A", begin=0, end=3))
+    wide, small = t.ask("A", 4), t.ask("A", 1)
+    assert t.job(wide).reason is Reason.BEYOND_QUOTA
+    assert t.job(wide).detail == "virtual cluster A owns what it needs at other times (exchanges)"
+    assert t.guaranteed(small)
+    t.until(3)
+    assert t.guaranteed(wide)

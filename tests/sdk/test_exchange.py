@@ -14,6 +14,7 @@ from client_sdk import AsyncClient, CellLot, Client, ExchangeState, OrderKind, O
 from client_sdk._exchange import AsyncExchange, Exchange
 from client_sdk.cli import ebb
 from client_sdk.cli.cells import drawn
+from client_sdk.cli.orders import times
 from client_sdk.units import parse_time
 from tests.rpc.server import Server
 from tests.rpc.test_virtual_clusters import POOL, node
@@ -198,6 +199,39 @@ def test_cells_for_cells(run: Run) -> None:
     assert run("board").splitlines()[1].split()[-4:-2] == ["-", NODE]
     assert run("accept", "1", "--vc", "speech", "-q") == "1\n2\n"
     assert "in return for 1" in run("list", "-o", "wide")
+
+
+def test_a_part_of_an_offer_that_is_to_come_is_of_its_beginning(run: Run) -> None:
+    run("offer", "vision", NODE, "--from", "+2h", "--for", "8h")
+    begin = datetime.fromisoformat(json.loads(run("board", "-o", "json"))[0]["lot"]["begin"])
+    run("accept", "1", "--vc", "speech", "--for", "10m")
+    lot = json.loads(run("list", "-o", "json"))[0]["lot"]
+    assert [datetime.fromisoformat(lot[end]) - begin for end in ("begin", "end")] == [timedelta(), timedelta(minutes=10)]
+
+
+def test_a_request_that_says_the_same_times_as_an_offer_is_met_by_it(run: Run) -> None:
+    """Whichever was posted first, if it was in the same minute, or before."""
+    window = ("--from", "+1h", "--for", "1h")
+    run("request", "speech", NODE, *window)
+    run("offer", "vision", NODE, *window, "-q")
+    wanted, offered = (json.loads(run("board", "--all", "-o", "json"))[at]["lot"] for at in (1, 0))
+    for end in ("begin", "end"):
+        times = [datetime.fromisoformat(lot[end]) for lot in (wanted, offered)]
+        assert [(time.second, time.microsecond) for time in times] == [(0, 0), (0, 0)]
+        assert timedelta() <= times[1] - times[0] <= timedelta(minutes=1)
+
+
+def test_relative_times_of_seconds_are_as_they_are_said() -> None:
+    now = NOW.replace(second=50, microsecond=7)
+    assert times("+20s", "1h", None, now) == (now + timedelta(seconds=20), now + timedelta(hours=1, seconds=20))
+    assert times("+90s", None, None, now)[0] == now + timedelta(seconds=90)
+    assert times("+2m", None, None, now)[0] == now.replace(second=0, microsecond=0) + timedelta(minutes=2)
+
+
+@pytest.mark.parametrize("hours", [float("nan"), float("inf"), -1.0, 1e12])
+def test_what_is_no_amount_of_gpu_hours_is_refused(client: Client, hours: float) -> None:
+    with pytest.raises(sdk.InvalidArgument, match="is not an amount of GPU-hours"):
+        client.exchange.offer("vision", POOL, "node", duration="1h", ask=hours)
 
 
 def test_a_request_that_is_met_says_so(run: Run) -> None:

@@ -10,7 +10,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest, VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey, lanes_of, queue_key
-from scheduler_service.policies.cells.guaranteed import plan_in_cells, why_not
+from scheduler_service.policies.cells.guaranteed import holds_up, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.victims import PREEMPTING
 from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, waiting_for_victims
@@ -46,15 +46,15 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
     """Jobs of its virtual cluster that are served before it, and hold it up: without those that wait for others to leave, and
     those that wait for cells that there never will be."""
     lane = lanes_of(job)[0]
-    never: dict[tuple[Vector, tuple[TaskGroup, ...], CellRequest], bool] = {}
+    known: dict[tuple[Vector, tuple[TaskGroup, ...], CellRequest], bool] = {}
     for key in _served_before(state, vc, lane, queue_key(job, state.settings.aging_us)):
         other = state.jobs.rows[key[-1]]
         if other.id in state.earmarks_of:
             continue
         kind = other.spec.demand, other.spec.gang, other.spec.cells
-        if kind not in never:
-            never[kind] = lane is not Lane.OPPORTUNISTIC and why_not(state, vc, other).reason is Reason.NEVER_IN_QUOTA
-        if not never[kind]:
+        if kind not in known:
+            known[kind] = lane is Lane.OPPORTUNISTIC or holds_up(state, vc, other)
+        if known[kind]:
             yield other
 
 

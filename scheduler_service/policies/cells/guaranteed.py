@@ -14,6 +14,7 @@ from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
+from scheduler_service.core.windows import most_cells
 from scheduler_service.policies.cells.reclaiming import least_lost
 
 
@@ -127,24 +128,38 @@ def place_on_cells_kept(state: State, job: Job) -> Place:
     return Place(job.id, tuple(spots[rank] for rank in range(len(spots))), guaranteed=guaranteed)
 
 
+def holds_up(state: State, vc: VirtualCluster, job: Job) -> bool:
+    """Whether those behind it wait for it: what its virtual cluster owns now would do, if nothing else ran there."""
+    pools = state.pools
+    assert pools is not None
+    return any(not _never_in(pools, choice, job, pools.cells_of(vc, choice.pool)) for choice in choices(pools, vc, job))
+
+
 def why_not(state: State, vc: VirtualCluster, job: Job) -> Wait:
     """Why the first of its queue waits for cells."""
     pools = state.pools
     assert pools is not None
-    reasons = [_why_not_in(pools, vc, choice, job) for choice in choices(pools, vc, job)]
+    reasons = [_why_not_in(state, pools, vc, choice, job) for choice in choices(pools, vc, job)]
     if not reasons:
         return Wait(job.id, Reason.NEVER_IN_QUOTA, f"virtual cluster {vc.name} owns nothing that it may run in")
     return next((wait for wait in reasons if wait.reason is not Reason.NEVER_IN_QUOTA), reasons[0])
 
 
-def _why_not_in(pools: Pools, vc: VirtualCluster, choice: Choice, job: Job) -> Wait:
+def _why_not_in(state: State, pools: Pools, vc: VirtualCluster, choice: Choice, job: Job) -> Wait:
     pool = pools.pools[choice.pool]
-    if not job.spec.cells.pin:
-        never = why_never(job.spec, pool.shape, pools.share(choice.pool), pools.cells_of(vc, choice.pool))
-        if never:
+    if never := _never_in(pools, choice, job, pools.cells_of(vc, choice.pool)):
+        if _never_in(pools, choice, job, most_cells(state, pools, vc, choice.pool)):
             return Wait(job.id, Reason.NEVER_IN_QUOTA, f"pool {choice.pool}: {never}")
+        return Wait(job.id, Reason.BEYOND_QUOTA, f"virtual cluster {vc.name} owns what it needs at other times (exchanges)")
     doomed = [level for level in range(len(pool.shape.levels)) if pool.doomed(choice.owner, level)]
     if doomed:
         names = ", ".join(f"{pool.doomed(choice.owner, level)} {pool.shape.levels[level]}" for level in doomed)
         return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: {names} of virtual cluster {vc.name} are faulty now")
     return Wait(job.id, Reason.BEYOND_QUOTA, f"the cells of virtual cluster {vc.name} are in use")
+
+
+def _never_in(pools: Pools, choice: Choice, job: Job, cells: tuple[int, ...]) -> str:
+    """Why so many cells of each level would not do with nothing else running; empty where they would. A pin is one's own."""
+    if job.spec.cells.pin:
+        return ""
+    return why_never(job.spec, pools.pools[choice.pool].shape, pools.share(choice.pool), cells)

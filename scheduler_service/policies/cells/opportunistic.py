@@ -23,7 +23,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import Lane
-from scheduler_service.policies.cells.guaranteed import suits, why_not
+from scheduler_service.policies.cells.guaranteed import holds_up, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
@@ -150,7 +150,7 @@ def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
         if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
             continue
         plan = _in_place(state, vc, job_id)
-        if plan is None or why_not(state, vc, state.jobs.rows[job_id]).reason is Reason.NEVER_IN_QUOTA:
+        if plan is None or not holds_up(state, vc, state.jobs.rows[job_id]):
             continue  # in a cluster of its own it would not run, and take nothing from others
         yield plan
         unbound = _unbound(pools, owner)

@@ -9,7 +9,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.vc import Guarantee, VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey, place_of
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
-from scheduler_service.policies.cells.guaranteed import place_on_cells_kept, plan_in_cells, why_not
+from scheduler_service.policies.cells.guaranteed import holds_up, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange import Match, balanced
@@ -100,7 +100,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) 
             wait = why_not(state, vc, job)
             never = wait.reason is Reason.NEVER_IN_QUOTA
             yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
-            if not never:
+            if holds_up(state, vc, job):
                 return False
         skipped[lane] += 1
     return True
