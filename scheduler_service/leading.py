@@ -8,7 +8,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from scheduler_service import recording
 from scheduler_service.config import Config
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Cluster as ClusterRow
+from scheduler_service.core.job import JobState
 from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.settings import Settings
@@ -127,6 +128,25 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
     return state, View([*rows, *(("run", run.key, run) for run in loaded.last_runs)], commit_no), writer
 
 
+def left_over(state: State) -> Iterator[str]:
+    """What was made under another configuration, and comes to nothing under this one: for the operator."""
+    pools = state.pools
+    jobs = [job for job in state.jobs.rows.values() if bool(job.spec.vc) is (pools is None)]
+    if waiting := [job.id for job in jobs if job.state is JobState.QUEUED]:
+        kind = "of virtual clusters" if pools is None else "without a virtual cluster"
+        yield f"{len(waiting)} jobs {kind} wait for ever, the first is {min(waiting)}: cancel them"
+    if pools is None:
+        return
+    for vc in state.vcs.rows.values():
+        lost = [f"{quota.cells} {quota.level} of {quota.pool}" for quota in vc.quotas if not pools.has(quota.pool, quota.level)]
+        lost += [f"pin {pin.name} in {pin.pool}" for pin in vc.pins if not pools.has(pin.pool, pin.level)]
+        if lost:
+            yield (
+                f"virtual cluster {vc.name} owns cells that there are not: {', '.join(lost)}. Their nodes have not joined yet, "
+                f"or their pool is called something else now; then say what it owns anew: ebb vc update {vc.name} --quota ..."
+            )
+
+
 def micros(seconds: float) -> int:
     """For settings, which are in seconds."""
     return round(seconds * 1_000_000)
@@ -165,15 +185,12 @@ async def lead(
 
     leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until)
     silence = asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))
+    warnings = list(left_over(state))  # before the engine has it
     service.start()
     front.lead(leading)
     await announce(True)
-    left_out = [job.id for job in view.jobs.values() if bool(job.spec.vc) is not config.virtual_clusters]
-    if left_out:
-        with_or_without = "without a virtual cluster" if config.virtual_clusters else "of virtual clusters"
-        log.warning(
-            "%d live jobs %s wait for ever, the first is %d: cancel them", len(left_out), with_or_without, min(left_out)
-        )
+    for warning in warnings:
+        log.warning("%s", warning)
     log.info("leading cluster %s in epoch %d: %d live jobs, %d nodes", state.cluster.id, epoch, len(view.jobs), len(view.nodes))
     try:
         stopped: asyncio.Future[Any] = service.stopped

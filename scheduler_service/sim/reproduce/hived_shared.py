@@ -109,9 +109,9 @@ def _sharing(known: Known, study: Study) -> Table:
     columns = (*COLUMNS[:3], *(f"late: {name}" for name in tenants), *COLUMNS[3:])
     busy, jobs = study.settled(Setting()), study.workload()
     how = "alike" if busy.durations == "alike" else "by size"
-    note = (
-        f"{jobs.jobs:,} jobs in {jobs.span_days:.3g} days, seed {study.seed}; durations {how}, times {busy.scale:.3g}. {LATE}"
-    )
+    fitted = f" (load as fitted: by size, times {study.scale:.3g})" if any(not setting.busy for setting in known) else ""
+    drawn = f"durations {how}, times {busy.scale:.3g}{fitted}"
+    note = f"{jobs.jobs:,} jobs in {jobs.span_days:.3g} days, seed {study.seed}; {drawn}. {LATE}"
     return Table("hived-sharing", "How eleven tenants share a cluster", columns, rows, note)
 
 

@@ -1,0 +1,42 @@
+"""What an operator is told of who starts the scheduler with another configuration than before."""
+
+from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.settings import Settings
+from scheduler_service.core.state import State
+from scheduler_service.leading import left_over
+from tests.core.driver import Driver
+from tests.policies.tenants import Tenants
+
+FOURS = "four-2x2"
+
+
+def anew(before: Driver, settings: Settings) -> list[str]:
+    """What is said after a restart with these settings."""
+    state = State(before.state.cluster, settings)
+    tables = (table for table in before.state.tables() if table.name != "cluster")
+    state.restore((table.name, key, row) for table in tables for key, row in table.rows.items())
+    return list(left_over(state))
+
+
+def test_of_a_pool_with_another_name_it_is_said_whose_cells_are_gone() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A", (FOURS, "node", 1), pins=[("mine", FOURS, "device", 8)])
+    tenants.vc("B")
+    assert anew(tenants, tenants.state.settings) == []
+    (told,) = anew(tenants, Settings(pools=(PoolPlan("named", ("one", "two")),)))
+    assert told.startswith(f"virtual cluster A owns cells that there are not: 1 node of {FOURS}, pin mine in {FOURS}. ")
+    assert told.endswith("ebb vc update A --quota ...")
+
+
+def test_jobs_that_queue_and_can_never_start_are_counted_and_those_that_run_are_not() -> None:
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", (FOURS, "node", 1))
+    running, waits, _ = (tenants.ask("A", 4) for _ in range(3))
+    assert anew(tenants, Settings()) == [f"2 jobs of virtual clusters wait for ever, the first is {waits}: cancel them"]
+    tenants.end(running)
+    d = Driver()
+    d.join()
+    jobs = [d.submit(devices=8), d.submit(devices=8)]
+    assert anew(d, Settings(pools=())) == [
+        f"1 jobs without a virtual cluster wait for ever, the first is {jobs[1]}: cancel them"
+    ]
