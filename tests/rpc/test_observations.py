@@ -74,6 +74,17 @@ def test_the_last_is_told_with_its_time(server: Server, agent: Agent) -> None:
     assert not look(server).observations.devices[1].HasField("memory_used_mib")
 
 
+def test_a_node_without_devices_may_say_that_it_sees_none(server: Server) -> None:
+    """A driver that reports no GPU, or only such as were left out; the link lasts."""
+    with Agent(server, "bare", devices=0) as bare:
+        bare.connect()
+        bare.send(observations=link_pb.Observations())
+        known = wait_for(lambda: (said := look(server, "bare")).HasField("observations") and said, LIMIT)
+        assert list(known.observations.devices) == []
+        server.submit(cpu_milli=1000, devices=0)
+        assert bare.orders()
+
+
 async def test_the_clients_read_it(server: Server, agent: Agent) -> None:
     job = server.submit(devices=1)
     agent.orders()
