@@ -112,7 +112,8 @@ def _check_pins(state: State, pools: Pools, row: VirtualCluster) -> None:
     for pin in row.pins:
         level = level_named(pools, pin.pool, pin.level)
         if not pools.exists(pin.pool, level, pin.cell):
-            raise NotFound("NO_SUCH_CELL", f"pool {pin.pool} has no {pin.level} {pin.cell}", pool=pin.pool)
+            there = _numbers(state, pools, pin.pool, level)
+            raise NotFound("NO_SUCH_CELL", f"pool {pin.pool} has no {pin.level} {pin.cell}{there}", pool=pin.pool)
         mine = taken.get((pin.pool, pin.level, pin.cell))
         if mine is not None and (mine.vc, mine.pin) == (row.id, pin.name):
             continue
@@ -123,6 +124,17 @@ def _check_pins(state: State, pools: Pools, row: VirtualCluster) -> None:
                 "wait until it is free",
                 pool=pin.pool,
             )
+
+
+def _numbers(state: State, pools: Pools, pool: str, level: int) -> str:
+    """How cells of a level are numbered, by the example of the first node."""
+    shape = pools.pools[pool].shape
+    slot, node = min((slot, node) for (name, slot), node in pools.nodes.items() if name == pool)
+    if level > shape.node:
+        return f"; it has {pools.tops(pool) * shape.size(shape.top) // shape.size(level)}, from 0 on"
+    each, name = shape.devices // shape.size(level), state.nodes.rows[node].name
+    cells = f"{slot * each} to {slot * each + each - 1}" if each > 1 else f"{slot}"
+    return f"; node {name} has number {cells}, and `ebb cells` shows the numbers of nodes"
 
 
 def _check_quotas(state: State, pools: Pools, row: VirtualCluster) -> None:

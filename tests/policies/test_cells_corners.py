@@ -4,8 +4,9 @@ import pytest
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeSeen, NodeSilent
+from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeSeen, NodeSilent, VcRequested
 from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.vc import Pin
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
 
 # ---- what is kept for somebody -----------------------------------------------------------------------------------------
@@ -194,3 +195,17 @@ def test_a_whole_idle_cell_is_found_without_a_look_at_every_node(monkeypatch: py
     again = tenants.ask("A", 2, guarantee=OPPORTUNISTIC, levels=("switch",))
     devices = tenants.run(again).devices
     assert devices in ((0, 1), (2, 3))
+
+
+def test_how_cells_are_numbered_is_said_to_who_pins_one_that_there_is_not() -> None:
+    tenants = Tenants({"one": "FOUR", "two": "FOUR"}, [PoolPlan("racked", ("two", "one"), (("rack", 2),))])
+
+    def refused(level: str) -> str:
+        event = VcRequested("A", True, (), (Pin("mine", "racked", level, 99),))
+        return str(tenants.reply(event))
+
+    named = "node two has number"
+    assert f"racked has no device 99; {named} 0 to 3, and `ebb cells` shows the numbers" in refused("device")
+    assert f"racked has no switch 99; {named} 0 to 1, and" in refused("switch")
+    assert f"racked has no node 99; {named} 0, and" in refused("node")
+    assert "racked has no rack 99; it has 1, from 0 on" in refused("rack")
