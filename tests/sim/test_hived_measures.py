@@ -1,6 +1,7 @@
 """HiveD's measures, against what a plain count over every moment gives."""
 
 import math
+from collections import Counter
 from random import Random
 from typing import Any, NamedTuple
 
@@ -188,17 +189,22 @@ def test_how_long_the_first_job_of_a_queue_waits_although_there_are_cells(seed: 
             if job.gpus >= 8:
                 expected += len({node for _, node, _ in mine}) + job.gpus // 8 <= owned[job.vc]
             else:
-                expected += sum(gpus for _, _, gpus in mine) + job.gpus <= 8 * owned[job.vc]
+                held = Counter[int]()
+                for _, node, gpus in mine:
+                    held[node] += gpus
+                expected += sum(gpus + job.gpus > 8 for gpus in held.values()) < owned[job.vc]
         assert found == expected
 
 
 def test_a_quota_may_have_room_where_no_node_is_free() -> None:
-    """Two nodes are owned, and on each the tenant's own job has one GPU; from 20 on one of them is free."""
-    jobs = [Job("x", 1, 0, [Run([1], 0, 20)]), Job("x", 1, 1, [Run([2], 1, 50)]), Job("x", 8, 5, [Run([1], 30, 40)])]
-    h, of_jobs, runs = history(jobs)
-    delays, uses = m.delays(h, of_jobs), m.uses(h, runs)
-    assert m.waited_in_quota(h, delays, uses, {"x": 16}).tolist() == [0, 0, 25]
-    assert m.waited_with_cells(h, delays, uses, {"x": 2}).tolist() == [0, 0, 10]
+    """Two nodes are owned, and on each the tenant's own job has some GPUs; from 20 on one of them is free. Four GPUs would be
+    left of both together, too, before."""
+    for width in (8, 4):
+        jobs = [Job("x", 5, 0, [Run([1], 0, 20)]), Job("x", 6, 1, [Run([2], 1, 50)]), Job("x", width, 5, [Run([1], 30, 40)])]
+        h, of_jobs, runs = history(jobs)
+        delays, uses = m.delays(h, of_jobs), m.uses(h, runs)
+        assert m.waited_in_quota(h, delays, uses, {"x": 16}).tolist() == [0, 0, 25 if width == 4 else 10]
+        assert m.waited_with_cells(h, delays, uses, {"x": 2}).tolist() == [0, 0, 10]
 
 
 def test_tasks_hold_whole_nodes_and_the_last_one_the_rest() -> None:

@@ -91,6 +91,16 @@ def busy(uses: Uses) -> Steps:
     return Steps(np.concatenate((begin, end)), np.repeat(np.array([1, -1]), len(begin)))
 
 
+def lacking(uses: Uses, gpus: int, node_gpus: int = NODE_GPUS) -> Steps:
+    """Of how many nodes the uses leave fewer GPUs than this."""
+    node, at = np.tile(uses.node, 2), np.concatenate((uses.begin, uses.end))
+    change = np.concatenate((uses.gpus, -uses.gpus))
+    order = np.lexsort((-change, at, node))
+    lacks = np.cumsum(change[order]) > node_gpus - gpus  # all have left before the next node's first comes
+    turns = np.diff(lacks.astype(np.int64), prepend=0)
+    return Steps(at[order][turns != 0], turns[turns != 0])
+
+
 def _busy_times(uses: Uses) -> tuple[Ints, Ints, Ints]:
     """From when to when, and which node."""
     node, at = np.tile(uses.node, 2), np.concatenate((uses.begin, uses.end))
@@ -169,16 +179,14 @@ def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[
 def waited_with_cells(history: History, delays: Ints, uses: Uses, owned: Mapping[str, int], node_gpus: int = NODE_GPUS) -> Ints:
     """For how long a job was the first to wait of its tenant, and there were cells for it, where tenants own so many nodes.
 
-    A job of whole nodes had cells while so many of the nodes had none of its tenant's own jobs on them. Of smaller jobs GPUs
-    are counted: whether they lay together is not looked at.
+    A job of whole nodes had cells while so many of the nodes had none of its tenant's own jobs on them; a smaller one while
+    these left it as many GPUs of one node.
     """
-    since = _first_since(history, delays)
-    waited = _waited(history, since, delays, uses, {name: nodes * node_gpus for name, nodes in owned.items()})
+    since, waited = _first_since(history, delays), np.zeros(len(history.submit), np.int64)
     for name, gpus, of in _alike(history):
-        if gpus >= node_gpus:
-            steps = busy(uses.of(uses.vc == history.vcs[1].index(name)))
-            most = owned.get(name, 0) - -(-gpus // node_gpus)
-            waited[of] = _time_at_most(steps, most, since[of], history.submit[of] + delays[of])
+        steps = lacking(uses.of(uses.vc == history.vcs[1].index(name)), min(gpus, node_gpus), node_gpus)
+        most = owned.get(name, 0) - -(-gpus // node_gpus)
+        waited[of] = _time_at_most(steps, most, since[of], history.submit[of] + delays[of])
     return waited
 
 

@@ -34,7 +34,7 @@ class Late(NamedTuple):
     in_quota: Floats
     """That part of it in which the tenant's quota of GPUs had room."""
     with_cells: Floats
-    """That part of it in which it was the first to wait, and the tenant had cells for it: nodes, if it asks for whole ones."""
+    """That part of it in which it was the first to wait, and the tenant had cells for it."""
 
 
 def late(it: Seen, private: Seen, nodes: Mapping[str, int]) -> Late:
@@ -80,7 +80,7 @@ COLUMNS = (
 )
 LATE = (
     "Late: multi-GPU jobs that waited more than a minute longer than in their tenant's private cluster, although its quota of "
-    "GPUs had room; with cells: while they were the first to wait, and it had the nodes for them, if they ask for whole ones."
+    "GPUs had room; with cells: while they were the first to wait, and its nodes had what they asked for, together."
 )
 
 
