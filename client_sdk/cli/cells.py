@@ -21,8 +21,8 @@ MARKS = {
     DeviceUse.FAULTY: "x",
     DeviceUse.UNSPECIFIED: "?",
 }
-LEGEND = "G guaranteed, o opportunistic, k kept for a job, . idle, x faulty; [ ] a cell inside the node"
-STYLES = {"G": "green", "o": "yellow", "k": "cyan", "x": "red"}
+LEGEND = "G guaranteed, o opportunistic, k kept for a job, . idle, x faulty (X: and in use); [ ] a cell inside the node"
+STYLES = {"G": "green", "o": "yellow", "k": "cyan", "x": "red", "X": "red"}
 
 
 @click.command()
@@ -104,7 +104,7 @@ def _with_last(items: Sequence[T]) -> Iterable[tuple[bool, T]]:
 def _bracketed(pool: Pool, level: int, devices: list[DeviceCell]) -> Line:
     """A mark for each device, with brackets around each cell of more than one inside the node: [[..][..]]."""
     if level == 0:
-        marks = [MARKS[device.use] for device in devices]
+        marks = ["X" if device.fault and device.job_ids else MARKS[device.use] for device in devices]
         return [(mark, mark) for mark in marks]
     fan = pool.levels[level].fan
     size = max(len(devices) // fan, 1)

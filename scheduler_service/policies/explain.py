@@ -12,7 +12,15 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector
 from scheduler_service.core.waiting import queue_key, startable
 from scheduler_service.policies.cells.explain import explain_in_cells
-from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Estimate, Explanation, Victim, waiting_for_victims
+from scheduler_service.policies.explained import (
+    AHEAD_SHOWN,
+    Blocker,
+    Estimate,
+    Explanation,
+    Victim,
+    counted,
+    waiting_for_victims,
+)
 from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
 from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.stages import Stages
@@ -34,7 +42,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         return explain_in_cells(state, job)
     before = list(_before(state, job, stages))
     if before:
-        blockers.append(Blocker(Reason.BEHIND, f"{len(before)} jobs are before it", before[0].id))
+        blockers.append(Blocker(Reason.BEHIND, f"{counted(len(before), 'job')} before it", before[0].id))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
     if job.id in state.earmarks_of:
         return waiting_for_victims(state, job, blockers, len(before), ahead)

@@ -50,8 +50,17 @@ class Explanation(NamedTuple):
 def waiting_for_victims(state: State, job: Job, blockers: list[Blocker], before: int, ahead: tuple[int, ...]) -> Explanation:
     """Of a job that has earmarks."""
     leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
-    blockers = [*blockers, Blocker(Reason.WAITING_FOR_VICTIMS, f"{len(leaving)} runs are leaving for it")]
+    blockers = [*blockers, Blocker(Reason.WAITING_FOR_VICTIMS, f"{counted(len(leaving), 'run')} leaving for it")]
     return Explanation(tuple(blockers), before, ahead, victims=leaving, estimate=_when_they_leave(state, leaving))
+
+
+def counted(count: int, what: str) -> str:
+    """So many are.
+
+    >>> counted(1, "job"), counted(2, "job")
+    ('1 job is', '2 jobs are')
+    """
+    return f"{count} {what} is" if count == 1 else f"{count} {what}s are"
 
 
 def _leaving(state: State, job: Job) -> list[RunKey]:
@@ -63,4 +72,4 @@ def _when_they_leave(state: State, leaving: tuple[Victim, ...]) -> Estimate:
     if not runs:
         return Estimate(state.cluster.clock_us, "what it waits for is there")
     latest = max((run.stop_us or 0) + run.stop_grace_us for run in runs)
-    return Estimate(latest, f"the grace periods of the {len(runs)} runs that leave for it, at the longest")
+    return Estimate(latest, f"the grace periods of those that leave for it ({len(runs)}), at the longest")

@@ -334,12 +334,12 @@ def test_why_a_job_waits_for_cells() -> None:
     assert not tenants.guaranteed(second)
     third = tenants.ask("A", 4, guarantee=OVERFLOW)
     assert why(third) == [
-        (Reason.BEHIND, "1 jobs of A are before it"),
+        (Reason.BEHIND, "1 job is before it in virtual cluster A"),
         (Reason.BEYOND_QUOTA, "the cells of virtual cluster A are in use"),
         (Reason.NO_ROOM, "no idle cells that would do"),
     ]
     owner = tenants.ask("B", 4)
-    assert why(owner) == [(Reason.WAITING_FOR_VICTIMS, "1 runs are leaving for it")]
+    assert why(owner) == [(Reason.WAITING_FOR_VICTIMS, "1 run is leaving for it")]
 
 
 def before(tenants: Tenants, job: int) -> tuple[int, ...]:

@@ -182,3 +182,10 @@ def test_a_pool_without_devices_is_its_nodes() -> None:
     found = Pool(name="cpu", levels=levels, nodes=(node,), cells=(BoundCell(level="node", index=4, virtual_cluster="a"),))
     assert text(found) == ["cpu: node", "  node: 1, owned 1, free 0", "└─ 4 c1  a: node 4"]
     assert text(replace(found, cells=()))[-1] == "└─ 4 c1"
+
+
+def test_a_device_that_is_faulty_and_in_use_is_drawn_as_both() -> None:
+    held = DeviceCell(index=0, use=DeviceUse.GUARANTEED, job_ids=(7,), fault="XID 79")
+    idle = DeviceCell(index=1, use=DeviceUse.FAULTY, fault="XID 79")
+    nodes = (replace(POOL.nodes[0], devices=(held, idle, *devices(".."))), *POOL.nodes[1:])
+    assert "│  ├─ 0 n1   [[Xx][..]]" in text(replace(POOL, nodes=nodes))

@@ -107,7 +107,7 @@ def test_a_trial_is_foreseen_and_explained(run: Run, client: Client) -> None:
     behind = run("submit", "-q", "-c", "1", "true").output.strip()
     why = run("explain", trial).output
     assert why.startswith(f"job {trial} is QUEUED: waiting for victims\n")
-    assert "waiting for victims: 1 runs are leaving for it" in why
+    assert "waiting for victims: 1 run is leaving for it" in why
     assert "it may start at " in why
     assert f"job {behind} is QUEUED: " in run("explain", behind).output
     client.cancel(int(trial))

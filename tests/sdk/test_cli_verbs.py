@@ -373,7 +373,7 @@ def test_explain(run: Run, fake: FakeCluster, client: Client) -> None:
     assert lines[3] == "when it may start is not known: a fake cluster foresees nothing"
     assert re.fullmatch(r"last preempted at [0-9: -]+, for trial 2 of ada: it has not started again since", lines[4])
     lines = run("explain", str(behind.id)).output.splitlines()
-    assert lines[:3] == ["job 3 is QUEUED: behind 1", "what keeps it from starting:", "  behind 1: 1 jobs are before it"]
+    assert lines[:3] == ["job 3 is QUEUED: behind 1", "what keeps it from starting:", "  behind 1: 1 job is before it"]
     assert "ahead of it: 1" in lines
     told = json.loads(run("explain", "3", "-o", "json").output)
     assert (told["job"]["id"], told["ahead_job_ids"]) == (3, [1])

@@ -13,7 +13,7 @@ from scheduler_service.core.waiting import Lane, QueueKey, lanes_of, queue_key
 from scheduler_service.policies.cells.guaranteed import holds_up, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.victims import PREEMPTING
-from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, waiting_for_victims
+from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, counted, waiting_for_victims
 
 
 def explain_in_cells(state: State, job: Job) -> Explanation:
@@ -23,7 +23,8 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         return Explanation((Blocker(Reason.NEVER_IN_QUOTA, f"there is no virtual cluster {job.spec.vc}"),))
     before = list(_before(state, vc, job))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
-    blockers = [Blocker(Reason.BEHIND, f"{len(before)} jobs of {vc.name} are before it", before[0].id)] if before else []
+    behind = f"{counted(len(before), 'job')} before it in virtual cluster {vc.name}"
+    blockers = [Blocker(Reason.BEHIND, behind, before[0].id)] if before else []
     if job.id in state.earmarks_of:
         return waiting_for_victims(state, job, blockers, len(before), ahead)
     victims: tuple[Victim, ...] = ()
