@@ -57,9 +57,8 @@ def _explanation(state: State, job: job_pb2.Job) -> scheduler_pb2.Explanation:
         ahead.append(other.id)
     told = scheduler_pb2.Explanation(ahead=len(ahead), ahead_job_ids=ahead[:16])
     if ahead:
-        told.blockers.append(
-            _blocker(JobReason.BEHIND, f"{len(ahead)} {'job is' if len(ahead) == 1 else 'jobs are'} before it", ahead[0])
-        )
+        jobs = "1 job is" if len(ahead) == 1 else f"{len(ahead)} jobs are"
+        told.blockers.append(_blocker(JobReason.BEHIND, f"{jobs} before it", ahead[0]))
     if _nodes.place(state, job.spec) is None:
         told.blockers.append(_no_room(state, job.spec))
     if told.blockers:
