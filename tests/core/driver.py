@@ -163,7 +163,7 @@ class Driver:
         self.runs[new.key] = new
 
     def _check_settled(self) -> None:
-        self.state.unsettled = True
+        self.state.unsettled = self.state.board_changed = True
         again = step(self.state, (), self.now, Random(0), self.policy)
         assert [c for c in again.changes if c.table != "cluster"] == [], "the policy stopped before it was done"
         self.state.undo()
