@@ -85,10 +85,20 @@ def test_where_nobody_is() -> None:
 
 def test_an_old_lock_that_names_another_process_is_no_agent(folder: Path) -> None:
     """As after a start of the machine, or of a container, where numbers of processes come again."""
-    (folder / "lock").write_text(str(os.getpid()))
-    assert check("node_agent", "--state", str(folder)) == (1, f"ebb-agent: no agent of this user runs on {folder}\n")
-    with (folder / "lock").open():  # as this process has it open, it is taken for the agent
-        assert "is not connected" in check("node_agent", "--state", str(folder))[1]
+    lock = folder / "lock"
+    lock.touch()
+    opens = ["sh", "-c", 'read go; exec 3< "$0"; echo opened; read go', str(lock)]
+    with subprocess.Popen(opens, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        lock.write_text(str(other.pid))
+        assert check("node_agent", "--state", str(folder)) == (1, f"ebb-agent: no agent of this user runs on {folder}\n")
+        other.stdin.write("go\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "opened\n"  # from now on it is taken for the agent
+        alone = (1, f"ebb-agent: the agent (pid {other.pid}) is not connected to a scheduler\n")
+        assert check("node_agent", "--state", str(folder)) == alone
+        other.stdin.close()
 
 
 def test_settings_that_are_wrong(folder: Path) -> None:
