@@ -1,15 +1,15 @@
 """A virtual cluster owns fewer cells than it has bound: the last ones go back, and the jobs in them lose their guarantee."""
 
-from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.binding import bindings_of, owned
 from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.change import drop_earmarks, stop_job, tell
-from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.job import EventKind, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.standing import demote
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros, mask_of
-from scheduler_service.core.vc import Binding, Guarantee, Owner
+from scheduler_service.core.values import Mask, Micros, mask_of
+from scheduler_service.core.vc import Binding, Guarantee, Owner, VirtualCluster
 
 
 def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
@@ -21,6 +21,22 @@ def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
             continue
         if unbound(pool, Owner(vc), number) < 0:
             evacuate(state, pools, binding, why, now)
+
+
+def strand(state: State, pools: Pools, row: VirtualCluster, why: str, now: Micros) -> None:
+    """Its cells of pools that there are not any more go, if it owns none there; and whoever is in no cell of its own loses its
+    guarantee. Looks at all runs."""
+    owned_in = {(quota.pool, quota.level) for quota in row.quotas} | {(pin.pool, pin.level) for pin in row.pins}
+    for key, binding in bindings_of(state, row.id):
+        if not pools.has(binding.pool, binding.level) and (binding.pool, binding.level) not in owned_in:
+            state.put(state.bindings, key, None)
+    runs = [run for run in state.runs.rows.values() if run.vc == row.name and run.guaranteed and run.devices]
+    for job_id in sorted({run.job_id for run in runs if not owned(state, state.jobs.rows[run.job_id], *_where(run))}):
+        demote(state, job_id, now, text=why)
+
+
+def _where(run: Run) -> tuple[int, Mask]:
+    return run.node, mask_of(run.devices)
 
 
 def evacuate(state: State, pools: Pools, binding: Binding, why: str, now: Micros) -> None:

@@ -12,7 +12,7 @@ from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, Not
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.rows import changed
-from scheduler_service.core.shrinking import evacuate, shrink
+from scheduler_service.core.shrinking import evacuate, shrink, strand
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Binding, Quota, VirtualCluster
@@ -40,6 +40,8 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     _pin(state, old, new, now)
     call_off_excess(state, new.id, now, f"virtual cluster {new.name} owns fewer cells now")
     shrink(state, pools, new.id, f"virtual cluster {new.name} owns fewer cells now", now)
+    if not (event.create or state.settings.by_count):
+        strand(state, pools, new, f"virtual cluster {new.name} owns other cells now", now)
     for name in sorted(missing):
         _make_room(state, pools, name, missing[name], f"virtual cluster {new.name} owns other cells now", now)
     return VcChanged(new.id)

@@ -1,5 +1,6 @@
 """What an operator is told of who starts the scheduler with another configuration than before."""
 
+from scheduler_service.core.job import JobState
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.state import State
@@ -26,6 +27,25 @@ def test_of_a_pool_with_another_name_it_is_said_whose_cells_are_gone() -> None:
     (told,) = anew(tenants, Settings(pools=(PoolPlan("named", ("one", "two")),)))
     assert told.startswith(f"virtual cluster A owns cells that there are not: 1 node of {FOURS}, pin mine in {FOURS}. ")
     assert told.endswith("ebb vc update A --quota ...")
+
+
+def test_who_is_in_cells_of_the_old_name_is_guaranteed_in_those_of_the_new_one() -> None:
+    """Once it is said what its virtual cluster owns; and nobody is guaranteed beyond that."""
+    before = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    before.vc("A", (FOURS, "node", 2))
+    jobs = [before.ask("A", 4), before.ask("A", 4)]
+    after = Tenants({}, [PoolPlan("named", ("one", "two"))])
+    after.now, after.runs, after.sent = before.now, before.runs, before.sent
+    after.state = State(before.state.cluster, after.state.settings)
+    tables = (table for table in before.state.tables() if table.name != "cluster")
+    after.state.restore((table.name, key, row) for table in tables for key, row in table.rows.items())
+    after.change("A", ("named", "node", 1))
+    assert [after.guaranteed(job) for job in jobs] == [True, False]
+    assert list(after.owned().items()) == [(("named", "node", 0), "A")]
+    waits = after.ask("A", 4)
+    after.end(jobs[0])
+    assert after.guaranteed(jobs[1])
+    assert after.job(waits).state is JobState.QUEUED
 
 
 def test_jobs_that_queue_and_can_never_start_are_counted_and_those_that_run_are_not() -> None:
