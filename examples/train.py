@@ -122,6 +122,9 @@ def main() -> None:
                 print(f"step {state.step} loss {state.loss:.6f}", flush=True)
             if state.step < options.steps:
                 checkpoint.at_boundary(lambda: state.packed(options.save_seconds))
+            while state.step == options.wait_at and not options.wait_for.exists():
+                time.sleep(0.02)
+                checkpoint.at_boundary(lambda: state.packed(options.save_seconds))
         digest = hashlib.sha256(b"".join(weight.tobytes() for weight in state.weights)).hexdigest()
         if options.result:
             result = {"steps": state.step, "loss": state.loss, "loss_hex": state.loss.hex(), "weights_sha256": digest}
@@ -141,10 +144,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--result", type=Path, metavar="FILE", help="write the final loss and a digest of the weights as JSON")
     parser.add_argument("--save-seconds", type=float, default=0.0, help="stretch every save to about this long")
     parser.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="also save every so many steps, unasked")
+    parser.add_argument("--wait-at", type=int, metavar="STEP", help="after it, wait for the file --wait-for")
+    parser.add_argument("--wait-for", type=Path, metavar="FILE", help="like data that come later")
     parser.add_argument("--checkpoint-dir", metavar="DIR", help="default: EBB_CHECKPOINT_DIR, else ./checkpoints")
     options = parser.parse_args()
     if not 0 < options.batch <= SAMPLES:
         parser.error(f"--batch is from 1 to {SAMPLES}")
+    if (options.wait_at is None) != (options.wait_for is None):
+        parser.error("--wait-at and --wait-for go together")
     return options
 
 

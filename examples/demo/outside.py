@@ -30,13 +30,14 @@ class Outside:
         self._stopping = stopping
         self._processes: list[subprocess.Popen[bytes]] = []
 
-    def start(self, role: Role, folder: Path, run: int = 1) -> "subprocess.Popen[bytes]":
-        """Trains in this folder, as the job does in its own: by the same command. Checkpoints are in it, too."""
+    def start(self, role: Role, folder: Path, run: int = 1, until: Path | None = None) -> "subprocess.Popen[bytes]":
+        """Trains in this folder, as the job does in its own: by the same command, but that it waits on its way only if it is
+        told `until` when. Checkpoints are in the folder, too."""
         folder.mkdir(parents=True, exist_ok=True)
         environment = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
         with (folder / "output.log").open("ab") as log:
             process = subprocess.Popen(
-                [*self._train, *role.arguments()],
+                [*self._train, *role.arguments(until)],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -75,7 +76,7 @@ class Control(NamedTuple):
 def control(outside: Outside, folder: Path, stopping: Stopping) -> Control:
     """Stops the control job, and resumes it with its checkpoint and, a copy of it, without."""
     alone, kept, lost = folder / "uninterrupted", folder / "with-checkpoint", folder / "without-checkpoint"
-    first = outside.start(CONTROL, kept)
+    first = outside.start(CONTROL, kept, until=folder / "never")  # else it might be over before anybody looks
     while last_step(kept) < CONTROL.steps * 0.4:
         if first.poll() is not None:
             raise OutsideError("the control run ended before it could be stopped")

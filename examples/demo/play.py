@@ -1,7 +1,7 @@
 """The plot: jobs fill the cluster, trials arrive, some jobs leave for them and come back, and everything is checked.
 
 Nothing here waits for a time that was guessed: a trial arrives when the step log of the job that it will displace says
-that this one is far enough.
+that this one is far enough, and no job ends before all trials have come.
 """
 
 import sys
@@ -39,6 +39,7 @@ def play(folder: Path, stopping: Stopping, console: Console) -> bool:
             stage.fill()
             for cue in CUES:
                 stage.enter_trial(cue)
+            stage.let_all_end()
             stage.check_the_check()
             stage.wait_for_the_end()
         outcome = judge(stage.record())

@@ -13,6 +13,7 @@ dlrm, once preempted, is spared afterwards (Eqn 4, P = 1).
 
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from client_sdk import JobClass, JobSpec, Resources
 
@@ -36,18 +37,21 @@ class Role:
     save: float = 0
     job_class: JobClass = JobClass.BEST_EFFORT
 
-    def arguments(self) -> list[str]:
-        """Of examples/train.py. Its files go to the folder that it is started in, in Ebb and outside."""
+    def arguments(self, until: Path | None = None) -> list[str]:
+        """Of examples/train.py. Its files go to the folder that it is started in, in Ebb and outside. Where it waits on its
+        way, it does so until there is this file."""
         files = ["--step-log", STEP_LOG, "--result", RESULT]
         size = ["--steps", str(self.steps), "--batch", str(BATCH)]
-        return [*size, "--seed", str(self.seed), "--save-seconds", str(self.save), *files]
+        wait = [] if until is None else ["--wait-at", str(int(WAITS * self.steps)), "--wait-for", str(until)]
+        return [*size, "--seed", str(self.seed), "--save-seconds", str(self.save), *files, *wait]
 
-    def spec(self, train: list[str], folder: str) -> JobSpec:
-        """What is submitted; `train` is how train.py is called."""
+    def spec(self, train: list[str], folder: str, until: Path) -> JobSpec:
+        """What is submitted; `train` is how train.py is called. A best-effort job waits on its way until there is a file."""
+        arguments = self.arguments(until if self.job_class is JobClass.BEST_EFFORT else None)
         return JobSpec(
             name=self.name,
             job_class=self.job_class,
-            command=(*train, *self.arguments()),
+            command=(*train, *arguments),
             resources=Resources(cpus=self.cpus, memory_mib=self.memory_gib * GIB, devices=self.gpus),
             environment=ENVIRONMENT,
             working_directory=folder,
@@ -64,7 +68,9 @@ class Cue:
     share: float
 
 
-# The jobs advance unevenly, as the cores please: those that are to leave later are long enough not to have ended by then.
+WAITS = 0.6
+"""The share of its steps after which a job waits until all trials have come: whatever the machine, none has ended by then."""
+
 BATCH = 256
 """Samples of a step, which then takes some 4 ms of one core; six jobs share what there is."""
 

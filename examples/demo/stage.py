@@ -79,6 +79,7 @@ class Stage:
         self._displaced: list[Displaced] = []
         self._uninterrupted: dict[int, Path] = {}
         self._control = Control([], [], False)
+        self._all_have_come = folder / "all-trials-have-come"
 
     # ---- acts ----------------------------------------------------------------------------------------------------------
 
@@ -114,6 +115,10 @@ class Stage:
                 self._outside.start(role, self._uninterrupted[candidate.job_id])
         self._until(lambda: self._state(job) in (JobState.RUNNING, JobState.SUCCEEDED), f"{trial.name} to start")
 
+    def let_all_end(self) -> None:
+        """No trial comes any more: the jobs need not wait for them on their way."""
+        self._all_have_come.touch()
+
     def check_the_check(self) -> None:
         self._board.say("Outside of Ebb: does the check notice a job that lost its checkpoint and began anew?")
         self._control = control(self._outside, self._folder / "control", self._stopping)
@@ -143,7 +148,7 @@ class Stage:
         return any(node.name == name and node.state is NodeState.UP for node in self._client.nodes())
 
     def _spec(self, role: Role) -> JobSpec:
-        return role.spec(TRAIN, str(work_of(self._folder, role)))
+        return role.spec(TRAIN, str(work_of(self._folder, role)), self._all_have_come)
 
     def _submit(self, role: Role) -> int:
         work_of(self._folder, role).mkdir(parents=True)
@@ -167,7 +172,7 @@ class Stage:
         for event in self._client.story(trial):
             if event.decision is not None:
                 return event.decision
-        raise Failed(f"nobody had to leave for trial {trial}: GPUs were free, so training ended sooner than planned")
+        raise Failed(f"nobody had to leave for trial {trial}, as if GPUs were free")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
         """Waits; gives up when it takes too long, when a process of the cluster ends, or when a job fails."""

@@ -90,6 +90,24 @@ def test_a_preempted_run_goes_on_bit_for_bit(tmp_path: Path, unbroken: str) -> N
     assert {s["run"] for s in job.steps()} == {1, 2, 3, 4}
 
 
+def test_a_run_that_waits_for_its_data_is_preempted_and_goes_on(tmp_path: Path, unbroken: str) -> None:
+    job, data = Job(tmp_path), tmp_path / "data"
+    waits = ("--wait-at", "9", "--wait-for", str(data))
+    process = job.start(*waits)
+    until(lambda: len(job.steps()) == 9)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == OBEYED
+    assert job.steps()[-1]["step"] == 9
+    job.run = 0  # from its first step, in files of its own
+    job.home = tmp_path / "anew"
+    job.home.mkdir()
+    process = job.start(*waits)
+    until(lambda: len(job.steps()) == 9)
+    data.touch()
+    assert finish(process)[0] == 0
+    assert job.result() == unbroken
+
+
 def test_kills_at_any_moment_lose_only_what_was_not_saved(tmp_path: Path, unbroken: str) -> None:
     job, rng = Job(tmp_path), random.Random(2)
     saved = 0
