@@ -24,6 +24,7 @@ from tests.policies.tenants import Tenants
 
 HOUR: Micros = 3_600_000_000
 FOURS = "four-2x2"
+NODE = (FOURS, "node", 1)
 
 
 def at(hour: float) -> Micros:
@@ -124,3 +125,19 @@ class Traders(Tenants):
 def reason(answer: Any) -> str:
     assert isinstance(answer, Refused), answer
     return answer.reason
+
+
+def two(**more: Any) -> Traders:
+    """A and B own a node of four devices each."""
+    t = Traders(2, **more)
+    t.vc("A", NODE)
+    t.vc("B", NODE)
+    return t
+
+
+def many(*owned: int, match: Match | None = None) -> Traders:
+    """A, B, ... own so many nodes; deals are made by hand unless there is an arbiter."""
+    t = Traders(sum(owned), match=match)
+    for name, count in zip("ABCDE", owned, strict=False):
+        t.vc(name, (FOURS, "node", count))
+    return t
