@@ -3,6 +3,9 @@
 Within a limit, that is: else all of them are released, and tried elsewhere.
 """
 
+from collections import Counter
+from functools import lru_cache
+
 from scheduler_service.core.change import stop_job, tell
 from scheduler_service.core.drains import strike
 from scheduler_service.core.job import EventKind, Job, Reason, Run, RunPhase, StopReason
@@ -53,11 +56,20 @@ def all_started(state: State, job: Job) -> Job:
 def gang_place(state: State, run: Run) -> GangPlace | None:
     """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
     job = state.jobs.rows[run.job_id]
-    if not job.spec.gang:
-        return None
-    nodes = tuple(dict.fromkeys(job.seats))
-    here = [rank for rank, node in enumerate(job.seats) if node == run.node]
-    return GangPlace(len(job.seats), here.index(run.task), len(here), nodes.index(run.node), nodes)
+    return _places(job.seats)[run.task] if job.spec.gang else None
+
+
+@lru_cache(maxsize=64)
+def _places(seats: tuple[int, ...]) -> tuple[GangPlace, ...]:
+    """Of tasks on these nodes, by rank."""
+    nodes = tuple(dict.fromkeys(seats))
+    number, there = {node: i for i, node in enumerate(nodes)}, Counter(seats)
+    seen: Counter[int] = Counter()
+    places = []
+    for node in seats:
+        places.append(GangPlace(len(seats), seen[node], there[node], number[node], nodes))
+        seen[node] += 1
+    return tuple(places)
 
 
 def begins(job: Job) -> bool:

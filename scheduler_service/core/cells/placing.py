@@ -5,6 +5,7 @@ cell will do is a free virtual cell used, the smallest that will; which physical
 to be together tries one cell after the other, and all of it goes back to where it was if it cannot be done.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
 
-LOOKED_AT = 2000
-"""Places that are tried for one job before it is taken to fit nowhere."""
+GIVEN_UP = 2000
+"""Places that a search takes back before the job is taken to fit nowhere."""
 
 
 Choose = Callable[[int, Sequence[int], Sequence[tuple[int, int]]], int]
@@ -40,6 +41,20 @@ class _Domain(NamedTuple):
     mask: Mask
 
 
+class _Beside(NamedTuple):
+    """Where the task before went, and what is left there of its unit: nothing is tighter for one that asks for the same."""
+
+    leaves: int
+    level: int
+    domain: _Domain | None
+    slot: int
+    available: Mask
+
+
+_NO_WAY = object()
+_NOTHING = _Beside(0, -1, None, 0, 0)
+
+
 def find(
     pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choose: Choose | None = None
 ) -> Found | None:
@@ -60,19 +75,26 @@ class _Search:
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
-        self.left = LOOKED_AT
+        self.around: Counter[tuple[int, int]] = Counter()
+        """(level, index) of a cell, a node or larger -> how many tasks are in it."""
+        self.beside = _NOTHING
+        self.left = GIVEN_UP
 
     def undo(self) -> None:
         for level, index in reversed(self.binds):
             self.pool.unbind(level, index)
 
     def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Iterator[None]:
-        """Each way in which all parts find their place; while one is looked at, its places are taken."""
-        if not parts:
-            yield
-            return
-        for _ in self._one(parts[0], domain):
-            yield from self.all(parts[1:], domain)
+        """Each way in which all parts find their place; while one is looked at, its places are taken. There may be thousands of
+        parts, so that these are no calls inside calls."""
+        ways = [self._one(parts[0], domain)]  # of each part that has its place: those that were not looked at yet
+        while ways:
+            if next(ways[-1], _NO_WAY) is _NO_WAY:
+                ways.pop()
+            elif len(ways) < len(parts):
+                ways.append(self._one(parts[len(ways)], domain))
+            else:
+                yield
 
     def _one(self, part: Part, domain: _Domain | None) -> Iterator[None]:
         if isinstance(part, Need):
@@ -86,32 +108,38 @@ class _Search:
     # ---- one task --------------------------------------------------------------------------------------------------------
 
     def _task(self, need: Need, domain: _Domain | None) -> Iterator[None]:
-        for slot, mask in self._places(need, domain):
+        before = self.beside
+        for slot, available, mask in self._places(need, domain):
             if self.left <= 0:
                 return
-            self.left -= 1
             taken = self.taken.get(slot, 0)
             self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
+            self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
+            around = list(self._cells_around(slot))
+            self.around.update(around)
             yield
+            self.around.subtract(around)
+            self.beside = before
             del self.seats[need.rank]
             self.taken[slot] = taken
+            self.left -= 1
 
-    def _places(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
-        tried: set[tuple[int, Mask]] = set()
-        for slot, available in self._units(need.leaves, domain):
-            alike = available.bit_count(), available
-            if alike not in tried:  # what is the same elsewhere fares the same there
-                tried.add(alike)
+    def _places(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask, Mask]]:
+        """Slot, what is available there, and what of it the task gets."""
+        tried: set[Mask] = set()
+        for slot, available in self._tightest(need, domain):
+            if available not in tried:  # what is the same elsewhere fares the same there
+                tried.add(available)
                 mask = self._pick(slot, available, need)
                 if mask is not None:
-                    yield slot, mask
+                    yield slot, available, mask
         if domain is None:
             for level, index in self._fresh(need.leaves, 0):
                 for slot, cell in leaves_of(self.pool.shape, level, index):
                     available = self._available(slot, cell)
                     mask = self._pick(slot, available, need) if available.bit_count() >= need.leaves else None
                     if mask is not None:
-                        yield slot, mask
+                        yield slot, available, mask
                         break
 
     def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
@@ -124,8 +152,14 @@ class _Search:
         free = self.pool.available(slot, mask) | self.gone.get(slot, 0) & mask & self.pool.healthy(slot)
         return free & ~self.taken.get(slot, 0)
 
-    def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
+    def _tightest(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         """Of the bound cells, the tightest first: slot and what is available there."""
+        beside = self.beside
+        if (need.leaves, need.level, domain) == beside[:3] and beside.available.bit_count() >= need.leaves:
+            yield beside.slot, beside.available
+        yield from self._units(need.leaves, domain)
+
+    def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         if domain is not None:
             yield from self._units_in(leaves, domain)
         elif not self.taken and not self.gone:
@@ -161,15 +195,15 @@ class _Search:
 
     def _distance(self, slot: int) -> int:
         """How many levels up the cell is that holds this node and the nearest of those with a task of the job."""
-        fan, node = self.pool.shape.fan, self.pool.shape.node
-        best = len(fan)
-        for other, _ in self.seats.values():
-            level, a, b = node, slot, other
-            while a != b and level < len(fan) - 1:
-                level += 1
-                a, b = a // fan[level], b // fan[level]
-            best = min(best, level if a == b else len(fan))
-        return best
+        return next((level for level, index in self._cells_around(slot) if self.around[level, index]), len(self.pool.shape.fan))
+
+    def _cells_around(self, slot: int) -> Iterator[tuple[int, int]]:
+        """The node, and the cells that it is in: level and index."""
+        fan, index = self.pool.shape.fan, slot
+        for level in range(self.pool.shape.node, len(fan)):
+            if level > self.pool.shape.node:
+                index //= fan[level]
+            yield level, index
 
     # ---- cells -----------------------------------------------------------------------------------------------------------
 

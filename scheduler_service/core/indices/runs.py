@@ -80,9 +80,11 @@ def _stand(state: "State", old: Run | None, new: Run | None) -> None:
     add_or_discard(state.guests, row.vc, row.key, new is not None and not new.guaranteed)
     guarantee = state.jobs.rows[row.job_id].spec.guarantee
     if guarantee is not Guarantee.OPPORTUNISTIC:
-        runs = (state.runs.rows[key] for key in state.active.get(row.job_id, ()))
+        more = (new is not None and not new.guaranteed) - (old is not None and not old.guaranteed)
+        without = state.without.get(row.job_id, 0) + more
+        set_or_drop(state.without, row.job_id, without or None)
         index = state.overflowing if guarantee is Guarantee.OVERFLOW else state.demoted
-        add_or_discard(index, row.vc, row.job_id, any(not run.guaranteed for run in runs))
+        add_or_discard(index, row.vc, row.job_id, without > 0)
     mask, node = mask_of(row.devices), row.node
     guaranteed = state.guaranteed_devices.get(node, 0) & ~mask
     if new is not None and new.guaranteed:
