@@ -1,5 +1,6 @@
 """What a job asks of cells, as a tree: tasks, and tasks that are to be together in one cell of a level."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -36,6 +37,28 @@ class Asked(NamedTuple):
     """The largest first."""
     needs: tuple[Need, ...]
     """All tasks, the largest first."""
+
+
+def needs_of(parts: tuple[Part, ...]) -> Iterator[Need]:
+    """All tasks in them."""
+    for part in parts:
+        if isinstance(part, Need):
+            yield part
+        else:
+            yield from needs_of(part.parts)
+
+
+def groups_of(parts: tuple[Part, ...]) -> Iterator[Together]:
+    """All that is to be together in them, at any depth."""
+    for part in parts:
+        if isinstance(part, Together):
+            yield part
+            yield from groups_of(part.parts)
+
+
+def alike(one: Part, other: Part) -> bool:
+    """Whether they are tasks that ask for the same."""
+    return isinstance(one, Need) and isinstance(other, Need) and one[1:] == other[1:]
 
 
 def asked(spec: JobSpec, shape: Shape, share: Vector) -> Asked | str:

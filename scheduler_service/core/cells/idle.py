@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from scheduler_service.core.cells.asked import Asked, Need, Part
-from scheduler_service.core.cells.placing import needs_of
+from scheduler_service.core.cells.asked import Asked, Need, Part, needs_of
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import cell_mask, pick, pick_cell
 from scheduler_service.core.values import Mask

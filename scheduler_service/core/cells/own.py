@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from scheduler_service.core.cells.asked import Asked, asked
-from scheduler_service.core.cells.placing import find
+from scheduler_service.core.cells.placing import never
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.job import JobSpec
@@ -22,7 +22,7 @@ def why_never(spec: JobSpec, shape: Shape, share: Vector, cells: tuple[int, ...]
 @lru_cache(maxsize=1024)
 def _why_never(wanted: Asked, shape: Shape, cells: tuple[int, ...]) -> str:
     pool = _private(shape, cells)
-    if find(pool, _ME, wanted) is not None:
+    if not never(pool, _ME, wanted):
         return ""
     owned = ", ".join(f"{count} of level {shape.levels[level]}" for level, count in enumerate(cells) if count)
     return f"its cells ({owned or 'none'}) would not do even with nothing else running"

@@ -6,10 +6,10 @@ to be together tries one cell after the other, and all of it goes back to where 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from scheduler_service.core.cells.asked import Asked, Need, Part
+from scheduler_service.core.cells.asked import Asked, Need, Part, alike, groups_of, needs_of
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
 from scheduler_service.core.cells.shape import leaves as leaves_of
@@ -60,75 +60,119 @@ def find(
 ) -> Found | None:
     """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
     them. `choose`: which cell is bound, of those that cost as much; None: the first. Changes nothing."""
-    search = _Search(pool, owner, gone or {}, choose)
-    try:
-        for _ in search.all(asked.parts, None):
-            return Found(tuple(search.binds), dict(search.seats))
-        return None
-    finally:
-        search.undo()
+    return _Search(pool, owner, asked, gone or {}, choose).first()
+
+
+def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
+    """Whether it is certain that the job fits nowhere now: not so where the search was given up."""
+    search = _Search(pool, owner, asked, {}, None)
+    return search.first() is None and search.left > 0
 
 
 class _Search:
-    def __init__(self, pool: Pool, owner: Owner, gone: dict[int, Mask], choose: Choose | None) -> None:
-        self.pool, self.owner, self.gone, self.choose = pool, owner, gone, choose
+    def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choose: Choose | None) -> None:
+        self.pool, self.owner, self.asked, self.gone, self.choose = pool, owner, asked, gone, choose
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
         self.around: Counter[tuple[int, int]] = Counter()
         """(level, index) of a cell, a node or larger -> how many tasks are in it."""
         self.beside = _NOTHING
+        self.together = sum(1 for _ in groups_of(asked.parts))
+        """How many groups that are to be in one cell have no place yet."""
         self.left = GIVEN_UP
 
-    def undo(self) -> None:
-        for level, index in reversed(self.binds):
-            self.pool.unbind(level, index)
+    def first(self) -> Found | None:
+        if not self._suffices():
+            return None
+        ways = self.all(self.asked.parts, None)
+        try:
+            for _ in ways:
+                return Found(tuple(self.binds), dict(self.seats))
+            return None
+        finally:
+            ways.close()
 
-    def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Iterator[None]:
+    def _suffices(self) -> bool:
+        """Whether, wherever they lie, there are leaves for so many tasks of each size. Few searches that fail begin."""
+        waiting = Counter(need.leaves for need in self.asked.needs)
+        if len(self.asked.needs) == 1:  # it is soon seen
+            return True
+        shape, count = self.pool.shape, 0
+        units = [self._available(slot, mask).bit_count() for slot, mask in self._all_units()]
+        free = [self.pool.promises.free_of(self.owner, level) for level in range(len(shape.fan))]
+        for leaves in sorted(waiting, reverse=True):
+            count += waiting[leaves]
+            room = sum(available // leaves for available in units)
+            for level, cells in enumerate(free):
+                on_one = min(shape.size(level), shape.devices)
+                room += cells * (shape.size(level) // on_one) * (on_one // leaves)
+            if room < count:
+                return False
+        return True
+
+    def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Generator[None]:
         """Each way in which all parts find their place; while one is looked at, its places are taken. There may be thousands of
         parts, so that these are no calls inside calls."""
         ways = [self._one(parts[0], domain)]  # of each part that has its place: those that were not looked at yet
-        while ways:
-            if next(ways[-1], _NO_WAY) is _NO_WAY:
+        homeless = True  # whether the last of them has had no place so far
+        try:
+            while ways:
+                if next(ways[-1], _NO_WAY) is not _NO_WAY:
+                    homeless = len(ways) < len(parts)
+                    if homeless:
+                        ways.append(self._one(parts[len(ways)], domain))
+                    else:
+                        yield
+                    continue
                 ways.pop()
-            elif len(ways) < len(parts):
-                ways.append(self._one(parts[len(ways)], domain))
-            else:
-                yield
+                while homeless and ways and alike(parts[len(ways)], parts[len(ways) - 1]):
+                    ways.pop().close()  # where its like might go instead, it could have gone itself
+                homeless = False
+        finally:
+            while ways:
+                ways.pop().close()
 
-    def _one(self, part: Part, domain: _Domain | None) -> Iterator[None]:
+    def _one(self, part: Part, domain: _Domain | None) -> Generator[None]:
         if isinstance(part, Need):
             yield from self._task(part, domain)
             return
-        for inside in self._cells(part.level, sum(need.leaves for need in needs_of(part.parts)), domain):
-            yield from self.all(part.parts, inside)
-        if not part.required:
-            yield from self.all(part.parts, domain)
+        self.together -= 1
+        try:
+            for inside in self._cells(part.level, sum(need.leaves for need in needs_of(part.parts)), domain):
+                yield from self.all(part.parts, inside)
+            if not part.required:
+                yield from self.all(part.parts, domain)
+        finally:
+            self.together += 1
 
     # ---- one task --------------------------------------------------------------------------------------------------------
 
-    def _task(self, need: Need, domain: _Domain | None) -> Iterator[None]:
+    def _task(self, need: Need, domain: _Domain | None) -> Generator[None]:
         before = self.beside
         for slot, available, mask in self._places(need, domain):
             if self.left <= 0:
                 return
-            taken = self.taken.get(slot, 0)
+            taken, around = self.taken.get(slot, 0), list(self._cells_around(slot))
             self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
-            around = list(self._cells_around(slot))
             self.around.update(around)
-            yield
-            self.around.subtract(around)
-            self.beside = before
-            del self.seats[need.rank]
-            self.taken[slot] = taken
-            self.left -= 1
+            try:
+                yield
+            finally:
+                self.around.subtract(around)
+                self.beside = before
+                del self.seats[need.rank]
+                self.taken[slot] = taken
+                self.left -= 1
 
     def _places(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask, Mask]]:
         """Slot, what is available there, and what of it the task gets."""
         tried: set[Mask] = set()
         for slot, available in self._tightest(need, domain):
-            if available not in tried:  # what is the same elsewhere fares the same there
+            if (
+                self.together or available not in tried
+            ):  # what is the same elsewhere fares the same there, but for cells around it
                 tried.add(available)
                 mask = self._pick(slot, available, need)
                 if mask is not None:
@@ -209,19 +253,19 @@ class _Search:
 
     def _fresh(self, leaves: int, least: int) -> Iterator[tuple[int, int]]:
         """Free virtual cells of this level at least that are large enough for something on one node, the smallest first; each
-        is bound while it is looked at, and one of a level tells what there is to know of all."""
+        is bound while it is looked at."""
         pool, shape = self.pool, self.pool.shape
         for level in range(least, len(shape.fan)):
             if shape.size(level) < leaves or pool.promises.free_of(self.owner, level) <= 0:
                 continue
-            index = pool.to_bind(self.owner, level, leaves, self._choose)
-            if index is None:
-                continue
-            pool.bind(level, index, self.owner)
-            self.binds.append((level, index))
-            yield level, index
-            self.binds.pop()
-            pool.unbind(level, index)
+            for index in pool.all_to_bind(self.owner, level, leaves, self._choose):
+                pool.bind(level, index, self.owner)
+                self.binds.append((level, index))
+                try:
+                    yield level, index
+                finally:
+                    self.binds.pop()
+                    pool.unbind(level, index)
 
     def _choose(self, level: int, cells: Sequence[int]) -> int:
         return self.choose(level, cells, self.binds) if self.choose is not None else cells[0]
@@ -230,6 +274,9 @@ class _Search:
         """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""
         shape = self.pool.shape
         if shape.size(level) < leaves:
+            return
+        if domain is not None and len(domain.slots) * domain.mask.bit_count() <= shape.size(level):
+            yield domain  # what it is inside already is no larger
             return
         found: dict[int, int] = {}
         for slot, mask in self._all_units() if domain is None else self._in(domain):
@@ -255,14 +302,6 @@ class _Search:
     def _domain(self, level: int, index: int) -> _Domain:
         leaves = list(leaves_of(self.pool.shape, level, index))
         return _Domain(range(leaves[0][0], leaves[-1][0] + 1), leaves[0][1])
-
-
-def needs_of(parts: tuple[Part, ...]) -> Iterator[Need]:
-    for part in parts:
-        if isinstance(part, Need):
-            yield part
-        else:
-            yield from needs_of(part.parts)
 
 
 def _cells_of(shape: Shape, level: int, slot: int, mask: Mask) -> Iterator[tuple[int, Mask]]:

@@ -230,18 +230,24 @@ class Pool:
         return all(now <= then for now, then in zip(after, before, strict=True))
 
     def to_bind(self, vc: Owner, level: int, need: int = 0, choose: Choose = first) -> int | None:
-        """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now. `choose` has the
-        word where opportunistic runs have to leave, and as many devices of them in several places.
+        """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now."""
+        return next(self.all_to_bind(vc, level, need, choose), None)
+
+    def all_to_bind(self, vc: Owner, level: int, need: int, choose: Choose = first) -> Iterator[int]:
+        """The cells for it that are worth a look, in order; each may be bound and unbound while it is looked at. `choose` has
+        the word where opportunistic runs have to leave, and as many devices of them in several places.
 
         A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
-        are healthy: so the whole ones stay with those who can still get them.
+        are healthy: so the whole ones stay with those who can still get them. Of whole ones one tells what there is to know.
         """
         now = self.balance()
         if now.missing[level] and self.doomed(vc, level):  # nobody's is where none is missing
             for index in partly_healthy(self._lists, self._facts, self.well, self.partly, level, need):
                 if costs_nobody(self._lists, self.promises.claims, now, level, index):
-                    return index
-        return best(self._lists, self._spare, now, level, choose)
+                    yield index
+        whole = best(self._lists, self._spare, now, level, choose)
+        if whole is not None:
+            yield whole
 
     def opportunistic(self, n: int) -> tuple[int, Mask] | None:
         """`n` idle leaves on one node, where guaranteed work will want them last."""
