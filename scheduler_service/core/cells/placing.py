@@ -75,10 +75,11 @@ class _Search:
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
-        self.around: Counter[tuple[int, int]] = Counter()
-        """(level, index) of a cell, a node or larger -> how many tasks are in it."""
+        self.several = len(asked.needs) > 1
+        self.around: dict[tuple[int, int], int] = {}
+        """(level, index) of a cell, a node or larger -> how many tasks are in it, if there are several."""
         self.beside = _NOTHING
-        self.together = sum(1 for _ in groups_of(asked.parts))
+        self.together = len(list(groups_of(asked.parts))) if self.several else 0
         """How many groups that are to be in one cell have no place yet."""
         self.left = GIVEN_UP
 
@@ -95,9 +96,9 @@ class _Search:
 
     def _suffices(self) -> bool:
         """Whether, wherever they lie, there are leaves for so many tasks of each size. Few searches that fail begin."""
-        waiting = Counter(need.leaves for need in self.asked.needs)
-        if len(self.asked.needs) == 1:  # it is soon seen
+        if not self.several:  # it is soon seen
             return True
+        waiting = Counter(need.leaves for need in self.asked.needs)
         shape, count = self.pool.shape, 0
         units = [self._available(slot, mask).bit_count() for slot, mask in self._all_units()]
         free = [self.pool.promises.free_of(self.owner, level) for level in range(len(shape.fan))]
@@ -153,14 +154,14 @@ class _Search:
         for slot, available, mask in self._places(need, domain):
             if self.left <= 0:
                 return
-            taken, around = self.taken.get(slot, 0), list(self._cells_around(slot))
+            taken = self.taken.get(slot, 0)
             self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
-            self.around.update(around)
+            self._stands(slot, 1)
             try:
                 yield
             finally:
-                self.around.subtract(around)
+                self._stands(slot, -1)
                 self.beside = before
                 del self.seats[need.rank]
                 self.taken[slot] = taken
@@ -237,9 +238,14 @@ class _Search:
         for _, _, slot, available in sorted(found):
             yield slot, available
 
+    def _stands(self, slot: int, more: int) -> None:
+        if self.several:
+            for cell in self._cells_around(slot):
+                self.around[cell] = self.around.get(cell, 0) + more
+
     def _distance(self, slot: int) -> int:
         """How many levels up the cell is that holds this node and the nearest of those with a task of the job."""
-        return next((level for level, index in self._cells_around(slot) if self.around[level, index]), len(self.pool.shape.fan))
+        return next((cell[0] for cell in self._cells_around(slot) if self.around.get(cell)), len(self.pool.shape.fan))
 
     def _cells_around(self, slot: int) -> Iterator[tuple[int, int]]:
         """The node, and the cells that it is in: level and index."""
