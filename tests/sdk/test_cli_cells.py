@@ -74,6 +74,16 @@ def test_a_job_file_says_the_same_and_more(fake: Fake, run: Run, tmp_path: Path)
     assert "within: {'rack': True} is not a level" in run("submit", "-f", str(file)).output
 
 
+@pytest.mark.parametrize(("one", "other"), [("--overflow", "--opportunistic"), ("--trial", "--best-effort")])
+def test_two_flags_of_which_a_job_is_only_one_are_refused(fake: Fake, run: Run, one: str, other: str) -> None:
+    for flags in ((one, other), (other, one)):
+        refused = run("submit", "--vc", "vision", *flags, "true")
+        assert refused.exit_code == 2
+        assert refused.output.splitlines()[-1] == f"Error: {one} and {other} say different things; leave one out"
+    assert not fake.submits
+    assert run("submit", "--vc", "vision", one, one, "true").exit_code == 0, "one of them, said twice, is said"
+
+
 def test_the_environment_says_whose_jobs_are(fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sent(fake, run, "true").HasField("cells")
     assert sent(fake, run, "true").guarantee == job_pb2.GUARANTEE_UNSPECIFIED, "as to a site without virtual clusters"
