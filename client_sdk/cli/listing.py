@@ -19,7 +19,7 @@ _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNR
 @click.option(
     "-s", "--state", "states", multiple=True, metavar="STATE", help="Only these; Slurm's PD PR R S CG CD F CA TO work too."
 )
-@click.option("--vc", metavar="NAME", default="", help="Only jobs of this virtual cluster.")
+@click.option("--vc", metavar="NAME", default="", help="Only jobs of this virtual cluster, also of one that was deleted.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
 @output_option("json", "yaml", "wide")
 @no_header_option

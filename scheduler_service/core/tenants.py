@@ -8,7 +8,7 @@ from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import is_unbound, without
 from scheduler_service.core.cells.quotas import feasible
 from scheduler_service.core.cells.shape import leaves, level_of
-from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, no_such_vc
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.rows import changed
@@ -68,8 +68,7 @@ def vc_delete_requested(state: State, event: VcDeleteRequested, now: Micros) -> 
 def named(state: State, name: str) -> VirtualCluster:
     vc = state.vc_ids.get(name)
     if vc is None:
-        known = ", ".join(sorted(state.vc_ids)) or "none"
-        raise NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {known}", vc=name)
+        raise no_such_vc(name, state.vc_ids)
     return state.vcs.rows[vc]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import job_pb2
+from ebb.v1 import job_pb2, scheduler_pb2
 from ebb.v1 import virtual_clusters_pb2 as pb
 
 from tests.rpc.server import LIMIT, Agent, Server, failure
@@ -119,6 +119,31 @@ def test_only_one_without_live_jobs_is_deleted(site: Server, nodes: list[Agent])
     site.until(job.id, "SUCCEEDED")
     site.vcs.DeleteVirtualCluster(delete, timeout=LIMIT)
     assert failure(lambda: site.vcs.DeleteVirtualCluster(delete, timeout=LIMIT)).reason == "NO_SUCH_VC"
+
+
+def test_jobs_of_one_that_never_was_are_not_there(site: Server, nodes: list[Agent]) -> None:
+    """Those of one that was deleted are, and one without jobs has none."""
+
+    def listed(vc: str, *states: Any) -> list[int]:
+        asked = scheduler_pb2.ListRequest(virtual_cluster=vc, states=states)
+        return [job.id for job in site.scheduler.List(asked, timeout=LIMIT).jobs]
+
+    create(site, "a", quota("node", 1))
+    create(site, "b")
+    job = site.submit(virtual_cluster="a", devices=1, cpu_milli=1)
+    nodes[0].started(1, job.id)
+    nodes[0].exited(2, job.id)
+    site.until(job.id, "SUCCEEDED")
+    site.vcs.DeleteVirtualCluster(pb.DeleteVirtualClusterRequest(name="a"), timeout=LIMIT)
+    queued = job_pb2.JOB_STATE_QUEUED
+    assert (listed("a"), listed("a", queued), listed("b"), listed("")) == ([job.id], [], [], [job.id])
+    for states in ((), (queued,)):
+        refused = failure(lambda states=states: listed("visoin", *states))  # type: ignore[misc]
+        assert (refused.code, refused.reason) == (grpc.StatusCode.NOT_FOUND, "NO_SUCH_VC")
+        assert (dict(refused.info.metadata), refused.text) == (
+            {"vc": "visoin"},
+            "there is no virtual cluster 'visoin'; there are: b",
+        )
 
 
 def test_a_job_says_what_it_asks_of_cells_and_how_it_holds_them(site: Server, nodes: list[Agent]) -> None:
