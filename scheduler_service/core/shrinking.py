@@ -1,6 +1,9 @@
-"""A virtual cluster owns fewer cells than it has bound: the last ones go back, and the jobs in them lose their guarantee."""
+"""A virtual cluster owns fewer cells than it has bound: those that matter least go back, and the jobs in them lose their
+guarantee."""
 
-from scheduler_service.core.binding import bindings_of, owned
+from collections import defaultdict
+
+from scheduler_service.core.binding import bindings_of, mask_of_earmark, owned
 from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.change import drop_earmarks, stop_job, tell
@@ -10,17 +13,65 @@ from scheduler_service.core.standing import demote
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Micros, mask_of
 from scheduler_service.core.vc import Binding, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.waiting import QueueKey, place_of
+
+_NOBODY: QueueKey = (0, False, 0)
 
 
 def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
-    """Of cells beyond what it owns now, in its quota or in exchange, the last ones go back."""
-    for (name, level, _), binding in reversed(bindings_of(state, vc)):
-        pool = pools.pools.get(name)
-        number = None if pool is None else level_of(pool.shape, level)
-        if pool is None or number is None or binding.pin:
+    """Of cells beyond what it owns now, in its quota or in exchange, those go back whose jobs matter least."""
+    for (pool, level), bindings in _unpinned(state, vc).items():
+        number = level_of(pools.pools[pool].shape, level) if pools.has(pool, level) else None
+        if number is None or unbound(pools.pools[pool], Owner(vc), number) >= 0:
             continue
-        if unbound(pool, Owner(vc), number) < 0:
-            evacuate(state, pools, binding, why, now)
+        for binding in _least_first(state, pools, bindings):
+            if unbound(pools.pools[pool], Owner(vc), number) >= 0:
+                break
+            if (pool, level, binding.index) in state.bindings.rows:  # it has not gone with another of its gang's
+                evacuate(state, pools, binding, why, now)
+
+
+def _unpinned(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
+    """Its bound cells, by pool and level; in order."""
+    found: dict[tuple[str, str], list[Binding]] = defaultdict(list)
+    for _, binding in bindings_of(state, vc):
+        if not binding.pin:
+            found[binding.pool, binding.level].append(binding)
+    return found
+
+
+def _least_first(state: State, pools: Pools, bindings: list[Binding]) -> list[Binding]:
+    """The idle ones, then by the job inside that matters most: that of the lowest priority, and of these that which was
+    submitted last. Who is still to come matters less than who runs."""
+    kept: dict[int, list[tuple[Mask, int]]] = defaultdict(list)
+    for operation in state.operations.rows.values():
+        kept[operation.node].append((mask_of_earmark(operation), operation.job_id))
+
+    def first(binding: Binding) -> QueueKey | None:
+        inside = pools.inside(binding)
+        coming = {job_id for node, mask in inside for other, job_id in kept.get(node, ()) if other & mask}
+        jobs = {*_running(state, inside), *(job_id for job_id in coming if not _is_guest(state, job_id))}
+        return min((_rank(state, job_id) for job_id in jobs), default=None)
+
+    ranks = {binding: first(binding) for binding in bindings}
+    by_rank = [(rank is None, rank or _NOBODY, binding.index, binding) for binding, rank in ranks.items()]
+    return [binding for *_, binding in sorted(by_rank, key=lambda one: one[:3], reverse=True)]
+
+
+def _rank(state: State, job_id: int) -> QueueKey:
+    """As it would stand in its queue."""
+    job = state.jobs.rows[job_id]
+    return place_of(job, state.settings.aging_us, has_run=job.requeued or bool(state.active.get(job_id)))
+
+
+def _running(state: State, inside: list[tuple[int, Mask]]) -> set[int]:
+    """Guaranteed jobs with a run on these devices."""
+    runs = ((state.runs.rows[key], mask) for node, mask in inside for key in state.runs_on.get(node, ()))
+    return {run.job_id for run, mask in runs if run.guaranteed and mask_of(run.devices) & mask}
+
+
+def _is_guest(state: State, job_id: int) -> bool:
+    return state.jobs.rows[job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
 
 
 def strand(state: State, pools: Pools, row: VirtualCluster, why: str, now: Micros) -> None:
@@ -41,17 +92,20 @@ def _where(run: Run) -> tuple[int, Mask]:
 
 def evacuate(state: State, pools: Pools, binding: Binding, why: str, now: Micros) -> None:
     """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
-    for node, mask in pools.inside(binding):
-        for key in sorted(state.runs_on.get(node, ())):
-            run = state.runs.rows.get(key)
-            if run is not None and run.guaranteed and mask_of(run.devices) & mask:
-                demote(state, run.job_id, now, text=why)
-                if state.jobs.rows[run.job_id].spec.cells.vacates:
-                    _vacate(state, run.job_id, why, now)
-        for operation in sorted(state.operations.rows.values(), key=lambda row: row.id):
-            guest = state.jobs.rows[operation.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
-            if not guest and operation.node == node and any(mask_of(devices) & mask for devices in operation.devices):
-                drop_earmarks(state, now, operation.job_id, why)
+    inside = pools.inside(binding)
+    for job_id in sorted(_running(state, inside), key=lambda job_id: _rank(state, job_id), reverse=True):
+        demote(state, job_id, now, text=why)
+        if state.jobs.rows[job_id].spec.cells.vacates:
+            _vacate(state, job_id, why, now)
+    for job_id in _kept_for(state, inside):
+        drop_earmarks(state, now, job_id, why)
+
+
+def _kept_for(state: State, inside: list[tuple[int, Mask]]) -> list[int]:
+    """Jobs for which some of these devices are kept as guaranteed, in order."""
+    masks = dict(inside)
+    kept = (row.job_id for row in state.operations.rows.values() if mask_of_earmark(row) & masks.get(row.node, 0))
+    return sorted({job_id for job_id in kept if not _is_guest(state, job_id)})
 
 
 def _vacate(state: State, job_id: int, why: str, now: Micros) -> None:
