@@ -3,11 +3,12 @@ guarantee."""
 
 from collections import defaultdict
 
-from scheduler_service.core.binding import bindings_of, mask_of_earmark, owned
+from scheduler_service.core.binding import bindings_of, coming_to, in_own_cells, kept_on, mask_of_earmark, running_in
 from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.change import drop_earmarks, stop_job, tell
-from scheduler_service.core.job import EventKind, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.lost import lost
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.standing import demote
 from scheduler_service.core.state import State
@@ -24,11 +25,11 @@ def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
         number = level_of(pools.pools[pool].shape, level) if pools.has(pool, level) else None
         if number is None or unbound(pools.pools[pool], Owner(vc), number) >= 0:
             continue
-        for binding in _least_first(state, pools, bindings):
+        for binding in _least_first(state, bindings):
             if unbound(pools.pools[pool], Owner(vc), number) >= 0:
                 break
             if (pool, level, binding.index) in state.bindings.rows:  # it has not gone with another of its gang's
-                evacuate(state, pools, binding, why, now)
+                evacuate(state, binding, why, now)
 
 
 def _unpinned(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
@@ -40,20 +41,12 @@ def _unpinned(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
     return found
 
 
-def _least_first(state: State, pools: Pools, bindings: list[Binding]) -> list[Binding]:
+def _least_first(state: State, bindings: list[Binding]) -> list[Binding]:
     """The idle ones, then by the job inside that matters most: that of the lowest priority, and of these that which was
     submitted last. Who is still to come matters less than who runs."""
-    kept: dict[int, list[tuple[Mask, int]]] = defaultdict(list)
-    for operation in state.operations.rows.values():
-        kept[operation.node].append((mask_of_earmark(operation), operation.job_id))
-
-    def first(binding: Binding) -> QueueKey | None:
-        inside = pools.inside(binding)
-        coming = {job_id for node, mask in inside for other, job_id in kept.get(node, ()) if other & mask}
-        jobs = {*_running(state, inside), *(job_id for job_id in coming if not _is_guest(state, job_id))}
-        return min((_rank(state, job_id) for job_id in jobs), default=None)
-
-    ranks = {binding: first(binding) for binding in bindings}
+    kept = kept_on(state)
+    jobs = {binding: running_in(state, binding) | coming_to(state, binding, kept) for binding in bindings}
+    ranks = {binding: min((_rank(state, job_id) for job_id in inside), default=None) for binding, inside in jobs.items()}
     by_rank = [(rank is None, rank or _NOBODY, binding.index, binding) for binding, rank in ranks.items()]
     return [binding for *_, binding in sorted(by_rank, key=lambda one: one[:3], reverse=True)]
 
@@ -64,48 +57,45 @@ def _rank(state: State, job_id: int) -> QueueKey:
     return place_of(job, state.settings.aging_us, has_run=job.requeued or bool(state.active.get(job_id)))
 
 
-def _running(state: State, inside: list[tuple[int, Mask]]) -> set[int]:
-    """Guaranteed jobs with a run on these devices."""
-    runs = ((state.runs.rows[key], mask) for node, mask in inside for key in state.runs_on.get(node, ()))
-    return {run.job_id for run, mask in runs if run.guaranteed and mask_of(run.devices) & mask}
-
-
-def _is_guest(state: State, job_id: int) -> bool:
-    return state.jobs.rows[job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
-
-
-def strand(state: State, pools: Pools, row: VirtualCluster, why: str, now: Micros) -> None:
-    """Its cells of pools that there are not any more go, if it owns none there; and whoever is in no cell of its own loses its
-    guarantee. Looks at all runs."""
-    owned_in = {(quota.pool, quota.level) for quota in row.quotas} | {(pin.pool, pin.level) for pin in row.pins}
-    for key, binding in bindings_of(state, row.id):
-        if not pools.has(binding.pool, binding.level) and (binding.pool, binding.level) not in owned_in:
+def forget_lost(state: State, pools: Pools, row: VirtualCluster) -> bool:
+    """Cells bound to it that there are not any more are nobody's, but for those that it pins; whether any are not there, or in
+    part. Then runs of it may be in no cell of its own (`strand`)."""
+    pinned = {(pin.pool, pin.level, pin.cell) for pin in row.pins}
+    some = [(key, *found) for key, binding in bindings_of(state, row.id) if any(found := lost(pools, binding))]
+    for key, _, wholly in some:
+        if wholly and key not in pinned:
             state.put(state.bindings, key, None)
-    runs = [run for run in state.runs.rows.values() if run.vc == row.name and run.guaranteed and run.devices]
-    for job_id in sorted({run.job_id for run in runs if not owned(state, state.jobs.rows[run.job_id], *_where(run))}):
+    return bool(some)
+
+
+def strand(state: State, vc: str, why: str, now: Micros) -> None:
+    """Whoever is in no cell of its own loses its guarantee, and who was to come to none what is kept for it. Looks at the
+    virtual cluster's guaranteed runs, and at all that is kept."""
+    runs = [state.runs.rows[key] for key in state.residents.get(vc, ())]
+    for job_id in sorted({run.job_id for run in runs if not _at_home(state, run.job_id, run.node, mask_of(run.devices))}):
         demote(state, job_id, now, text=why)
-
-
-def _where(run: Run) -> tuple[int, Mask]:
-    return run.node, mask_of(run.devices)
-
-
-def evacuate(state: State, pools: Pools, binding: Binding, why: str, now: Micros) -> None:
-    """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
-    inside = pools.inside(binding)
-    for job_id in sorted(_running(state, inside), key=lambda job_id: _rank(state, job_id), reverse=True):
-        demote(state, job_id, now, text=why)
-        if state.jobs.rows[job_id].spec.cells.vacates:
-            _vacate(state, job_id, why, now)
-    for job_id in _kept_for(state, inside):
+    kept = [row for row in state.operations.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
+    for job_id in sorted({row.job_id for row in kept if not _at_home(state, row.job_id, row.node, mask_of_earmark(row))}):
         drop_earmarks(state, now, job_id, why)
 
 
-def _kept_for(state: State, inside: list[tuple[int, Mask]]) -> list[int]:
-    """Jobs for which some of these devices are kept as guaranteed, in order."""
-    masks = dict(inside)
-    kept = (row.job_id for row in state.operations.rows.values() if mask_of_earmark(row) & masks.get(row.node, 0))
-    return sorted({job_id for job_id in kept if not _is_guest(state, job_id)})
+def _at_home(state: State, job_id: int, node: int, mask: Mask) -> bool:
+    return in_own_cells(state, state.jobs.rows[job_id], node, mask)
+
+
+def _waits_for_cells(state: State, job_id: int, vc: str) -> bool:
+    spec = state.jobs.rows[job_id].spec
+    return spec.vc == vc and spec.guarantee is not Guarantee.OPPORTUNISTIC
+
+
+def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
+    """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
+    for job_id in sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True):
+        demote(state, job_id, now, text=why)
+        if state.jobs.rows[job_id].spec.cells.vacates:
+            _vacate(state, job_id, why, now)
+    for job_id in sorted(coming_to(state, binding, kept_on(state))):
+        drop_earmarks(state, now, job_id, why)
 
 
 def _vacate(state: State, job_id: int, why: str, now: Micros) -> None:

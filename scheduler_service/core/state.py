@@ -104,6 +104,8 @@ class State:
         """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
         self.guests: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its opportunistic runs that hold devices."""
+        self.residents: dict[str, set[RunKey]] = {}
+        """Virtual cluster -> its guaranteed runs that hold devices."""
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic, as they may, and would rather be guaranteed."""
         self.demoted: dict[str, set[int]] = {}
@@ -241,6 +243,7 @@ class State:
             "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
             "regular": dict(self.regular),
             "guests_of": {vc: set(keys) for vc, keys in self.guests.items()},
+            "residents": {vc: set(keys) for vc, keys in self.residents.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},
