@@ -40,6 +40,7 @@ def list_(
     TIME counts from a job's first start. DEV is the number of devices. An array is one job until its elements start; each of
     them is then a job of its own. The state PR is that of queued jobs that were preempted. With -o wide, VC is the virtual
     cluster, and HOLDS says G where a job has cells of that (guaranteed), and O where it has what it gives back (opportunistic).
+    HOLDS is - for a job that holds nothing now, and for one without a virtual cluster, for which there is no such difference.
 
     \b
     Examples:
