@@ -98,6 +98,8 @@ def _lot_message(lot: models.CellLot) -> pb.CellLot:
 def _timestamp(at: datetime | None) -> Timestamp | None:
     if at is None:
         return None
+    if not isinstance(at, datetime):  # of a CellLot that a user made
+        raise ValueError(f"{at!r} is not a datetime; a CellLot has datetimes with a time zone")
     if at.tzinfo is None:
         raise ValueError(f"{at.isoformat()} has no time zone; give it one, such as datetime.UTC")
     found = Timestamp()

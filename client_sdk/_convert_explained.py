@@ -59,6 +59,9 @@ def _blocker(message: scheduler_pb2.Blocker) -> models.Blocker:
         nodes=message.nodes,
         nodes_usable=message.nodes_usable,
         nodes_large_enough=message.nodes_large_enough,
+        holders=message.holders,
+        holder_job_ids=tuple(message.holder_job_ids),
+        first_end=time(message, "first_end_time"),
     )
 
 

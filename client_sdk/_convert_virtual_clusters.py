@@ -56,6 +56,17 @@ def virtual_cluster(message: pb.VirtualCluster) -> models.VirtualCluster:
             for u in message.cells
         ),
         opportunistic_devices=message.opportunistic_devices,
+        pin_uses=tuple(map(_pin_use, message.pin_uses)),
+    )
+
+
+def _pin_use(message: pb.PinUse) -> models.PinUse:
+    return models.PinUse(
+        name=message.name,
+        state=enum(models.PinState, message.state),
+        devices=message.devices,
+        held=message.held,
+        faults=tuple(models.PinFault(f.node, tuple(f.devices), f.why) for f in message.faults),
     )
 
 

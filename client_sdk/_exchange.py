@@ -1,11 +1,10 @@
 """`Client.exchange` and `AsyncClient.exchange`: cells that virtual clusters give each other for windows of time."""
 
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
-from datetime import datetime
 from typing import Protocol, TypeVar
 
 from client_sdk import _requests_exchange as _requests
-from client_sdk._options import Time
+from client_sdk._options import Moment, Time
 from client_sdk._requests import Request
 from client_sdk.models import CellExchange, CellLot, ExchangeOrder, ExchangeState, LedgerEntry, OrderKind, OrderState, Surplus
 
@@ -37,19 +36,22 @@ class Exchange:
         level: str,
         cells: int = 1,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: Moment | None = None,
+        end: Moment | None = None,
         duration: Time | None = None,
         ask: float | None = None,
         wants: CellLot | None = None,
-        expires: datetime | None = None,
+        expires: Moment | None = None,
         request_id: str | None = None,
     ) -> ExchangeOrder:
         """Offers cells from `begin` (None: now) until `end`, or for `duration`: for at least `ask` GPU-hours of surplus (None:
-        as many as they are), or for the cells in `wants`.
+        as many as they are), or for the cells in `wants`. `expires`: when it leaves the board, at the latest.
+
+        A moment is a datetime with a time zone, or text as of `ebb exchange offer`: "2025-01-31T08:00" (UTC), "+2h" (from now;
+        a window that begins in so many full minutes begins with the minute), "now".
 
         The scheduler takes the same `request_id` for the same offer, however often it is sent; one is made up where none is
-        given.
+        given. An offer whose times count from now is another one each time.
         """
         lot = _requests.lot(pool, level, cells, begin, end, duration)
         return self._ask(_requests.post(virtual_cluster, OrderKind.OFFER, lot, ask, wants, expires, request_id))
@@ -61,12 +63,12 @@ class Exchange:
         level: str,
         cells: int = 1,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: Moment | None = None,
+        end: Moment | None = None,
         duration: Time | None = None,
         bid: float | None = None,
         gives: CellLot | None = None,
-        expires: datetime | None = None,
+        expires: Moment | None = None,
         request_id: str | None = None,
     ) -> ExchangeOrder:
         """Requests others' cells, for at most `bid` GPU-hours of surplus, or for the cells in `gives`; the rest as `offer`."""
@@ -79,8 +81,8 @@ class Exchange:
         virtual_cluster: str,
         *,
         cells: int = 0,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: Moment | None = None,
+        end: Moment | None = None,
         request_id: str | None = None,
     ) -> Sequence[CellExchange]:
         """Takes an offer, all of it that is left or a part, or gives what a request asks for. A swap makes two exchanges."""
@@ -140,12 +142,12 @@ class AsyncExchange:
         level: str,
         cells: int = 1,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: Moment | None = None,
+        end: Moment | None = None,
         duration: Time | None = None,
         ask: float | None = None,
         wants: CellLot | None = None,
-        expires: datetime | None = None,
+        expires: Moment | None = None,
         request_id: str | None = None,
     ) -> ExchangeOrder:
         """As `Exchange.offer`."""
@@ -159,12 +161,12 @@ class AsyncExchange:
         level: str,
         cells: int = 1,
         *,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: Moment | None = None,
+        end: Moment | None = None,
         duration: Time | None = None,
         bid: float | None = None,
         gives: CellLot | None = None,
-        expires: datetime | None = None,
+        expires: Moment | None = None,
         request_id: str | None = None,
     ) -> ExchangeOrder:
         """As `Exchange.request`."""
@@ -177,8 +179,8 @@ class AsyncExchange:
         virtual_cluster: str,
         *,
         cells: int = 0,
-        begin: datetime | None = None,
-        end: datetime | None = None,
+        begin: Moment | None = None,
+        end: Moment | None = None,
         request_id: str | None = None,
     ) -> Sequence[CellExchange]:
         """As `Exchange.accept`."""

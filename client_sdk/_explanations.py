@@ -27,6 +27,12 @@ class Blocker:
     """How many of them are up and not drained."""
     nodes_large_enough: int = 0
     """How many would fit it when empty."""
+    holders: int = 0
+    """Where cells of its virtual cluster are in use: how many jobs have those that it waits for."""
+    holder_job_ids: tuple[int, ...] = ()
+    """The first of these: those of which it is known when they end at the latest, the soonest before the others."""
+    first_end: datetime | None = None
+    """When the first of them ends at the latest: by its time limit, or as it leaves already; None: that is not known of any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, TypedDict
 
 from client_sdk import units
@@ -24,6 +24,8 @@ from client_sdk.models import (
 
 Time: TypeAlias = float | str | timedelta
 """A length of time: a number of seconds, or like "90s", "1h30m", "2d"."""
+Moment: TypeAlias = str | datetime
+"""A point in time: a datetime with a time zone, or like "2025-01-31T08:00" (UTC), "+2h" (from now), "now"."""
 Jobs: TypeAlias = Job | int | Iterable[Job | int]
 
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}

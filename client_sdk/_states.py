@@ -230,6 +230,18 @@ class DeviceUse(IntEnum):
     """By nobody, and nobody can have it."""
 
 
+class PinState(IntEnum):
+    """How a pinned cell stands."""
+
+    UNSPECIFIED = 0
+    FREE = 1
+    """Whole, and to be had at once."""
+    IN_USE = 2
+    """Guaranteed runs are inside, or part of it is kept for one."""
+    FAULTY = 3
+    """Not in use, and part of it cannot be had, or all of it."""
+
+
 class NodeState(IntEnum):
     """Whether a node's agent is heard."""
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from client_sdk._states import DeviceUse
+from client_sdk._states import DeviceUse, PinState
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,32 @@ class CellUse:
     """Its own that others have."""
 
 
+@dataclass(frozen=True, slots=True)
+class PinFault:
+    """What keeps part of a pinned cell, or all of it, from use."""
+
+    node: str
+    """Empty: there is no such cell any more."""
+    devices: tuple[int, ...]
+    """As the node counts its devices; empty: all of the node."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PinUse:
+    """How a pinned cell stands."""
+
+    name: str
+    """The pin's."""
+    state: PinState
+    devices: int = 0
+    """How many are in it; in a pool without devices: CPUs."""
+    held: int = 0
+    """Of these: held by guaranteed runs, or kept for them."""
+    faults: tuple[PinFault, ...] = ()
+    """What of it cannot be had, also where it is in use."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VirtualCluster:
     """A tenant's guarantee, and how it stands."""
@@ -107,6 +133,8 @@ class VirtualCluster:
     """By pool and level, the largest first; pinned cells are not among them."""
     opportunistic_devices: int = 0
     """Which its opportunistic runs hold."""
+    pin_uses: tuple[PinUse, ...] = ()
+    """How its pinned cells stand, in the order of `pins`."""
 
 
 # ---- the cells themselves ----------------------------------------------------------------------------------------------

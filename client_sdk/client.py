@@ -165,7 +165,7 @@ class Client:
 
     def list(self, *, states: Sequence[JobState] = (), vc: str = "", page_size: int = 500) -> Iterator[Job]:
         """Jobs in these states (none given means all) and of this virtual cluster, newest first, fetched page by page as the
-        iterator advances."""
+        iterator advances. Raises NotFound for a virtual cluster that there is not, and of which there never was a job."""
         token = ""
         while True:
             page = self._transport.ask(_requests.ListPage(tuple(states), page_size, token, vc))

@@ -26,6 +26,7 @@ from client_sdk._states import (
     NodeState,
     OrderKind,
     OrderState,
+    PinState,
 )
 from client_sdk._virtual_clusters import (
     BoundCell,
@@ -37,7 +38,9 @@ from client_sdk._virtual_clusters import (
     ExchangedCells,
     Misfit,
     NodeCells,
+    PinFault,
     PinnedCell,
+    PinUse,
     Pool,
     VirtualCluster,
     VirtualClusterPolicy,
@@ -90,6 +93,9 @@ __all__ = [
     "Observations",
     "OrderKind",
     "OrderState",
+    "PinFault",
+    "PinState",
+    "PinUse",
     "PinnedCell",
     "Pool",
     "PreemptionCost",

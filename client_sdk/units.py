@@ -12,6 +12,7 @@ _BYTES: dict[str, int] = {
     **{unit: 1024**power for power, letter in enumerate("kmgt", 1) for unit in (letter, f"{letter}ib")},
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
 }
+_TIMES = "2025-01-31T08:00 (UTC), +2h (from now) or now"
 _SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -41,6 +42,8 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     """
     if isinstance(value, timedelta):
         result = value
+    elif isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InvalidArgument(f"{value!r} is not a duration; give seconds, a timedelta, or text like 30s, 5m or 1h30m")
     else:
         seconds = value if isinstance(value, int | float) else _seconds(value)
         try:
@@ -52,24 +55,39 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     return result
 
 
-def parse_time(text: str, now: datetime) -> datetime:
-    """A moment: "now", "+2h" from now, or a date with or without a time of the day, in UTC unless it says otherwise.
+def parse_time(value: str | datetime, now: datetime) -> datetime:
+    """A moment: "now", "+2h" from now, or a date with or without a time of the day, in UTC unless it says otherwise; or a
+    datetime with a time zone.
 
     >>> parse_time("2025-01-31T08:00", datetime(2025, 1, 1, tzinfo=UTC)).isoformat()
     '2025-01-31T08:00:00+00:00'
 
     Raises InvalidArgument for anything else.
     """
-    said = text.strip()
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidArgument(f"{value.isoformat()} has no time zone; give it one, such as datetime.UTC")
+        return value
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{value!r} is not a time; give a datetime with a time zone, or text like {_TIMES}")
+    said = value.strip()
     if said == "now":
         return now
     if said.startswith("+"):
-        return now + parse_duration(said[1:])
+        return after(now, parse_duration(said[1:]))
     try:
         found = datetime.fromisoformat(said)
     except ValueError:
-        raise InvalidArgument(f"{text!r} is not a time; write it like 2025-01-31T08:00 (UTC), +2h (from now) or now") from None
+        raise InvalidArgument(f"{value!r} is not a time; write it like {_TIMES}") from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def after(time: datetime, duration: timedelta) -> datetime:
+    """Raises InvalidArgument where no calendar goes so far."""
+    try:
+        return time + duration
+    except OverflowError:
+        raise InvalidArgument(f"{duration.days} days after {time:%Y-%m-%d} is too late for a time") from None
 
 
 def _seconds(value: str) -> float:

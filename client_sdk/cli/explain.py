@@ -64,9 +64,7 @@ def _say_waiting(found: Explanation) -> None:
     for blocker in found.blockers:
         click.echo(f"  {_blocker(blocker)}")
     if found.ahead:
-        more = found.ahead - len(found.ahead_job_ids)
-        shown = ", ".join(map(str, found.ahead_job_ids)) + (f" and {more} more" if more > 0 else "")
-        click.echo(f"ahead of it: {shown}")
+        click.echo(f"ahead of it: {_first_of(found.ahead, found.ahead_job_ids)}")
     if found.victims:
         click.echo("these runs leave for it, or would have to:")
         _say_victims(found.victims)
@@ -76,9 +74,19 @@ def _say_waiting(found: Explanation) -> None:
         click.echo(_estimate(found.estimate))
 
 
+def _first_of(count: int, shown: Sequence[int]) -> str:
+    """ "3, 4 and 2 more" """
+    more = count - len(shown)
+    return ", ".join(map(str, shown)) + (f" and {more} more" if more > 0 else "")
+
+
 def _blocker(blocker: Blocker) -> str:
     said = output.reason_words(blocker.reason, blocker.cause_job_id)
     said += f": {blocker.detail}" if blocker.detail else ""
+    if blocker.holders:
+        said += f", by {_first_of(blocker.holders, blocker.holder_job_ids)}"
+    if blocker.first_end is not None:
+        said += f"; {blocker.holder_job_ids[0]} ends first, at {output.when(blocker.first_end)} at the latest"
     if blocker.need is None:
         return said
     said += f"; it needs {output.amount(blocker.need)}"

@@ -19,7 +19,7 @@ _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNR
 @click.option(
     "-s", "--state", "states", multiple=True, metavar="STATE", help="Only these; Slurm's PD PR R S CG CD F CA TO work too."
 )
-@click.option("--vc", metavar="NAME", default="", help="Only jobs of this virtual cluster.")
+@click.option("--vc", metavar="NAME", default="", help="Only jobs of this virtual cluster, also of one that was deleted.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
 @output_option("json", "yaml", "wide")
 @no_header_option
@@ -40,6 +40,7 @@ def list_(
     TIME counts from a job's first start. DEV is the number of devices. An array is one job until its elements start; each of
     them is then a job of its own. The state PR is that of queued jobs that were preempted. With -o wide, VC is the virtual
     cluster, and HOLDS says G where a job has cells of that (guaranteed), and O where it has what it gives back (opportunistic).
+    HOLDS is - for a job that holds nothing now, and for one without a virtual cluster, for which there is no such difference.
 
     \b
     Examples:

@@ -2,16 +2,17 @@
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
 
+from client_sdk._requests_exchange import begin_of
 from client_sdk.cli import output
 from client_sdk.cli.session import Session, no_header_option, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellLot, ExchangeOrder, OrderKind, OrderState
-from client_sdk.units import parse_duration, parse_time
+from client_sdk.units import after, parse_duration, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -106,7 +107,7 @@ def _lots(cells: str, said: dict[str, Any]) -> tuple[CellLot, CellLot | None, da
         other_begin, other_end = times(said["swap_begin"], said["swap_lasts"], None, now)
         other_begin = other_begin or begin
         if other_end is None:
-            other_end = (other_begin or now) + (end - (begin or now))
+            other_end = after(other_begin or now, end - (begin or now))
         swap = _lot(said["swap"], other_begin, other_end)
     return lot, swap, None if said["expires"] is None else parse_time(said["expires"], now)
 
@@ -114,18 +115,10 @@ def _lots(cells: str, said: dict[str, Any]) -> tuple[CellLot, CellLot | None, da
 def times(begin: str | None, lasts: str | None, end: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
     if lasts is not None and end is not None:
         raise click.UsageError("--for and --to both say when it ends; leave one out")
-    begins = None if begin is None else _begins(begin, now)
+    begins = None if begin is None else begin_of(begin, now)
     if lasts is not None:
-        return begins, (begins or now) + parse_duration(lasts)
+        return begins, after(begins or now, parse_duration(lasts))
     return begins, None if end is None else parse_time(end, now)
-
-
-def _begins(text: str, now: datetime) -> datetime:
-    """In so many minutes means with the minute: an offer and a request that say the same within one have the same window."""
-    found, minute = parse_time(text, now), timedelta(minutes=1)
-    if text.strip().startswith("+") and found - now >= minute and not (found - now) % minute:
-        return found.replace(second=0, microsecond=0)
-    return found
 
 
 def _lot(text: str, begin: datetime | None, end: datetime | None) -> CellLot:

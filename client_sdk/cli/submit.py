@@ -15,8 +15,8 @@ from client_sdk.errors import InvalidArgument
 
 @click.command(context_settings={"allow_interspersed_args": False}, short_help="Submit a job.")
 @click.option("-f", "--file", type=click.File(encoding="utf-8"), help="Take the job from a YAML file; options win over it.")
-@click.option("--trial", "class", flag_value="trial", help="Must start now; may have best-effort jobs preempted for it.")
-@click.option("--best-effort", "class", flag_value="best-effort", help="Runs when there is room (the default).")
+@click.option("--trial", is_flag=True, help="Must start now; may have best-effort jobs preempted for it.")
+@click.option("--best-effort", is_flag=True, help="Runs when there is room (the default).")
 @click.option("-n", "--name", help="A name for people.")
 @click.option("-c", "--cpus", type=click.FloatRange(min=0), help="CPU cores, also fractions.  [default: 1]")
 @click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
@@ -38,8 +38,8 @@ from client_sdk.errors import InvalidArgument
 @click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
 @click.option("-a", "--array", metavar="N[%M]", help="N jobs (EBB_ARRAY_INDEX 0 to N-1), at most M of them at once.")
 @click.option("--vc", metavar="NAME", help="The virtual cluster that it belongs to.  [default: $EBB_VC]")
-@click.option("--overflow", "guarantee", flag_value="overflow", help="Where its cells are in use, take anybody's idle ones.")
-@click.option("--opportunistic", "guarantee", flag_value="opportunistic", help="Only anybody's idle cells, until reclaimed.")
+@click.option("--overflow", is_flag=True, help="Where its cells are in use, take anybody's idle ones.")
+@click.option("--opportunistic", is_flag=True, help="Only anybody's idle cells, until reclaimed.")
 @click.option("--pool", help="The pool to run in.  [default: any where the virtual cluster has room]")
 @click.option("--model", help="Only devices of this model.")
 @click.option("--pin", metavar="NAME", help="Run in this pinned cell of the virtual cluster.")
@@ -150,6 +150,8 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
     groups = list(said.pop("task"))
     if groups and said["tasks"] is not None:
         raise click.UsageError("--tasks is for tasks that are alike, --task for groups of them: take one")
+    job_class, guarantee = _one_of(said, "trial", "best-effort"), _one_of(said, "overflow", "opportunistic")
+    said |= {"class": job_class, "guarantee": guarantee}
     given = {key: value for key, value in said.items() if value not in (None, ())}
     if groups:
         given["tasks"] = groups
@@ -172,3 +174,11 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
         return words.command(command), options
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: command: {error}") from error
+
+
+def _one_of(said: dict[str, Any], *names: str) -> str | None:
+    """Which of these flags was given: at most one, for a job is only one of them."""
+    given = [name for name in names if said.pop(name.replace("-", "_"))]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(f'--{name}' for name in given)} say different things; leave one out")
+    return given[0] if given else None

@@ -10,7 +10,7 @@ from client_sdk.cli import output
 from client_sdk.cli.session import Session, no_header_option, output_option
 from client_sdk.cli.several import ask_each
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import CellQuota, PinnedCell, VirtualCluster, VirtualClusterPolicy
+from client_sdk.models import CellQuota, PinnedCell, PinUse, VirtualCluster, VirtualClusterPolicy
 from client_sdk.units import parse_duration
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only names.")
@@ -42,7 +42,8 @@ def list_(session: Session, fmt: str | None, no_header: bool, quiet: bool) -> No
     """List the virtual clusters, with how the cells stand that each owns.
 
     BOUND: guaranteed runs are inside; FREE: to be had at once; FAULTY: not to be had, because too many devices are broken.
-    OPPORTUNISTIC counts devices that it holds beyond that.
+    OPPORTUNISTIC counts devices that it holds beyond that. With -o wide PINS says whether each pinned cell is free, in use or
+    faulty; `ebb vc show` says which of its devices.
 
     \b
     Examples:
@@ -69,11 +70,23 @@ def _short(found: VirtualCluster) -> list[str]:
 
 
 def _more(found: VirtualCluster) -> list[str]:
-    return [str(found.weight), _policy(found.policy), ", ".join(map(_pin, found.pins)) or "-"]
+    stands = {use.name: f" ({_state(use)})" for use in found.pin_uses}
+    pins = ", ".join(_pin(pin) + stands.get(pin.name, "") for pin in found.pins)
+    return [str(found.weight), _policy(found.policy), pins or "-"]
 
 
 def _pin(pin: PinnedCell) -> str:
     return f"{pin.name}={pin.pool}/{pin.level}/{pin.index}"
+
+
+def _state(use: PinUse) -> str:
+    return use.state.name.lower().replace("_", " ")
+
+
+def _faults(use: PinUse) -> str:
+    """ "n1 0,3 (XID 79), n2 (silent)" """
+    where = (filter(None, (fault.node, ",".join(map(str, fault.devices)), f"({fault.why})")) for fault in use.faults)
+    return ", ".join(map(" ".join, where)) or "-"
 
 
 def _policy(policy: VirtualClusterPolicy) -> str:
@@ -100,7 +113,10 @@ def _proxy(policy: VirtualClusterPolicy) -> str:
 @click.argument("name")
 @click.pass_obj
 def show(session: Session, name: str, fmt: str | None) -> None:
-    """Show everything about a virtual cluster.
+    """Show everything about a virtual cluster: how the cells of its quota stand, and how each pinned one does.
+
+    A pin is in use where guaranteed runs are inside, and faulty where nobody is and part of it cannot be had; FAULTS names the
+    devices, or the nodes.
 
     \b
     Examples:
@@ -128,6 +144,11 @@ def _say(found: VirtualCluster) -> None:
         click.echo()
         rows = [[u.pool, u.level, *map(str, (u.owned, u.bound, u.free, u.faulty, u.taken, u.given))] for u in found.cells]
         output.table(("POOL", "LEVEL", "OWNS", "BOUND", "FREE", "FAULTY", "TAKEN", "GIVEN"), rows)
+    if found.pin_uses:
+        click.echo()
+        cells = {pin.name: f"{pin.pool}/{pin.level}/{pin.index}" for pin in found.pins}
+        rows = [[u.name, cells.get(u.name, "-"), _state(u), f"{u.held} of {u.devices}", _faults(u)] for u in found.pin_uses]
+        output.table(("PIN", "CELL", "STATE", "HELD", "FAULTS"), rows)
 
 
 # ---- changes -----------------------------------------------------------------------------------------------------------

@@ -142,8 +142,9 @@ class State:
     def page(self, request: scheduler_pb2.ListRequest) -> tuple[list[job_pb2.Job], str]:
         before, size = int(request.page_token or 2**63), request.page_size or 100
         wanted = {JobState(state) for state in request.states if state}
-        of = request.virtual_cluster
-        mine = [i for i, job in self.jobs.items() if i < before and of in ("", job.spec.virtual_cluster)]
+        if of := request.virtual_cluster:  # no fake cluster has any, nor jobs of them
+            raise NotFound(f"there is no virtual cluster {of!r}; there are: none", reason="NO_SUCH_VC", metadata={"vc": of})
+        mine = [i for i in self.jobs if i < before]
         found = [i for i in sorted(mine, reverse=True) if not wanted or state_of(self.jobs[i]) in wanted]
         return [self.find(i) for i in found[:size]], str(found[size - 1]) if len(found) > size else ""
 

@@ -1,7 +1,7 @@
 """Cells come to a virtual cluster when a guaranteed job needs them, and go back with the last one that used them (HiveD,
 section 3.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from scheduler_service.core.cells.around import is_unbound, unbound, unused_around
 from scheduler_service.core.cells.around import owned as owned_by
@@ -9,11 +9,12 @@ from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import require
 from scheduler_service.core.job import Job, Operation, Run
+from scheduler_service.core.lost import left_out_of
 from scheduler_service.core.messages import Bind
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import CellKey, State
 from scheduler_service.core.values import Mask, Vector, fits, mask_of, times
-from scheduler_service.core.vc import Binding, Owner
+from scheduler_service.core.vc import Binding, Guarantee, Owner
 
 
 def bind(state: State, action: Bind) -> None:
@@ -55,9 +56,24 @@ def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
     seat = pools.seats.get(node)
     if seat is None:
         return False
-    owner = Owner(state.vc_ids.get(job.spec.vc, 0), job.spec.cells.pin)
-    bound = owned_by(pools.pools[seat.pool], owner, seat.slot)
+    bound = owned_by(pools.pools[seat.pool], owner_of(state, job), seat.slot)
     return not positions(seat, mask) & ~bound
+
+
+def in_own_cells(state: State, job: Job, node: int, mask: Mask) -> bool:
+    """As `owned`. Of a node that its pool leaves out nobody can tell which devices were in which cell: there it is enough that
+    a cell at its place is bound to the job's virtual cluster."""
+    place = _pools(state).place_left_out(node)
+    return owned(state, job, node, mask) if place is None else owner_of(state, job) in _owners_at(_pools(state), *place)
+
+
+def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
+    return pools.pools[pool].units_at(slot).values()
+
+
+def owner_of(state: State, job: Job) -> Owner:
+    """Whose cells are the job's own."""
+    return Owner(state.vc_ids.get(job.spec.vc, 0), job.spec.cells.pin)
 
 
 def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
@@ -74,12 +90,65 @@ def give_back(state: State, node: int, mask: Mask) -> None:
     pools = _pools(state)
     seat = pools.seats.get(node)
     if seat is None:
+        _give_back_left_out(state, pools, node)
         return
     pool = pools.pools[seat.pool]
     for level, index in unused_around(pool, seat.slot, positions(seat, mask)):
         key = (seat.pool, pool.shape.levels[level], index)
-        if not state.bindings.rows[key].pin:
+        binding = state.bindings.rows[key]
+        if not binding.pin and not (left_out_of(pools, binding) and _in_use(state, binding, kept_on(state))):
             state.put(state.bindings, key, None)
+
+
+def _give_back_left_out(state: State, pools: Pools, node: int) -> None:
+    """Of a node that its pool leaves out: the cells at its place in which there is no guaranteed work any more."""
+    if pools.place_left_out(node) is None:
+        return
+    kept = kept_on(state)
+    for key, binding in sorted(state.bindings.rows.items()):
+        if not binding.pin and node in left_out_of(pools, binding) and not _in_use(state, binding, kept):
+            state.put(state.bindings, key, None)
+
+
+def running_in(state: State, binding: Binding) -> set[int]:
+    """Guaranteed jobs with a run in the cell."""
+    pools = _pools(state)
+    on = ((state.runs.rows[key], mask) for node, mask in pools.inside(binding) for key in state.runs_on.get(node, ()))
+    found = {run.job_id for run, mask in on if run.guaranteed and mask_of(run.devices) & mask}
+    for node in left_out_of(pools, binding):
+        runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
+        found |= {run.job_id for run in runs if run.guaranteed and _is_of(state, run.job_id, binding)}
+    return found
+
+
+Kept = Mapping[int, Sequence[Operation]]
+"""Node -> what is kept there for jobs that are to be guaranteed."""
+
+
+def kept_on(state: State) -> Kept:
+    found: dict[int, list[Operation]] = {}
+    for row in state.operations.rows.values():
+        if row.devices and state.jobs.rows[row.job_id].spec.guarantee is not Guarantee.OPPORTUNISTIC:
+            found.setdefault(row.node, []).append(row)
+    return found
+
+
+def coming_to(state: State, binding: Binding, kept: Kept) -> set[int]:
+    """Jobs for which part of the cell is kept."""
+    pools = _pools(state)
+    inside = [(row, mask) for node, mask in pools.inside(binding) for row in kept.get(node, ())]
+    found = {row.job_id for row, mask in inside if mask_of_earmark(row) & mask}
+    for node in left_out_of(pools, binding):
+        found |= {row.job_id for row in kept.get(node, ()) if _is_of(state, row.job_id, binding)}
+    return found
+
+
+def _in_use(state: State, binding: Binding, kept: Kept) -> bool:
+    return bool(running_in(state, binding)) or bool(coming_to(state, binding, kept))
+
+
+def _is_of(state: State, job_id: int, binding: Binding) -> bool:
+    return owner_of(state, state.jobs.rows[job_id]) == Owner(binding.vc, binding.pin)
 
 
 def bindings_of(state: State, vc: int) -> list[tuple[CellKey, Binding]]:

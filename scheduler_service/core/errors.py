@@ -1,5 +1,7 @@
 """What the engine answers when it does not do what it was asked. The state is then as it was."""
 
+from collections.abc import Iterable
+
 
 class Refused(Exception):
     """The request cannot be done: `reason` is its stable name, the message says what, where and what to do."""
@@ -24,6 +26,11 @@ class FailedPrecondition(Refused):
 
 class ResourceExhausted(Refused):
     """There is too much of it at once already."""
+
+
+def no_such_vc(name: str, known: Iterable[str]) -> NotFound:
+    there = ", ".join(sorted(known)) or "none"
+    return NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {there}", vc=name)
 
 
 class PlanRefused(Exception):

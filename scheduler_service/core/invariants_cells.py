@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from scheduler_service.core.binding import mask_of_earmark, owned
+from scheduler_service.core.binding import coming_to, in_own_cells, kept_on, mask_of_earmark, running_in
 from scheduler_service.core.change import with_share
 from scheduler_service.core.errors import Broken
 from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
@@ -33,7 +33,7 @@ def _check_runs(state: State) -> None:
         _require(run.vc == job.spec.vc, f"run {key} is of {run.vc!r} and its job of {job.spec.vc!r}")
         _require(standing.setdefault(run.job_id, run.guaranteed) == run.guaranteed, f"job {run.job_id} is guaranteed in part")
         if run.guaranteed and not state.settings.by_count:
-            _require(owned(state, job, run.node, mask_of(run.devices)), f"run {key} is guaranteed outside its cells")
+            _require(in_own_cells(state, job, run.node, mask_of(run.devices)), f"run {key} is guaranteed outside its cells")
 
 
 def _check_kept(state: State) -> None:
@@ -47,7 +47,7 @@ def _check_kept(state: State) -> None:
         _require(not mask & kept[node], f"earmark {operation.id}: a device is kept twice")
         kept[node] |= mask
         guest = job.spec.guarantee is Guarantee.OPPORTUNISTIC
-        inside = state.settings.by_count or guest or owned(state, job, node, mask)
+        inside = state.settings.by_count or guest or in_own_cells(state, job, node, mask)
         _require(inside, f"earmark {operation.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
         leaving: Mask = 0
@@ -62,14 +62,13 @@ def _check_kept(state: State) -> None:
 def _check_bindings(state: State, pools: Pools) -> None:
     """No cell is bound twice, in whole or in part; each unpinned one is in guaranteed use; nobody has more than he owns."""
     taken: dict[int, Mask] = defaultdict(int)
+    kept = kept_on(state)
     for key, binding in state.bindings.rows.items():
-        used = False
         for node, mask in pools.inside(binding):
             _require(not mask & taken[node], f"cell {key} overlaps another that is bound")
             taken[node] |= mask
-            kept = state.kept_devices.get(node, 0) & ~state.guests_devices.get(node, 0)
-            used = used or bool(mask & (state.guaranteed_devices.get(node, 0) | kept))
-        _require(used or bool(binding.pin), f"cell {key} is bound and not used")
+        used = bool(binding.pin) or bool(running_in(state, binding)) or bool(coming_to(state, binding, kept))
+        _require(used, f"cell {key} is bound and not used")
         _require(binding.vc in state.vcs.rows, f"cell {key} is bound to a virtual cluster that is not there")
     traded = in_force(state.exchanges.rows.values())
     _require(traded == state.traded.in_force, "what windows add to quotas")

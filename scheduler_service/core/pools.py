@@ -223,6 +223,11 @@ class Pools:
                 found.append((node, mask_of(indices(self.seats[node], places))))
         return found
 
+    def place_left_out(self, node: int) -> tuple[str, int] | None:
+        """Of a node that its pool leaves out: the pool, and the place in it whose cells it had while it was like the others."""
+        name = self._pool_of.get(node) if node in self.misfits else None
+        return None if name is None else (name, self._facts[name][node].seat.slot)
+
     def covered(self, capacity: Vector, devices: int) -> Vector:
         """What goes with each of the devices of such a node."""
         cpu, memory, _ = (amount * self._covered // (100 * devices) for amount in capacity)

@@ -106,6 +106,8 @@ class State:
         """Virtual cluster -> its opportunistic runs that hold devices."""
         self.without: dict[int, int] = {}
         """Job that need not run as opportunistic -> how many of its runs do."""
+        self.residents: dict[str, set[RunKey]] = {}
+        """Virtual cluster -> its guaranteed runs that hold devices."""
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic, as they may, and would rather be guaranteed."""
         self.demoted: dict[str, set[int]] = {}
@@ -244,6 +246,7 @@ class State:
             "regular": dict(self.regular),
             "guests_of": {vc: set(keys) for vc, keys in self.guests.items()},
             "without": dict(self.without),
+            "residents": {vc: set(keys) for vc, keys in self.residents.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},

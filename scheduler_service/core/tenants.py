@@ -8,11 +8,11 @@ from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import is_unbound, without
 from scheduler_service.core.cells.quotas import feasible
 from scheduler_service.core.cells.shape import leaves, level_of
-from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, no_such_vc
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.rows import changed
-from scheduler_service.core.shrinking import evacuate, shrink, strand
+from scheduler_service.core.shrinking import evacuate, forget_lost, shrink, strand
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Binding, Quota, VirtualCluster
@@ -37,11 +37,12 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
         state.put(state.cluster_table, 0, changed(cluster, next_vc=new.id + 1))
     missing = {name: pool.shortfall() for name, pool in pools.pools.items()}
     state.put(state.vcs, new.id, new)
+    stranded = not event.create and forget_lost(state, pools, new)
     _pin(state, old, new, now)
+    if stranded:
+        strand(state, new.name, f"virtual cluster {new.name} owns other cells now", now)
     call_off_excess(state, new.id, now, f"virtual cluster {new.name} owns fewer cells now")
     shrink(state, pools, new.id, f"virtual cluster {new.name} owns fewer cells now", now)
-    if not (event.create or state.settings.by_count):
-        strand(state, pools, new, f"virtual cluster {new.name} owns other cells now", now)
     for name in sorted(missing):
         _make_room(state, pools, name, missing[name], f"virtual cluster {new.name} owns other cells now", now)
     return VcChanged(new.id)
@@ -68,8 +69,7 @@ def vc_delete_requested(state: State, event: VcDeleteRequested, now: Micros) -> 
 def named(state: State, name: str) -> VirtualCluster:
     vc = state.vc_ids.get(name)
     if vc is None:
-        known = ", ".join(sorted(state.vc_ids)) or "none"
-        raise NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {known}", vc=name)
+        raise no_such_vc(name, state.vc_ids)
     return state.vcs.rows[vc]
 
 
@@ -174,7 +174,7 @@ def _pin(state: State, old: VirtualCluster, new: VirtualCluster, now: Micros) ->
         if pin not in new.pins:
             key = pin.pool, pin.level, pin.cell
             if key in state.bindings.rows:
-                evacuate(state, pools_of(state), state.bindings.rows[key], f"pin {pin.name} is gone", now)
+                evacuate(state, state.bindings.rows[key], f"pin {pin.name} is gone", now)
                 state.put(state.bindings, key, None)
     for pin in new.pins:
         key = pin.pool, pin.level, pin.cell
@@ -205,4 +205,4 @@ def _make_room(state: State, pools: Pools, name: str, missing: Sequence[int], wh
         if not costs:
             return  # something is faulty
         for binding in sorted(inside[min(costs)[1]], key=lambda row: (row.level, row.index)):
-            evacuate(state, pools, binding, why, now)
+            evacuate(state, binding, why, now)

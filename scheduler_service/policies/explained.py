@@ -7,7 +7,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector
 
 AHEAD_SHOWN = 16
-"""Of the jobs before one, so many are named."""
+"""Of the jobs before one, or in the cells that it waits for, so many are named."""
 
 
 class Blocker(NamedTuple):
@@ -23,6 +23,12 @@ class Blocker(NamedTuple):
     nodes: int = 0
     usable: int = 0
     large_enough: int = 0
+    holders: int = 0
+    """How many jobs have the cells of its virtual cluster that it waits for."""
+    holder_jobs: tuple[int, ...] = ()
+    """The first of these: those of which it is known when they end at the latest, the soonest before the others."""
+    first_end_us: Micros | None = None
+    """When the first of them does."""
 
 
 class Victim(NamedTuple):

@@ -7,7 +7,6 @@ from ebb.v1 import virtual_clusters_pb2 as pb
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.exchange import ExchangeState
-from scheduler_service.core.job import NodeState
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.tenants import named, pools_of
@@ -15,6 +14,7 @@ from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Owner, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.windows import exchanges_of
 from scheduler_service.rpc.convert import duration_out, time_out
+from scheduler_service.rpc.pins import closed, pin_out
 
 # ---- virtual clusters --------------------------------------------------------------------------------------------------
 
@@ -37,6 +37,7 @@ def vc_out(state: State, row: VirtualCluster) -> pb.VirtualCluster:
         policy=_policy_out(row.policy),
         cells=[use for name in pools.in_order() for use in _uses(row, name, pools.pools[name], traded)],
         opportunistic_devices=state.opportunistic.get(row.name, 0),
+        pin_uses=[pin_out(state, pools, pin) for pin in row.pins],
     )
 
 
@@ -178,8 +179,7 @@ def _kept(state: State) -> Kept:
 
 def _node_out(state: State, pools: Pools, node: int, slot: int, kept: dict[int, tuple[int, str]]) -> pb.NodeCells:
     row, seat = state.nodes.rows[node], pools.seats[node]
-    closed = "silent" if row.state is NodeState.SILENT else "drained" if row.drained_us is not None else ""
-    out = pb.NodeCells(node=row.name, index=slot, closed=closed)
+    out = pb.NodeCells(node=row.name, index=slot, closed=closed(row))
     holders: dict[int, list[int]] = {}
     vcs: dict[int, str] = {}
     for key in sorted(state.runs_on.get(node, ())):

@@ -10,7 +10,7 @@ from ebb.v1 import exchange_pb2 as pb
 from ebb.v1 import exchange_pb2_grpc
 
 from scheduler_service.core.access import Role
-from scheduler_service.core.errors import NotFound
+from scheduler_service.core.errors import NotFound, no_such_vc
 from scheduler_service.core.exchange import ExchangeOrder, ExchangeState, OrderState
 from scheduler_service.core.exchanges import check_same_deal, check_same_post
 from scheduler_service.core.messages import Exchanged, OrderChanged, ReturnRequested, WithdrawRequested
@@ -157,8 +157,7 @@ def _asked(name: str, names: Names) -> int:
     """0: all. Raises NotFound."""
     vc = _id_of(name, names) if name else 0
     if name and not vc:
-        known = ", ".join(sorted(names.values())) or "none"
-        raise NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {known}", vc=name)
+        raise no_such_vc(name, names.values())
     return vc
 
 

@@ -123,6 +123,9 @@ def _explanation_out(explained: Explained, nodes: Nodes) -> scheduler_pb2.Explan
                 nodes=b.nodes,
                 nodes_usable=b.usable,
                 nodes_large_enough=b.large_enough,
+                holders=b.holders,
+                holder_job_ids=b.holder_jobs,
+                first_end_time=time_out(b.first_end_us),
             )
             for b in found.blockers
         ],

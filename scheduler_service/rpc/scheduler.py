@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from ebb.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
 
-from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound
+from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound, no_such_vc
 from scheduler_service.core.job import JobState
 from scheduler_service.core.messages import (
     Accepted,
@@ -82,6 +82,8 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         states = [JobState(s) for s in request.states if s]
         before = min(int(request.page_token), _LAST_ID) if request.page_token else None
         found = await front.read(front.reader.list_jobs, states, before, size + 1, request.virtual_cluster)
+        if not found and request.virtual_cluster:
+            await _check_vc(front, request.virtual_cluster)
         names = await front.names()
         # A live job's row comes from the leader's view, whose reason knows its place in the queue.
         leading = front.leads
@@ -205,3 +207,11 @@ async def _find(front: Front, job_id: int) -> JobView:
     if stored is None:
         raise NotFound("NO_SUCH_JOB", f"there is no job {job_id}; `ebb list --all` shows those there are", job_id=str(job_id))
     return JobView(*stored)
+
+
+async def _check_vc(front: Front, name: str) -> None:
+    """Raises NotFound where there is no such virtual cluster and never was a job of it: whoever lists none of its jobs has
+    misspelt it. The jobs of one that was deleted are still there."""
+    names = await front.read(front.reader.market.virtual_clusters)
+    if name not in names.values() and not await front.read(front.reader.list_jobs, [], None, 1, name):
+        raise no_such_vc(name, names.values())

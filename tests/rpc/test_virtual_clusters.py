@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import job_pb2
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from ebb.v1 import virtual_clusters_pb2 as pb
 
 from tests.rpc.server import LIMIT, Agent, Server, failure
@@ -109,6 +109,40 @@ def test_a_pin_is_of_a_cell_that_is_there_and_free(site: Server, nodes: list[Age
     assert (site.get(job.id).node, list(site.get(job.id).devices)) == ("n1", [0])
 
 
+def stands(server: Server, name: str) -> dict[str, tuple[str, int, int, list[tuple[str, list[int], str]]]]:
+    return {
+        use.name: (
+            pb.PinState.Name(use.state).removeprefix("PIN_STATE_"),
+            use.held,
+            use.devices,
+            [(fault.node, list(fault.devices), fault.why) for fault in use.faults],
+        )
+        for use in get(server, name).pin_uses
+    }
+
+
+def test_a_pin_is_free_in_use_or_faulty(site: Server) -> None:
+    with node(site, "n1", fault="XID 79") as agent:
+        agent.connect()
+        pins = [pb.PinnedCell(name=name, pool=POOL, level="switch", index=at) for name, at in (("left", 2), ("right", 3))]
+        create(site, "a", pins=pins)
+        broken = "FAULTY", 0, 2, [("n1", [3], "XID 79")]
+        assert stands(site, "a") == {"left": ("FREE", 0, 2, []), "right": broken}
+        guest = site.submit(virtual_cluster="a", devices=1, cpu_milli=1, guarantee=O)
+        assert (site.get(guest.id).node, stands(site, "a")["left"][0]) == ("n1", "FREE"), "it goes when somebody wants it"
+        job = site.submit(virtual_cluster="a", devices=1, cpu_milli=1, cells=job_pb2.CellRequest(pin="left"))
+        assert stands(site, "a") == {"left": ("IN_USE", 1, 2, []), "right": broken}
+        site.cluster.Drain(cluster_pb2.DrainRequest(node="n1"), timeout=LIMIT)
+        assert stands(site, "a") == {
+            "left": ("IN_USE", 1, 2, [("n1", [], "drained")]),
+            "right": ("FAULTY", 0, 2, [("n1", [], "drained"), ("n1", [3], "XID 79")]),
+        }
+        agent.started(1, job.id)
+        agent.exited(2, job.id)
+        site.until(job.id, "SUCCEEDED")
+        assert stands(site, "a")["left"] == ("FAULTY", 0, 2, [("n1", [], "drained")])
+
+
 def test_only_one_without_live_jobs_is_deleted(site: Server, nodes: list[Agent]) -> None:
     create(site, "a", quota("node", 1))
     job = site.submit(virtual_cluster="a", devices=1, cpu_milli=1)
@@ -119,6 +153,31 @@ def test_only_one_without_live_jobs_is_deleted(site: Server, nodes: list[Agent])
     site.until(job.id, "SUCCEEDED")
     site.vcs.DeleteVirtualCluster(delete, timeout=LIMIT)
     assert failure(lambda: site.vcs.DeleteVirtualCluster(delete, timeout=LIMIT)).reason == "NO_SUCH_VC"
+
+
+def test_jobs_of_one_that_never_was_are_not_there(site: Server, nodes: list[Agent]) -> None:
+    """Those of one that was deleted are, and one without jobs has none."""
+
+    def listed(vc: str, *states: Any) -> list[int]:
+        asked = scheduler_pb2.ListRequest(virtual_cluster=vc, states=states)
+        return [job.id for job in site.scheduler.List(asked, timeout=LIMIT).jobs]
+
+    create(site, "a", quota("node", 1))
+    create(site, "b")
+    job = site.submit(virtual_cluster="a", devices=1, cpu_milli=1)
+    nodes[0].started(1, job.id)
+    nodes[0].exited(2, job.id)
+    site.until(job.id, "SUCCEEDED")
+    site.vcs.DeleteVirtualCluster(pb.DeleteVirtualClusterRequest(name="a"), timeout=LIMIT)
+    queued = job_pb2.JOB_STATE_QUEUED
+    assert (listed("a"), listed("a", queued), listed("b"), listed("")) == ([job.id], [], [], [job.id])
+    for states in ((), (queued,)):
+        refused = failure(lambda states=states: listed("visoin", *states))  # type: ignore[misc]
+        assert (refused.code, refused.reason) == (grpc.StatusCode.NOT_FOUND, "NO_SUCH_VC")
+        assert (dict(refused.info.metadata), refused.text) == (
+            {"vc": "visoin"},
+            "there is no virtual cluster 'visoin'; there are: b",
+        )
 
 
 def test_a_job_says_what_it_asks_of_cells_and_how_it_holds_them(site: Server, nodes: list[Agent]) -> None:

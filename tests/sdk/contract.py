@@ -466,6 +466,13 @@ async def lists_are_newest_first_over_pages(world: World) -> None:
 
 
 @behaviour
+async def jobs_of_a_virtual_cluster_that_never_was_are_not_found(world: World) -> None:
+    with pytest.raises(sdk.NotFound, match="there is no virtual cluster 'vision'; there are: none") as caught:
+        await anext(world.client.list(vc="vision"))
+    assert (caught.value.reason, caught.value.metadata) == ("NO_SUCH_VC", {"vc": "vision"})
+
+
+@behaviour
 async def nodes_show_what_is_free(world: World) -> None:
     (idle,) = await world.client.nodes()
     assert (idle.state, idle.capacity.cpus, idle.capacity.devices) == (sdk.NodeState.UP, CPUS, 0)

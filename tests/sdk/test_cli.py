@@ -63,6 +63,20 @@ def jobs(fake: Fake) -> Fake:
     return fake
 
 
+def test_what_a_job_holds_is_guaranteed_or_not_only_where_it_has_a_virtual_cluster(run: Run, fake: Fake) -> None:
+    placed = {"state": 3, "run": 1, "node": "n1", "startTime": "2026-01-02T03:05:00Z"}
+    mine = {"spec": {"virtualCluster": "vision"}}
+    fake.put(job(1, **placed))
+    fake.put(job(2, **placed, guaranteed=True, **mine))
+    fake.put(job(3, **placed, **mine))
+    fake.put(job(4, state=1, **mine))
+    header, *rows = run("list", "-o", "wide").output.splitlines()
+    at = header.index("HOLDS")
+    assert [row[at] for row in rows] == ["-", "O", "G", "-"], "newest first: waits, opportunistic, guaranteed, of no tenant"
+    said = run("list", "--help").output
+    assert "HOLDS is - for a job that holds nothing now, and for one without a virtual cluster" in " ".join(said.split())
+
+
 def test_list(run: Run, jobs: Fake) -> None:
     assert run("list").output == (
         "ID  NAME   USER  CLASS        STATE    REASON               RUN  NODE  DEV  TIME\n"

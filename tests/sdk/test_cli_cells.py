@@ -12,7 +12,22 @@ from client_sdk import Client, Guarantee, InvalidArgument, Within, testing
 from client_sdk._options import job_spec
 from client_sdk.cli import ebb
 from client_sdk.cli.cells import drawn
-from client_sdk.models import BoundCell, CellLevel, DeviceCell, DeviceUse, Misfit, NodeCells, Pool
+from client_sdk.cli.virtual_clusters import _more, _say
+from client_sdk.models import (
+    BoundCell,
+    CellLevel,
+    DeviceCell,
+    DeviceUse,
+    Misfit,
+    NodeCells,
+    PinFault,
+    PinnedCell,
+    PinState,
+    PinUse,
+    Pool,
+    VirtualCluster,
+    VirtualClusterPolicy,
+)
 from tests.sdk.fake import Fake
 
 Run = Callable[..., Result]
@@ -74,6 +89,16 @@ def test_a_job_file_says_the_same_and_more(fake: Fake, run: Run, tmp_path: Path)
     assert "within: {'rack': True} is not a level" in run("submit", "-f", str(file)).output
 
 
+@pytest.mark.parametrize(("one", "other"), [("--overflow", "--opportunistic"), ("--trial", "--best-effort")])
+def test_two_flags_of_which_a_job_is_only_one_are_refused(fake: Fake, run: Run, one: str, other: str) -> None:
+    for flags in ((one, other), (other, one)):
+        refused = run("submit", "--vc", "vision", *flags, "true")
+        assert refused.exit_code == 2
+        assert refused.output.splitlines()[-1] == f"Error: {one} and {other} say different things; leave one out"
+    assert not fake.submits
+    assert run("submit", "--vc", "vision", one, one, "true").exit_code == 0, "one of them, said twice, is said"
+
+
 def test_the_environment_says_whose_jobs_are(fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not sent(fake, run, "true").HasField("cells")
     assert sent(fake, run, "true").guarantee == job_pb2.GUARANTEE_UNSPECIFIED, "as to a site without virtual clusters"
@@ -115,6 +140,27 @@ def test_the_fake_cluster_is_a_site_without_them() -> None:
         assert (done.exit_code, "runs without virtual clusters" in done.output) == (1, True)
         with pytest.raises(Exception, match="runs without virtual clusters"):
             client.submit(["true"], vc="a")
+
+
+def test_pins_are_shown_with_how_they_stand(capsys: pytest.CaptureFixture[str]) -> None:
+    uses = (
+        PinUse(name="left", state=PinState.IN_USE, devices=2, held=1),
+        PinUse(
+            name="big",
+            state=PinState.FAULTY,
+            devices=8,
+            faults=(PinFault("n2", (0, 3), "XID 79"), PinFault("n3", (), "silent")),
+        ),
+    )
+    pins = (PinnedCell("left", "p", "switch", 2), PinnedCell("big", "p", "node", 1))
+    found = VirtualCluster(name="a", pins=pins, pin_uses=uses, policy=VirtualClusterPolicy(name="fifo"))
+    assert _more(found)[-1] == "left=p/switch/2 (in use), big=p/node/1 (faulty)"
+    _say(found)
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "PIN   CELL        STATE   HELD    FAULTS",
+        "left  p/switch/2  in use  1 of 2  -",
+        "big   p/node/1    faulty  0 of 8  n2 0,3 (XID 79), n3 (silent)",
+    ]
 
 
 # ---- the drawing -------------------------------------------------------------------------------------------------------

@@ -115,6 +115,49 @@ def test_what_cannot_be_agreed_on_has_a_reason(client: Client) -> None:
         market.offer("vision", POOL, "node", end=datetime(2099, 1, 1))  # which is the mistake
 
 
+MOMENT = datetime(2099, 1, 1, 8, tzinfo=UTC)
+NO_TIME = r"is not a time; give a datetime with a time zone, or text like 2025-01-31T08:00 \(UTC\), \+2h \(from now\) or now"
+
+
+def test_times_may_be_said_as_on_the_command_line(client: Client) -> None:
+    market, before = client.exchange, datetime.now(UTC)
+    offer = market.offer("vision", POOL, "node", begin="2099-01-01T08:00", duration="8h", expires="2099-01-01T09:00")
+    assert (offer.lot.begin, offer.lot.end, offer.expire_time) == (MOMENT, MOMENT + 8 * HOUR, MOMENT + HOUR)
+    (made,) = market.accept(offer, "speech", begin="2099-01-01T10:00+01:00", end=MOMENT + 2 * HOUR)
+    assert (made.lot.begin, made.lot.end) == (MOMENT + HOUR, MOMENT + 2 * HOUR)
+    same = market.request("vision", POOL, "node", begin="+2h", end="+3h").lot
+    assert same.begin is not None
+    assert (same.begin.second, same.begin.microsecond) == (0, 0), "with the minute, as an offer that says the same"
+    assert abs(same.begin - before - 2 * HOUR) < timedelta(minutes=2)
+
+
+NOT_TIMES: list[tuple[dict[str, Any], str]] = [
+    ({"begin": 1.5, "duration": 5}, rf"begin: 1\.5 {NO_TIME}"),
+    ({"begin": NOW.date(), "duration": 5}, rf"begin: datetime\.date\(2025, 1, 1\) {NO_TIME}"),
+    ({"begin": "soon", "duration": 5}, "begin: 'soon' is not a time; write it like 2025-01-31T08:00"),
+    ({"begin": datetime(2099, 1, 1), "duration": 5}, "begin: 2099-01-01T00:00:00 has no time zone"),  # which is the mistake
+    ({"begin": "+9999999d", "duration": 5}, "begin: 9999999 days after .* is too late for a time"),
+    ({"begin": "9999-12-31", "duration": "2d"}, "2 days after 9999-12-31 is too late for a time"),
+    ({"end": 7}, f"end: 7 {NO_TIME}"),
+    ({"duration": 5, "expires": object()}, f"expires: <object .*> {NO_TIME}"),
+    ({"duration": []}, r"\[\] is not a duration; give seconds, a timedelta, or text like 30s, 5m or 1h30m"),
+    ({"duration": 5, "wants": CellLot("a", "b", 1, end="2099-01-01")}, "'2099-01-01' is not a datetime"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("said", "why"), NOT_TIMES)
+async def test_what_is_no_time_is_refused_in_words(said: dict[str, Any], why: str) -> None:
+    """Before anything is sent, by both clients."""
+    with Client("127.0.0.1:1", timeout=1) as client, pytest.raises(sdk.InvalidArgument, match=why):
+        client.exchange.offer("vision", POOL, "node", **said)
+    async with AsyncClient("127.0.0.1:1", timeout=1) as waiting:
+        with pytest.raises(sdk.InvalidArgument, match=why):
+            await waiting.exchange.offer("vision", POOL, "node", **said)
+        if "end" in said:
+            with pytest.raises(sdk.InvalidArgument, match=why):
+                await waiting.exchange.accept(1, "vision", **said)
+
+
 async def test_the_same_awaited(site: Server) -> None:
     begin = datetime.now(UTC) + HOUR
     async with AsyncClient(site.address) as client:

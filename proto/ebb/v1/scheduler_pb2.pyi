@@ -251,7 +251,7 @@ class Explanation(_message.Message):
     def __init__(self, blockers: _Optional[_Iterable[_Union[Blocker, _Mapping]]] = ..., ahead: _Optional[int] = ..., ahead_job_ids: _Optional[_Iterable[int]] = ..., decision: _Optional[_Union[_job_pb2.PreemptionDecision, _Mapping]] = ..., victims: _Optional[_Iterable[_Union[Victim, _Mapping]]] = ..., estimate: _Optional[_Union[StartEstimate, _Mapping]] = ..., preempted: _Optional[_Union[PreemptionCost, _Mapping]] = ...) -> None: ...
 
 class Blocker(_message.Message):
-    __slots__ = ("reason", "detail", "cause_job_id", "need", "node", "free", "nodes", "nodes_usable", "nodes_large_enough")
+    __slots__ = ("reason", "detail", "cause_job_id", "need", "node", "free", "nodes", "nodes_usable", "nodes_large_enough", "holders", "holder_job_ids", "first_end_time")
     REASON_FIELD_NUMBER: _ClassVar[int]
     DETAIL_FIELD_NUMBER: _ClassVar[int]
     CAUSE_JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +261,9 @@ class Blocker(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     NODES_USABLE_FIELD_NUMBER: _ClassVar[int]
     NODES_LARGE_ENOUGH_FIELD_NUMBER: _ClassVar[int]
+    HOLDERS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_END_TIME_FIELD_NUMBER: _ClassVar[int]
     reason: _job_pb2.JobReason
     detail: str
     cause_job_id: int
@@ -270,7 +273,10 @@ class Blocker(_message.Message):
     nodes: int
     nodes_usable: int
     nodes_large_enough: int
-    def __init__(self, reason: _Optional[_Union[_job_pb2.JobReason, str]] = ..., detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., need: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., node: _Optional[str] = ..., free: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., nodes: _Optional[int] = ..., nodes_usable: _Optional[int] = ..., nodes_large_enough: _Optional[int] = ...) -> None: ...
+    holders: int
+    holder_job_ids: _containers.RepeatedScalarFieldContainer[int]
+    first_end_time: _timestamp_pb2.Timestamp
+    def __init__(self, reason: _Optional[_Union[_job_pb2.JobReason, str]] = ..., detail: _Optional[str] = ..., cause_job_id: _Optional[int] = ..., need: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., node: _Optional[str] = ..., free: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., nodes: _Optional[int] = ..., nodes_usable: _Optional[int] = ..., nodes_large_enough: _Optional[int] = ..., holders: _Optional[int] = ..., holder_job_ids: _Optional[_Iterable[int]] = ..., first_end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class StartEstimate(_message.Message):
     __slots__ = ("time", "basis", "runs_of_unknown_length")

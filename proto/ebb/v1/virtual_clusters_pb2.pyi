@@ -12,6 +12,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class PinState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PIN_STATE_UNSPECIFIED: _ClassVar[PinState]
+    PIN_STATE_FREE: _ClassVar[PinState]
+    PIN_STATE_IN_USE: _ClassVar[PinState]
+    PIN_STATE_FAULTY: _ClassVar[PinState]
+
 class DeviceUse(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     DEVICE_USE_UNSPECIFIED: _ClassVar[DeviceUse]
@@ -20,6 +27,10 @@ class DeviceUse(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEVICE_USE_OPPORTUNISTIC: _ClassVar[DeviceUse]
     DEVICE_USE_KEPT: _ClassVar[DeviceUse]
     DEVICE_USE_FAULTY: _ClassVar[DeviceUse]
+PIN_STATE_UNSPECIFIED: PinState
+PIN_STATE_FREE: PinState
+PIN_STATE_IN_USE: PinState
+PIN_STATE_FAULTY: PinState
 DEVICE_USE_UNSPECIFIED: DeviceUse
 DEVICE_USE_IDLE: DeviceUse
 DEVICE_USE_GUARANTEED: DeviceUse
@@ -87,8 +98,32 @@ class CellUse(_message.Message):
     given: int
     def __init__(self, pool: _Optional[str] = ..., level: _Optional[str] = ..., owned: _Optional[int] = ..., bound: _Optional[int] = ..., free: _Optional[int] = ..., faulty: _Optional[int] = ..., taken: _Optional[int] = ..., given: _Optional[int] = ...) -> None: ...
 
+class PinUse(_message.Message):
+    __slots__ = ("name", "state", "devices", "held", "faults")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    FAULTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: PinState
+    devices: int
+    held: int
+    faults: _containers.RepeatedCompositeFieldContainer[PinFault]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[PinState, str]] = ..., devices: _Optional[int] = ..., held: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PinFault, _Mapping]]] = ...) -> None: ...
+
+class PinFault(_message.Message):
+    __slots__ = ("node", "devices", "why")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    devices: _containers.RepeatedScalarFieldContainer[int]
+    why: str
+    def __init__(self, node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., why: _Optional[str] = ...) -> None: ...
+
 class VirtualCluster(_message.Message):
-    __slots__ = ("name", "quotas", "pins", "weight", "policy", "cells", "opportunistic_devices", "live_jobs")
+    __slots__ = ("name", "quotas", "pins", "weight", "policy", "cells", "opportunistic_devices", "live_jobs", "pin_uses")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUOTAS_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +132,7 @@ class VirtualCluster(_message.Message):
     CELLS_FIELD_NUMBER: _ClassVar[int]
     OPPORTUNISTIC_DEVICES_FIELD_NUMBER: _ClassVar[int]
     LIVE_JOBS_FIELD_NUMBER: _ClassVar[int]
+    PIN_USES_FIELD_NUMBER: _ClassVar[int]
     name: str
     quotas: _containers.RepeatedCompositeFieldContainer[CellQuota]
     pins: _containers.RepeatedCompositeFieldContainer[PinnedCell]
@@ -105,7 +141,8 @@ class VirtualCluster(_message.Message):
     cells: _containers.RepeatedCompositeFieldContainer[CellUse]
     opportunistic_devices: int
     live_jobs: int
-    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Iterable[_Union[CellQuota, _Mapping]]] = ..., pins: _Optional[_Iterable[_Union[PinnedCell, _Mapping]]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ..., cells: _Optional[_Iterable[_Union[CellUse, _Mapping]]] = ..., opportunistic_devices: _Optional[int] = ..., live_jobs: _Optional[int] = ...) -> None: ...
+    pin_uses: _containers.RepeatedCompositeFieldContainer[PinUse]
+    def __init__(self, name: _Optional[str] = ..., quotas: _Optional[_Iterable[_Union[CellQuota, _Mapping]]] = ..., pins: _Optional[_Iterable[_Union[PinnedCell, _Mapping]]] = ..., weight: _Optional[int] = ..., policy: _Optional[_Union[VirtualClusterPolicy, _Mapping]] = ..., cells: _Optional[_Iterable[_Union[CellUse, _Mapping]]] = ..., opportunistic_devices: _Optional[int] = ..., live_jobs: _Optional[int] = ..., pin_uses: _Optional[_Iterable[_Union[PinUse, _Mapping]]] = ...) -> None: ...
 
 class CreateVirtualClusterRequest(_message.Message):
     __slots__ = ("name", "quotas", "pins", "weight", "policy")

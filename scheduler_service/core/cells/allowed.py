@@ -3,7 +3,7 @@
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.loose import asks_no_cell, could_ever
 from scheduler_service.core.cells.own import why_never
-from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
+from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, no_such_vc
 from scheduler_service.core.job import JobSpec
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
@@ -56,10 +56,10 @@ def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, po
 def _named(state: State, name: str) -> VirtualCluster:
     if name in state.vc_ids:
         return state.vcs.rows[state.vc_ids[name]]
-    known = ", ".join(sorted(state.vc_ids)) or "none yet"
     if not name:
+        known = ", ".join(sorted(state.vc_ids)) or "none yet"
         raise FailedPrecondition("NO_VC", f"say which virtual cluster the job belongs to; there are: {known}")
-    raise NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {known}", vc=name)
+    raise no_such_vc(name, state.vc_ids)
 
 
 def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec) -> None:

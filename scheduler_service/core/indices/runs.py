@@ -78,6 +78,7 @@ def _stand(state: "State", old: Run | None, new: Run | None) -> None:
     if not row.devices:
         return
     add_or_discard(state.guests, row.vc, row.key, new is not None and not new.guaranteed)
+    add_or_discard(state.residents, row.vc, row.key, new is not None and new.guaranteed)
     guarantee = state.jobs.rows[row.job_id].spec.guarantee
     if guarantee is not Guarantee.OPPORTUNISTIC:
         more = (new is not None and not new.guaranteed) - (old is not None and not old.guaranteed)

@@ -11,6 +11,7 @@ from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest, VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey, lanes_of, queue_key
 from scheduler_service.policies.cells.guaranteed import holds_up, plan_in_cells, why_not
+from scheduler_service.policies.cells.holders import waits_for_cells
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.victims import PREEMPTING
 from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, counted, waiting_for_victims
@@ -32,8 +33,7 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     if Lane.OPPORTUNISTIC not in lanes or len(lanes) > 1:
         plan = plan_in_cells(state, vc, job)
         if plan is None:
-            wait = why_not(state, vc, job)
-            blockers.append(Blocker(wait.reason, wait.detail))
+            blockers.append(waits_for_cells(state, vc, job, why_not(state, vc, job)))
         else:
             told = [action.job_id for action in plan if isinstance(action, Reclaim)]
             victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))

@@ -1,6 +1,7 @@
 """Guaranteed work: each virtual cluster's queue, served in its own cells as in a cluster of its own (HiveD, section 3)."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from scheduler_service.core.binding import mask_of_earmark
@@ -130,9 +131,15 @@ def place_on_cells_kept(state: State, job: Job) -> Place:
 
 def holds_up(state: State, vc: VirtualCluster, job: Job) -> bool:
     """Whether those behind it wait for it: what its virtual cluster owns now would do, if nothing else ran there."""
-    pools = state.pools
-    assert pools is not None
-    return any(not _never_in(pools, choice, job, pools.cells_of(vc, choice.pool)) for choice in choices(pools, vc, job))
+    assert state.pools is not None
+    return next(sufficing(state.pools, vc, job), None) is not None
+
+
+def sufficing(pools: Pools, vc: VirtualCluster, job: Job) -> Iterator[Choice]:
+    """The pools in which what its virtual cluster owns now would do, if nothing else ran there."""
+    for choice in choices(pools, vc, job):
+        if not _never_in(pools, choice, job, pools.cells_of(vc, choice.pool)):
+            yield choice
 
 
 def why_not(state: State, vc: VirtualCluster, job: Job) -> Wait:
