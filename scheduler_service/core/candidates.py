@@ -24,7 +24,7 @@ def size_of(demand: Vector, capacity: Vector) -> float:
 
 class Candidates:
     """Columns over slots: `demand` (3 rows), `size`, `grace` (microseconds), `node`, `count` (preemptions), `job`,
-    `priority`, `tasks` (of its job: each task of a gang has a slot of its own).
+    `priority`, `tasks` (of its job: each task of a gang has a slot of its own), `task` (its rank).
 
     Beyond `used` slots nothing is live; within, a free slot has `job` 0.
     """
@@ -41,6 +41,7 @@ class Candidates:
         "node",
         "priority",
         "size",
+        "task",
         "tasks",
         "used",
     )
@@ -60,6 +61,7 @@ class Candidates:
         self.job: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.priority: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
         self.tasks: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
+        self.task: NDArray[np.int64] = np.zeros(16, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -81,6 +83,7 @@ class Candidates:
         tasks = sum(group.size for group in job.spec.gang) or 1
         self.gangs += (tasks > 1) - bool(self.tasks[slot] > 1)
         self.tasks[slot] = tasks
+        self.task[slot] = key.task
 
     def drop(self, key: RunKey) -> None:
         """Forgets a run; one that is no candidate is left as it is."""
@@ -108,7 +111,7 @@ class Candidates:
         self.keys.append(None)
         if slot == len(self.size):
             self.demand = np.concatenate([self.demand, np.zeros_like(self.demand)], axis=1)
-            for name in ("size", "grace", "node", "count", "job", "priority", "tasks"):
+            for name in ("size", "grace", "node", "count", "job", "priority", "tasks", "task"):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
         return slot

@@ -2,12 +2,14 @@
 
 from functools import reduce
 from math import sqrt
+from random import Random
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
+from scheduler_service.core.indices.runs import refresh_candidate
 from scheduler_service.core.invariants import check
 from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Run, RunPhase, TaskGroup
 from scheduler_service.core.messages import Earmark, Plan, Preempt
@@ -164,6 +166,24 @@ def test_the_plan_makes_room_for_every_task(
         assert {key.job_id for key in action.victims} == {job for job in victims if any(r.node == action.node for r in j[job])}
         seated += action.tasks
     assert sorted(seated) == list(range(len(needs)))
+
+
+@given(clusters(), NEEDS, st.integers(0, 9), st.randoms(use_true_random=False))
+def test_the_plan_does_not_depend_on_the_history_of_the_slots(
+    state: State, needs: list[Vector], seed: int, order: Random
+) -> None:
+    """To the last bit of the scores: a size is a sum of fractions, one of each task."""
+    other = State(state.cluster)
+    other.restore((t.name, key, row) for t in state.tables() if t.name != "cluster" for key, row in t.rows.items())
+    keys = sorted(other.runs.rows)
+    order.shuffle(keys)
+    for key in keys:
+        other.candidates.drop(key)
+    for key in keys:
+        refresh_candidate(other, key)
+    for rule in (fitgpp_victims, rand_victims):
+        plans = [rule(of, a_trial(*needs), FitGppSettings(), seeded(seed)) for of in (state, other)]
+        assert plans[0] == plans[1]
 
 
 @given(clusters(), NEEDS, st.integers(0, 9))
