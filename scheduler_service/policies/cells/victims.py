@@ -6,10 +6,13 @@ runs with the least leave; a lazy one stays where it is as opportunistic.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.cells.around import unused_around
+from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Decision, Job, JobClass, RunKey, RunPhase
@@ -17,7 +20,7 @@ from scheduler_service.core.messages import Action, Demote, Earmark, Plan, Preem
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import VirtualCluster
+from scheduler_service.core.vc import Owner, VirtualCluster
 from scheduler_service.policies.cells.guaranteed import plan_in_cells
 from scheduler_service.policies.fitgpp import score
 from scheduler_service.policies.lrtp import remaining
@@ -195,13 +198,65 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
     lower.sort(key=lambda other: (other.priority, -other.id))
     for jobs in by_pool(state, pools, lower):
         chosen = _enough(state, vc, job, jobs) if _would_do(state, vc, job, jobs) else None
-        if chosen is None:
+        if chosen is not None:
+            yield _sparing_the_lazy(state, vc, job, chosen)
+            return
+
+
+def _sparing_the_lazy(state: State, vc: VirtualCluster, wanting: Job, chosen: list[Job]) -> Plan:
+    """The job's plan, for which these leave. The lazy ones among them stay where they are, without their guarantee, unless
+    there are no other cells for the job than those that they are in."""
+    stay = [job for job in chosen if job.spec.cells.lazy]
+    while True:
+        plan = _plan_without(state, vc, wanting, chosen, stay)
+        if plan is None:
+            assert stay  # those who were chosen are enough if they go
+            stay = []
             continue
-        for victim in chosen:
-            if victim.spec.cells.lazy:
-                yield (Demote(victim.id, job.id),)
-        left = [victim for victim in chosen if not victim.spec.cells.lazy]
-        plan = plan_in_cells(state, vc, job, leaves_of(state, pools, left))
-        if plan is not None:
-            yield plan
-        return
+        leave = {action.job_id for action in plan if isinstance(action, Reclaim)}
+        if not any(job.id in leave for job in stay):
+            return plan
+        stay = [job for job in stay if job.id not in leave]
+
+
+def _plan_without(state: State, vc: VirtualCluster, wanting: Job, gone: list[Job], stay: Sequence[Job] = ()) -> Plan | None:
+    """The job's plan, once these have gone, but for those that stay as opportunistic. None: there is no room for it then."""
+    pools = state.pools
+    assert pools is not None
+    released: dict[int, Mask] = defaultdict(int)
+    for job in stay:
+        for run in state.runs_of(job.id):
+            released[run.node] |= mask_of(run.devices)
+    with _no_more_guaranteed(state, pools, released):
+        plan = plan_in_cells(state, vc, wanting, leaves_of(state, pools, [job for job in gone if job not in stay]))
+    return None if plan is None else (*(Demote(job.id, wanting.id) for job in stay), *plan)
+
+
+@contextmanager
+def _no_more_guaranteed(state: State, pools: Pools, released: dict[int, Mask]) -> Iterator[None]:
+    """The cells as they are once nobody is guaranteed these devices, by node, any more: those that are not used then are given
+    back (`core.binding.give_back`). Afterwards they are as they were."""
+    held: list[tuple[Pool, int, Mask, Mask]] = []
+    bound: list[tuple[Pool, int, int, Owner]] = []
+    places = [(seat, positions(seat, mask), node) for node, mask in released.items() if (seat := pools.seats.get(node))]
+    try:
+        for seat, mask, node in places:
+            pool, slot = pools.pools[seat.pool], seat.slot
+            guaranteed, opportunistic = pool.held(slot)
+            held.append((pool, slot, guaranteed, opportunistic))
+            pool.set_guaranteed(slot, guaranteed & ~mask)
+            pool.set_opportunistic(slot, opportunistic | mask & positions(seat, state.held_devices.get(node, 0)))
+        for seat, mask, _ in places:
+            pool = pools.pools[seat.pool]
+            for level, index in unused_around(pool, seat.slot, mask):
+                owner = pool.bound[level][index]
+                if not owner.pin:
+                    bound.append((pool, level, index, owner))
+                    pool.unbind(level, index)
+        yield
+    finally:
+        for pool, level, index, owner in bound:
+            pool.bind(level, index, owner)
+        for pool, slot, guaranteed, opportunistic in held:
+            pool.set_guaranteed(slot, guaranteed)
+            pool.set_opportunistic(slot, opportunistic)
