@@ -6,7 +6,7 @@ from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.values import SECOND
 from scheduler_service.core.vc import VcPolicy
-from tests.policies.tenants import Tenants
+from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 PRIORITY = VcPolicy("priority")
 
@@ -61,3 +61,107 @@ def test_who_is_lazy_stays_beside_one_who_is_not(lazy_first: bool) -> None:
     t.leave(other)
     assert t.guaranteed(high)
     assert t.at(lazy) == place
+
+
+# ---- what is kept for others ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_the_highest_takes_over_what_is_kept_for_one_who_is_not(lazy: bool) -> None:
+    """Nobody is started only to be told to leave, and whoever leaves already is whom the highest waits for."""
+    t = fours(1)
+    t.vc("A", ("p", "node", 1), policy=PRIORITY)
+    low, middle, high = t.ask("A", 4), t.ask("A", 4, priority=1, lazy=lazy), t.ask("A", 4, priority=2)
+    assert t.earmark(middle) is None
+    assert t.waits(middle) is Reason.BEYOND_QUOTA
+    kept = t.earmark(high)
+    assert kept is not None
+    assert kept.victims == (t.run(low).key,)
+    t.leave(low)
+    assert t.guaranteed(high)
+    assert t.job(middle).run == 0
+
+
+@pytest.mark.parametrize("policy", ["priority", "fifo"])
+def test_equals_keep_what_is_theirs(policy: str) -> None:
+    t = fours(1)
+    t.vc("A", ("p", "node", 1), policy=VcPolicy(policy))
+    t.vc("B")
+    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    first = t.ask("A", 4, priority=1)
+    second = t.ask("A", 4, priority=1 if policy == "priority" else 2)
+    assert t.earmark(first) is not None
+    assert t.waits(second) is Reason.BEYOND_QUOTA
+    t.leave(guest)
+    assert t.guaranteed(first)
+
+
+def test_a_gang_loses_all_that_is_kept_for_it_where_a_part_is_taken() -> None:
+    t = fours(2)
+    t.vc("A", ("p", "node", 2), policy=PRIORITY)
+    t.vc("B")
+    guests = [t.ask("B", 4, guarantee=OPPORTUNISTIC) for _ in range(2)]
+    gang = t.ask("A", 4, 4, priority=1)
+    high = t.ask("A", 4, priority=2)
+    assert leaving(t, *guests) == guests
+    assert t.earmark(gang) is None
+    assert list(t.owned().values()) == ["A"]  # the other node is anybody's again
+    t.leave(*guests)
+    assert t.guaranteed(high)
+    assert t.job(gang).run == 0
+
+
+def test_of_those_for_whom_something_is_kept_only_whose_cells_are_needed_lose_it() -> None:
+    t = fours(3)
+    t.vc("A", ("p", "node", 3), policy=PRIORITY)
+    lows = [t.ask("A", 4) for _ in range(2)]
+    t.ask("A", 4, priority=9)
+    middles = [t.ask("A", 4, priority=2), t.ask("A", 4, priority=1)]
+    high = t.ask("A", 4, priority=3)
+    assert [t.earmark(job) is not None for job in (*middles, high)] == [True, False, True]
+    t.leave(*lows)
+    assert [t.job(job).state for job in (*middles, high)] == [JobState.RUNNING, JobState.QUEUED, JobState.RUNNING]
+
+
+def test_to_take_what_is_kept_comes_before_having_a_run_leave() -> None:
+    """And who loses it has the run leave, if that is of lower priority than it: all start after one grace period."""
+    t = fours(2)
+    t.vc("A", ("p", "node", 2), policy=PRIORITY)
+    lows = [t.ask("A", 4), t.ask("A", 4)]
+    middle = t.ask("A", 4, priority=1)
+    [first] = leaving(t, *lows)
+    high = t.ask("A", 4, priority=2)
+    assert leaving(t, *lows) == lows
+    t.leave(first)
+    assert t.guaranteed(high)
+    t.leave(*leaving(t, *lows))
+    assert t.guaranteed(middle)
+
+
+def test_what_is_kept_and_a_run_are_taken_together() -> None:
+    t = fours(2)
+    t.vc("A", ("p", "node", 2), policy=PRIORITY)
+    lows = [t.ask("A", 4), t.ask("A", 4)]
+    middle = t.ask("A", 4, priority=1)
+    high = t.ask("A", 4, 4, priority=2)
+    assert leaving(t, *lows) == lows
+    assert t.earmark(middle) is None
+    t.leave(*lows)
+    assert t.guaranteed(high)
+    assert t.job(middle).run == 0
+
+
+def test_cells_that_are_idle_now_are_taken_at_once_instead() -> None:
+    """The quota was in use up to what is kept; given back, it is good for a node that nobody is on any more."""
+    t = fours(2)
+    t.vc("A", ("p", "node", 1), policy=PRIORITY)
+    t.vc("B")
+    guests = [t.ask("B", 4, guarantee=OPPORTUNISTIC) for _ in range(2)]
+    middle = t.ask("A", 4, priority=1)
+    [told] = leaving(t, *guests)
+    t.end(*(guest for guest in guests if guest != told))
+    high = t.ask("A", 4, priority=2)
+    assert t.guaranteed(high)
+    assert t.waits(middle) is Reason.BEYOND_QUOTA
+    t.leave(told)
+    assert t.job(told).state is JobState.RUNNING

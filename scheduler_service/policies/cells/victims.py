@@ -1,8 +1,8 @@
 """Who leaves inside a virtual cluster, for one of its own jobs that has no room in its cells.
 
 Two rules. A trial has best-effort runs preempted by their score: in FitGpp's Eqn 2, "it fits" reads here "the cells that it
-asks for are there once the victim has gone". And where the virtual cluster goes by priority, whoever has more of it has the
-runs with the least leave; a lazy one stays where it is as opportunistic.
+asks for are there once the victim has gone". And where the virtual cluster goes by priority, whoever has more of it takes what
+is kept for those with less, and has the runs with the least leave; a lazy one stays where it is as opportunistic.
 """
 
 from collections import defaultdict
@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.binding import bindings_of, mask_of_earmark
 from scheduler_service.core.cells.around import unused_around
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.job import Decision, Job, JobClass, RunKey, RunPhase
-from scheduler_service.core.messages import Action, Demote, Earmark, Plan, Preempt, Reclaim, Rng
+from scheduler_service.core.job import Decision, Job, JobClass, Reason, RunKey, RunPhase
+from scheduler_service.core.messages import Action, Demote, DropEarmark, Earmark, Plan, Preempt, Reclaim, Rng, Wait
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import Owner, VirtualCluster
+from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
 from scheduler_service.policies.cells.guaranteed import plan_in_cells
 from scheduler_service.policies.fitgpp import score
 from scheduler_service.policies.lrtp import remaining
@@ -45,15 +45,21 @@ def _counts(state: State, vc: VirtualCluster, key: RunKey) -> bool:
     return run.guaranteed and run.vc == vc.name and run.phase is not RunPhase.STOPPING
 
 
+def waiting_for_others(state: State, vc: VirtualCluster) -> list[Job]:
+    """Those for which something is kept in the virtual cluster's cells; in order of their ids."""
+    jobs = (state.jobs.rows[job_id] for job_id in sorted(state.earmarks_of))
+    return [job for job in jobs if job.spec.vc == vc.name and job.spec.guarantee is not Guarantee.OPPORTUNISTIC]
+
+
 def leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> dict[int, Mask]:
     """By slot, what is free once these have gone. All are in one pool: a virtual cluster's job is, and of others' pools
     nothing fits."""
     gone: dict[int, Mask] = defaultdict(int)
     for job in jobs:
-        for run in state.runs_of(job.id):
-            seat = pools.seats.get(run.node)
+        for node, mask in _has(state, job):
+            seat = pools.seats.get(node)
             if seat is not None:
-                gone[seat.slot] |= positions(seat, mask_of(run.devices))
+                gone[seat.slot] |= positions(seat, mask)
     return gone
 
 
@@ -61,10 +67,18 @@ def by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
     """The jobs pool by pool, each list in the order given."""
     found: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
-        seat = pools.seats.get(state.runs_of(job.id)[0].node)
+        seat = pools.seats.get(_has(state, job)[0][0])
         if seat is not None:
             found[seat.pool].append(job)
     return [found[name] for name in sorted(found)]
+
+
+def _has(state: State, job: Job) -> list[tuple[int, Mask]]:
+    """What the job holds, or what is kept for it: nodes and devices."""
+    kept = (state.operations.rows[i] for i in sorted(state.earmarks_of.get(job.id, ())))
+    return [(run.node, mask_of(run.devices)) for run in state.runs_of(job.id)] or [
+        (earmark.node, mask_of_earmark(earmark)) for earmark in kept
+    ]
 
 
 # ---- for a trial -------------------------------------------------------------------------------------------------------
@@ -143,25 +157,21 @@ def in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng:
 
 def _would_do(state: State, vc: VirtualCluster, wanting: Job, jobs: list[Job]) -> bool:
     """Whether there is room once all of these have gone: asked first, as to try them one by one is dear where it is in vain."""
-    pools = state.pools
-    assert pools is not None
-    return plan_in_cells(state, vc, wanting, leaves_of(state, pools, jobs)) is not None
+    return _plan_without(state, vc, wanting, jobs) is not None
 
 
 def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) -> list[Job] | None:
     """The first of these that make room together, without any that is not needed; None where all of them do not."""
-    pools = state.pools
-    assert pools is not None
     chosen: list[Job] = []
     for job in order:
         chosen.append(job)
-        if plan_in_cells(state, vc, wanting, leaves_of(state, pools, chosen)) is not None:
+        if _would_do(state, vc, wanting, chosen):
             break
     else:
         return None
     for job in list(chosen):
         others = [other for other in chosen if other is not job]
-        if others and plan_in_cells(state, vc, wanting, leaves_of(state, pools, others)) is not None:
+        if others and _would_do(state, vc, wanting, others):
             chosen = others
     return chosen
 
@@ -191,11 +201,16 @@ def decided(trial: Job, vc: VirtualCluster, considered: int) -> Decision:
 
 
 def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
-    """Has runs of lower priority leave for the job, those of the lowest first; the lazy ones stay, as opportunistic."""
+    """Has runs of lower priority leave for the job, those of the lowest first; the lazy ones stay, as opportunistic. Before any
+    run come jobs that wait for others to leave: to take what is kept for them costs nobody anything."""
     pools = state.pools
     assert pools is not None
-    lower = [other for other in running(state, vc) if other.priority < job.priority]
-    lower.sort(key=lambda other: (other.priority, -other.id))
+    lower = [
+        other
+        for jobs in (waiting_for_others(state, vc), running(state, vc))
+        for other in sorted(jobs, key=lambda other: (other.priority, -other.id))
+        if other.priority < job.priority
+    ]
     for jobs in by_pool(state, pools, lower):
         chosen = _enough(state, vc, job, jobs) if _would_do(state, vc, job, jobs) else None
         if chosen is not None:
@@ -206,7 +221,7 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
 def _sparing_the_lazy(state: State, vc: VirtualCluster, wanting: Job, chosen: list[Job]) -> Plan:
     """The job's plan, for which these leave. The lazy ones among them stay where they are, without their guarantee, unless
     there are no other cells for the job than those that they are in."""
-    stay = [job for job in chosen if job.spec.cells.lazy]
+    stay = [job for job in chosen if job.spec.cells.lazy and job.id in state.active]
     while True:
         plan = _plan_without(state, vc, wanting, chosen, stay)
         if plan is None:
@@ -220,16 +235,24 @@ def _sparing_the_lazy(state: State, vc: VirtualCluster, wanting: Job, chosen: li
 
 
 def _plan_without(state: State, vc: VirtualCluster, wanting: Job, gone: list[Job], stay: Sequence[Job] = ()) -> Plan | None:
-    """The job's plan, once these have gone, but for those that stay as opportunistic. None: there is no room for it then."""
+    """The job's plan, once these have gone, but for those that stay as opportunistic. Those that wait themselves lose what is
+    kept for them, and whom they have had leave goes on leaving, for this job then. None: there is no room for it."""
     pools = state.pools
     assert pools is not None
+    lose = [job for job in gone if job.id in state.earmarks_of]
     released: dict[int, Mask] = defaultdict(int)
-    for job in stay:
-        for run in state.runs_of(job.id):
-            released[run.node] |= mask_of(run.devices)
+    for job in (*lose, *stay):
+        for node, mask in _has(state, job):
+            released[node] |= mask & ~(state.guaranteed_devices.get(node, 0) if job in lose else 0)
     with _no_more_guaranteed(state, pools, released):
         plan = plan_in_cells(state, vc, wanting, leaves_of(state, pools, [job for job in gone if job not in stay]))
-    return None if plan is None else (*(Demote(job.id, wanting.id) for job in stay), *plan)
+    if plan is None:
+        return None
+    actions: list[Action] = []
+    for job in lose:
+        earmark = min(state.earmarks_of[job.id])  # with it go all of its job
+        actions += [DropEarmark(earmark, f"job {wanting.id} comes before it"), Wait(job.id, Reason.NONE)]
+    return (*actions, *(Demote(job.id, wanting.id) for job in stay), *plan)
 
 
 @contextmanager
