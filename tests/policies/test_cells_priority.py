@@ -6,7 +6,7 @@ from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.values import SECOND
 from scheduler_service.core.vc import VcPolicy
-from tests.policies.tenants import OPPORTUNISTIC, Tenants
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 PRIORITY = VcPolicy("priority")
 
@@ -165,3 +165,20 @@ def test_cells_that_are_idle_now_are_taken_at_once_instead() -> None:
     assert t.waits(middle) is Reason.BEYOND_QUOTA
     t.leave(told)
     assert t.job(told).state is JobState.RUNNING
+
+
+# ---- whose right it is ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "trial"), [("priority", False), ("fitgpp", True), ("lrtp", True)])
+def test_who_has_no_right_to_neighbours_has_nobody_leave_who_happen_to_be(policy: str, trial: bool) -> None:
+    """Two nodes are no rack, also where they are in one."""
+    t = fours(4, ("rack", 2))
+    t.vc("A", ("p", "node", 2), policy=VcPolicy(policy))
+    t.vc("B")
+    runs = [t.ask("A", 4), t.ask("A", 4)]
+    t.ask("B", 4, 4, guarantee=OPPORTUNISTIC)
+    assert [t.at(job) for job in runs] == [["n1[0..3]"], ["n2[0..3]"]]
+    wide = t.ask("A", 4, 4, within="rack", guarantee=OVERFLOW, priority=1, trial=trial)
+    assert leaving(t, *runs) == []
+    assert t.waits(wide) is Reason.NO_ROOM

@@ -21,7 +21,7 @@ from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
-from scheduler_service.policies.cells.guaranteed import plan_in_cells
+from scheduler_service.policies.cells.guaranteed import holds_up, plan_in_cells
 from scheduler_service.policies.fitgpp import score
 from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.victims import Field
@@ -94,6 +94,8 @@ def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) ->
     """Whom the trial has preempted, by the virtual cluster's rule; None: nobody whose going would make room."""
     pools, policy = state.pools, vc.policy
     assert pools is not None
+    if not holds_up(state, vc, trial):
+        return None
     able = [job for job in running(state, vc) if may_go(state, job, trial)]
     order, decision = in_order(state, vc, trial, able, rng)
     for jobs in by_pool(state, pools, [job for job in order if job.preempted_for_trial < policy.cap]):
@@ -202,9 +204,12 @@ def decided(trial: Job, vc: VirtualCluster, considered: int) -> Decision:
 
 def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
     """Has runs of lower priority leave for the job, those of the lowest first; the lazy ones stay, as opportunistic. Before any
-    run come jobs that wait for others to leave: to take what is kept for them costs nobody anything."""
+    run come jobs that wait for others to leave: to take what is kept for them costs nobody anything. Who could never run in a
+    private cluster of such cells has nobody leave who could, where they happen to be neighbours."""
     pools = state.pools
     assert pools is not None
+    if not holds_up(state, vc, job):
+        return
     lower = [
         other
         for jobs in (waiting_for_others(state, vc), running(state, vc))
