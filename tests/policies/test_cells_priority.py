@@ -1,4 +1,4 @@
-"""A virtual cluster that goes by priority: who leaves for whom, and who merely loses its guarantee."""
+"""Inside a virtual cluster: who leaves for whom, who merely loses its guarantee, and who what is kept for it."""
 
 import pytest
 
@@ -165,6 +165,43 @@ def test_cells_that_are_idle_now_are_taken_at_once_instead() -> None:
     assert t.waits(middle) is Reason.BEYOND_QUOTA
     t.leave(told)
     assert t.job(told).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "rand"])
+def test_a_trial_takes_over_what_is_kept_for_a_best_effort_job(policy: str) -> None:
+    """Which is not preempted by that, as it was not started."""
+    t = fours(1)
+    t.vc("A", ("p", "node", 1), policy=VcPolicy(policy))
+    t.vc("B")
+    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    waits, above = t.ask("A", 2), t.ask("A", 2, priority=1)
+    trial = t.ask("A", 2, trial=True)
+    kept = t.earmark(trial)
+    assert kept is not None
+    assert kept.victims == (t.run(guest).key,)
+    assert [t.earmark(job) is not None for job in (waits, above)] == [False, True]
+    t.leave(guest)
+    assert t.guaranteed(trial)
+    assert (t.job(waits).run, t.job(waits).preempted_for_trial) == (0, 0)
+    assert t.guaranteed(above)
+
+
+@pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "rand"])
+def test_a_trial_takes_what_is_kept_and_a_run_together(policy: str) -> None:
+    t = fours(1)
+    t.vc("A", ("p", "switch", 2), policy=VcPolicy(policy))
+    t.vc("B")
+    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    first = t.ask("A", 2)
+    t.leave(guest)
+    again = t.ask("B", 2, guarantee=OPPORTUNISTIC)
+    waits = t.ask("A", 2)
+    trial = t.ask("A", 2, 2, trial=True)
+    assert leaving(t, first, again) == [first, again]
+    assert t.earmark(waits) is None
+    t.leave(first, again)
+    assert t.guaranteed(trial)
+    assert (t.job(first).preempted_for_trial, t.job(waits).run) == (1, 0)
 
 
 # ---- whose right it is ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """Who leaves inside a virtual cluster, for one of its own jobs that has no room in its cells.
 
 Two rules. A trial has best-effort runs preempted by their score: in FitGpp's Eqn 2, "it fits" reads here "the cells that it
-asks for are there once the victim has gone". And where the virtual cluster goes by priority, whoever has more of it takes what
-is kept for those with less, and has the runs with the least leave; a lazy one stays where it is as opportunistic.
+asks for are there once the victim has gone". And where the virtual cluster goes by priority, whoever has more of it has the
+runs with the least leave; a lazy one stays where it is as opportunistic. By either, what is kept for jobs that have not started
+yet is taken before any run has to leave.
 """
 
 from collections import defaultdict
@@ -91,29 +92,34 @@ def may_preempt(state: State, vc: VirtualCluster) -> bool:
 
 
 def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) -> Plan | None:
-    """Whom the trial has preempted, by the virtual cluster's rule; None: nobody whose going would make room."""
+    """Whom the trial has preempted, by the virtual cluster's rule; None: nobody whose going would make room. Before any run
+    come jobs that wait for others to leave: to take what is kept for them is no preemption."""
     pools, policy = state.pools, vc.policy
     assert pools is not None
     if not holds_up(state, vc, trial):
         return None
     able = [job for job in running(state, vc) if may_go(state, job, trial)]
     order, decision = in_order(state, vc, trial, able, rng)
-    for jobs in by_pool(state, pools, [job for job in order if job.preempted_for_trial < policy.cap]):
+    kept = [job for job in waiting_for_others(state, vc) if may_go(state, job, trial)]
+    for jobs in by_pool(state, pools, [*kept, *(job for job in order if job.preempted_for_trial < policy.cap)]):
         if not _would_do(state, vc, trial, jobs):
             continue
-        if policy.name == "fitgpp":
-            for job in jobs:
-                plan = plan_in_cells(state, vc, trial, leaves_of(state, pools, [job]))
-                if plan is not None:
-                    return _preempting(plan, [job], trial, vc, decision)
-            drawn = list(jobs)
-            jobs = [drawn.pop(rng.randrange(len(drawn))) for _ in range(len(drawn))]
-        chosen = _enough(state, vc, trial, jobs)
-        if chosen is not None:
-            plan = plan_in_cells(state, vc, trial, leaves_of(state, pools, chosen))
-            assert plan is not None  # they were enough a moment ago
-            return _preempting(plan, chosen, trial, vc, decision)
+        lose, runs = [job for job in jobs if job in kept], [job for job in jobs if job not in kept]
+        chosen = _enough(state, vc, trial, lose)
+        if chosen is None and policy.name == "fitgpp":
+            chosen = next(([job] for job in runs if _would_do(state, vc, trial, [job])), None)
+        if chosen is None:
+            chosen = _enough(state, vc, trial, [*lose, *(_drawn(runs, rng) if policy.name == "fitgpp" else runs)])
+        plan = None if chosen is None else _plan_without(state, vc, trial, chosen)
+        if chosen is not None and plan is not None:
+            return plan if all(job in kept for job in chosen) else _preempting(plan, chosen, trial, vc, decision)
     return None
+
+
+def _drawn(jobs: Sequence[Job], rng: Rng) -> list[Job]:
+    """In an order that is left to chance."""
+    left = list(jobs)
+    return [left.pop(rng.randrange(len(left))) for _ in range(len(left))]
 
 
 def may_go(state: State, job: Job, trial: Job) -> bool:
@@ -129,8 +135,7 @@ def may_go(state: State, job: Job, trial: Job) -> bool:
 def in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng: Rng) -> tuple[list[Job], Decision | None]:
     """Those that may go, the best victim first."""
     if vc.policy.name == "rand":
-        left = list(able)
-        return [left.pop(rng.randrange(len(left))) for _ in range(len(left))], None
+        return _drawn(able, rng), None
     if vc.policy.name == "lrtp":
         now = state.cluster.clock_us
         longest = {job.id: remaining(state, job, now) for job in able}
