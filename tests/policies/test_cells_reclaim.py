@@ -113,3 +113,18 @@ def test_who_overflows_is_not_told_that_it_will_never_start() -> None:
     assert tenants.waits(tenants.ask("B", 4, guarantee=OVERFLOW)) is Reason.NO_ROOM
     tenants.end(owner)
     assert tenants.job(job).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("priorities", [(3, 1), (1, 3)])
+def test_inside_a_cell_it_counts_how_many_devices_are_in_use_and_not_whose(priorities: tuple[int, int]) -> None:
+    """The first place of those that cost as many; where there is one that costs fewer, that."""
+    tenants = site("one")
+    jobs = [guest(tenants, 2, priority=priority) for priority in priorities]
+    first = min(jobs, key=tenants.at)
+    tenants.ask("A", 2)
+    assert leaving(tenants, *jobs) == [first]
+    tenants = site("one")
+    small = guest(tenants, 1)
+    mine = tenants.ask("A", 2)
+    assert tenants.guaranteed(mine)
+    assert leaving(tenants, small) == []

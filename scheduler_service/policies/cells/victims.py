@@ -2,23 +2,27 @@
 
 Two rules. A trial has best-effort runs preempted by their score: in FitGpp's Eqn 2, "it fits" reads here "the cells that it
 asks for are there once the victim has gone". And where the virtual cluster goes by priority, whoever has more of it has the
-runs with the least leave; a lazy one stays where it is as opportunistic.
+runs with the least leave; a lazy one stays where it is as opportunistic. By either, what is kept for jobs that have not started
+yet is taken before any run has to leave.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
-from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.binding import bindings_of, mask_of_earmark
+from scheduler_service.core.cells.around import unused_around
+from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.job import Decision, Job, JobClass, RunKey, RunPhase
-from scheduler_service.core.messages import Action, Demote, Earmark, Plan, Preempt, Reclaim, Rng
+from scheduler_service.core.job import Decision, Job, JobClass, Reason, RunKey, RunPhase
+from scheduler_service.core.messages import Action, Demote, DropEarmark, Earmark, Plan, Preempt, Reclaim, Rng, Wait
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import VirtualCluster
-from scheduler_service.policies.cells.guaranteed import plan_in_cells
+from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
+from scheduler_service.policies.cells.guaranteed import holds_up, plan_in_cells
 from scheduler_service.policies.fitgpp import score
 from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.victims import Field
@@ -42,15 +46,21 @@ def _counts(state: State, vc: VirtualCluster, key: RunKey) -> bool:
     return run.guaranteed and run.vc == vc.name and run.phase is not RunPhase.STOPPING
 
 
+def waiting_for_others(state: State, vc: VirtualCluster) -> list[Job]:
+    """Those for which something is kept in the virtual cluster's cells; in order of their ids."""
+    jobs = (state.jobs.rows[job_id] for job_id in sorted(state.earmarks_of))
+    return [job for job in jobs if job.spec.vc == vc.name and job.spec.guarantee is not Guarantee.OPPORTUNISTIC]
+
+
 def leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> dict[int, Mask]:
     """By slot, what is free once these have gone. All are in one pool: a virtual cluster's job is, and of others' pools
     nothing fits."""
     gone: dict[int, Mask] = defaultdict(int)
     for job in jobs:
-        for run in state.runs_of(job.id):
-            seat = pools.seats.get(run.node)
+        for node, mask in _has(state, job):
+            seat = pools.seats.get(node)
             if seat is not None:
-                gone[seat.slot] |= positions(seat, mask_of(run.devices))
+                gone[seat.slot] |= positions(seat, mask)
     return gone
 
 
@@ -58,10 +68,18 @@ def by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
     """The jobs pool by pool, each list in the order given."""
     found: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
-        seat = pools.seats.get(state.runs_of(job.id)[0].node)
+        seat = pools.seats.get(_has(state, job)[0][0])
         if seat is not None:
             found[seat.pool].append(job)
     return [found[name] for name in sorted(found)]
+
+
+def _has(state: State, job: Job) -> list[tuple[int, Mask]]:
+    """What the job holds, or what is kept for it: nodes and devices."""
+    kept = (state.operations.rows[i] for i in sorted(state.earmarks_of.get(job.id, ())))
+    return [(run.node, mask_of(run.devices)) for run in state.runs_of(job.id)] or [
+        (earmark.node, mask_of_earmark(earmark)) for earmark in kept
+    ]
 
 
 # ---- for a trial -------------------------------------------------------------------------------------------------------
@@ -74,27 +92,34 @@ def may_preempt(state: State, vc: VirtualCluster) -> bool:
 
 
 def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) -> Plan | None:
-    """Whom the trial has preempted, by the virtual cluster's rule; None: nobody whose going would make room."""
+    """Whom the trial has preempted, by the virtual cluster's rule; None: nobody whose going would make room. Before any run
+    come jobs that wait for others to leave: to take what is kept for them is no preemption."""
     pools, policy = state.pools, vc.policy
     assert pools is not None
+    if not holds_up(state, vc, trial):
+        return None
     able = [job for job in running(state, vc) if may_go(state, job, trial)]
     order, decision = in_order(state, vc, trial, able, rng)
-    for jobs in by_pool(state, pools, [job for job in order if job.preempted_for_trial < policy.cap]):
+    kept = [job for job in waiting_for_others(state, vc) if may_go(state, job, trial)]
+    for jobs in by_pool(state, pools, [*kept, *(job for job in order if job.preempted_for_trial < policy.cap)]):
         if not _would_do(state, vc, trial, jobs):
             continue
-        if policy.name == "fitgpp":
-            for job in jobs:
-                plan = plan_in_cells(state, vc, trial, leaves_of(state, pools, [job]))
-                if plan is not None:
-                    return _preempting(plan, [job], trial, vc, decision)
-            drawn = list(jobs)
-            jobs = [drawn.pop(rng.randrange(len(drawn))) for _ in range(len(drawn))]
-        chosen = _enough(state, vc, trial, jobs)
-        if chosen is not None:
-            plan = plan_in_cells(state, vc, trial, leaves_of(state, pools, chosen))
-            assert plan is not None  # they were enough a moment ago
-            return _preempting(plan, chosen, trial, vc, decision)
+        lose, runs = [job for job in jobs if job in kept], [job for job in jobs if job not in kept]
+        chosen = _enough(state, vc, trial, lose)
+        if chosen is None and policy.name == "fitgpp":
+            chosen = next(([job] for job in runs if _would_do(state, vc, trial, [job])), None)
+        if chosen is None:
+            chosen = _enough(state, vc, trial, [*lose, *(_drawn(runs, rng) if policy.name == "fitgpp" else runs)])
+        plan = None if chosen is None else _plan_without(state, vc, trial, chosen)
+        if chosen is not None and plan is not None:
+            return plan if all(job in kept for job in chosen) else _preempting(plan, chosen, trial, vc, decision)
     return None
+
+
+def _drawn(jobs: Sequence[Job], rng: Rng) -> list[Job]:
+    """In an order that is left to chance."""
+    left = list(jobs)
+    return [left.pop(rng.randrange(len(left))) for _ in range(len(left))]
 
 
 def may_go(state: State, job: Job, trial: Job) -> bool:
@@ -110,8 +135,7 @@ def may_go(state: State, job: Job, trial: Job) -> bool:
 def in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng: Rng) -> tuple[list[Job], Decision | None]:
     """Those that may go, the best victim first."""
     if vc.policy.name == "rand":
-        left = list(able)
-        return [left.pop(rng.randrange(len(left))) for _ in range(len(left))], None
+        return _drawn(able, rng), None
     if vc.policy.name == "lrtp":
         now = state.cluster.clock_us
         longest = {job.id: remaining(state, job, now) for job in able}
@@ -140,25 +164,21 @@ def in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng:
 
 def _would_do(state: State, vc: VirtualCluster, wanting: Job, jobs: list[Job]) -> bool:
     """Whether there is room once all of these have gone: asked first, as to try them one by one is dear where it is in vain."""
-    pools = state.pools
-    assert pools is not None
-    return plan_in_cells(state, vc, wanting, leaves_of(state, pools, jobs)) is not None
+    return _plan_without(state, vc, wanting, jobs) is not None
 
 
 def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) -> list[Job] | None:
     """The first of these that make room together, without any that is not needed; None where all of them do not."""
-    pools = state.pools
-    assert pools is not None
     chosen: list[Job] = []
     for job in order:
         chosen.append(job)
-        if plan_in_cells(state, vc, wanting, leaves_of(state, pools, chosen)) is not None:
+        if _would_do(state, vc, wanting, chosen):
             break
     else:
         return None
     for job in list(chosen):
         others = [other for other in chosen if other is not job]
-        if others and plan_in_cells(state, vc, wanting, leaves_of(state, pools, others)) is not None:
+        if others and _would_do(state, vc, wanting, others):
             chosen = others
     return chosen
 
@@ -188,20 +208,88 @@ def decided(trial: Job, vc: VirtualCluster, considered: int) -> Decision:
 
 
 def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
-    """Has runs of lower priority leave for the job, those of the lowest first; the lazy ones stay, as opportunistic."""
+    """Has runs of lower priority leave for the job, those of the lowest first; the lazy ones stay, as opportunistic. Before any
+    run come jobs that wait for others to leave: to take what is kept for them costs nobody anything. Who could never run in a
+    private cluster of such cells has nobody leave who could, where they happen to be neighbours."""
     pools = state.pools
     assert pools is not None
-    lower = [other for other in running(state, vc) if other.priority < job.priority]
-    lower.sort(key=lambda other: (other.priority, -other.id))
+    if not holds_up(state, vc, job):
+        return
+    lower = [
+        other
+        for jobs in (waiting_for_others(state, vc), running(state, vc))
+        for other in sorted(jobs, key=lambda other: (other.priority, -other.id))
+        if other.priority < job.priority
+    ]
     for jobs in by_pool(state, pools, lower):
         chosen = _enough(state, vc, job, jobs) if _would_do(state, vc, job, jobs) else None
-        if chosen is None:
+        if chosen is not None:
+            yield _sparing_the_lazy(state, vc, job, chosen)
+            return
+
+
+def _sparing_the_lazy(state: State, vc: VirtualCluster, wanting: Job, chosen: list[Job]) -> Plan:
+    """The job's plan, for which these leave. The lazy ones among them stay where they are, without their guarantee, unless
+    there are no other cells for the job than those that they are in."""
+    stay = [job for job in chosen if job.spec.cells.lazy and job.id in state.active]
+    while True:
+        plan = _plan_without(state, vc, wanting, chosen, stay)
+        if plan is None:
+            assert stay  # those who were chosen are enough if they go
+            stay = []
             continue
-        for victim in chosen:
-            if victim.spec.cells.lazy:
-                yield (Demote(victim.id, job.id),)
-        left = [victim for victim in chosen if not victim.spec.cells.lazy]
-        plan = plan_in_cells(state, vc, job, leaves_of(state, pools, left))
-        if plan is not None:
-            yield plan
-        return
+        leave = {action.job_id for action in plan if isinstance(action, Reclaim)}
+        if not any(job.id in leave for job in stay):
+            return plan
+        stay = [job for job in stay if job.id not in leave]
+
+
+def _plan_without(state: State, vc: VirtualCluster, wanting: Job, gone: list[Job], stay: Sequence[Job] = ()) -> Plan | None:
+    """The job's plan, once these have gone, but for those that stay as opportunistic. Those that wait themselves lose what is
+    kept for them, and whom they have had leave goes on leaving, for this job then. None: there is no room for it."""
+    pools = state.pools
+    assert pools is not None
+    lose = [job for job in gone if job.id in state.earmarks_of]
+    released: dict[int, Mask] = defaultdict(int)
+    for job in (*lose, *stay):
+        for node, mask in _has(state, job):
+            released[node] |= mask & ~(state.guaranteed_devices.get(node, 0) if job in lose else 0)
+    with _no_more_guaranteed(state, pools, released):
+        plan = plan_in_cells(state, vc, wanting, leaves_of(state, pools, [job for job in gone if job not in stay]))
+    if plan is None:
+        return None
+    actions: list[Action] = []
+    for job in lose:
+        earmark = min(state.earmarks_of[job.id])  # with it go all of its job
+        actions += [DropEarmark(earmark, f"job {wanting.id} comes before it"), Wait(job.id, Reason.NONE)]
+    return (*actions, *(Demote(job.id, wanting.id) for job in stay), *plan)
+
+
+@contextmanager
+def _no_more_guaranteed(state: State, pools: Pools, released: dict[int, Mask]) -> Iterator[None]:
+    """The cells as they are once nobody is guaranteed these devices, by node, any more: those that are not used then are given
+    back (`core.binding.give_back`). Afterwards they are as they were."""
+    held: list[tuple[Pool, int, Mask, Mask]] = []
+    bound: list[tuple[Pool, int, int, Owner]] = []
+    places = [(seat, positions(seat, mask), node) for node, mask in released.items() if (seat := pools.seats.get(node))]
+    try:
+        for seat, mask, node in places:
+            pool, slot = pools.pools[seat.pool], seat.slot
+            guaranteed, opportunistic = pool.held(slot)
+            held.append((pool, slot, guaranteed, opportunistic))
+            pool.set_guaranteed(slot, guaranteed & ~mask)
+            pool.set_opportunistic(slot, opportunistic | mask & positions(seat, state.held_devices.get(node, 0)))
+        for seat, mask, _ in places:
+            pool = pools.pools[seat.pool]
+            for level, index in unused_around(pool, seat.slot, mask):
+                owner = pool.bound[level][index]
+                if not owner.pin:
+                    bound.append((pool, level, index, owner))
+                    pool.unbind(level, index)
+        yield
+    finally:
+        for pool, level, index, owner in bound:
+            pool.bind(level, index, owner)
+        for pool, slot, guaranteed, opportunistic in held:
+            pool.set_guaranteed(slot, guaranteed)
+            pool.set_opportunistic(slot, opportunistic)
