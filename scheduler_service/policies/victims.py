@@ -154,8 +154,8 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
 
 
 def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Without tasks of gangs of which another task cannot be told to leave now, as on a silent node. In order of jobs and ranks:
-    a gang's size is a sum of fractions, whose last bits depend on their order, and that of the slots is history."""
+    """Without tasks of gangs of which another task cannot be told to leave now, as on a silent node. In order of jobs and
+    ranks: a gang's size is a sum of fractions, whose last bits depend on their order, and that of the slots is history."""
     c = state.candidates
     slots = slots[np.lexsort((c.task[slots], c.job[slots]))]
     gang = np.nonzero(c.tasks[slots] > 1)[0]
