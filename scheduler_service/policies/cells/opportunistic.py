@@ -136,8 +136,8 @@ def why_not_opportunistic(job: Job) -> Wait:
 def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
     """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells.
 
-    Looked at are those that stand in its cells already, and those that are not too large for what it may have bound: where its
-    cells are all in use, hardly one of many.
+    Looked at are those that stand in its cells already, or in the pin that they name, and those that are not too large for what
+    it may have bound: where its cells are all in use, hardly one of many.
     """
     pools, owner = state.pools, Owner(vc.id)
     assert pools is not None
@@ -145,7 +145,8 @@ def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
         return
     unbound, inside = _unbound(pools, owner), set[int]()
     for name, pool in pools.pools.items():
-        inside |= jobs & _running_on(state, name, pool.visited(owner))
+        for mine in (owner, *(Owner(vc.id, pin.name) for pin in vc.pins if pin.pool == name)):
+            inside |= jobs & _running_on(state, name, pool.visited(mine))
     for job_id in sorted(jobs if unbound else inside):
         if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
             continue
@@ -174,10 +175,10 @@ def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     """Binds cells around what the job holds, where that is in none of its virtual cluster's cells yet: those that it fills,
-    the largest first, and else the smallest around a leaf."""
+    the largest first, and else the smallest around a leaf. Who names a pin has that, and for a pin nothing is bound."""
     pools = state.pools
     assert pools is not None
-    owner = Owner(vc.id)
+    owner = Owner(vc.id, state.jobs.rows[job_id].spec.cells.pin)
     bound: list[tuple[str, int, int]] = []
     try:
         for run in state.runs_of(job_id):

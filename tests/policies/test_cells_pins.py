@@ -1,0 +1,64 @@
+"""Pins that move, go and come back, and what becomes of those who run in them."""
+
+from random import Random
+
+import pytest
+
+from scheduler_service.core.engine import step
+from scheduler_service.core.job import JobState
+from scheduler_service.core.messages import VcRequested
+from scheduler_service.core.pools import PoolPlan
+from scheduler_service.core.vc import Pin
+from tests.policies.tenants import Tenants
+
+
+def site(*names: str) -> Tenants:
+    return Tenants(dict.fromkeys(names, "FOUR"), [PoolPlan("p", names)])
+
+
+def pin(tenants: Tenants, *pins: tuple[str, str, int]) -> object:
+    """What A is told that pins these cells of the pool and no others."""
+    return tenants.reply(VcRequested("A", False, pins=tuple(Pin(name, "p", level, cell) for name, level, cell in pins)))
+
+
+def test_whose_pin_moves_is_not_promoted_into_the_quota_and_nobody_tries_to() -> None:
+    """It asked for the pin: its virtual cluster's other cells are not for it."""
+    t = site("one", "two", "three")
+    t.vc("A", ("p", "node", 1), pins=[("mine", "p", "node", 0)])
+    job = t.ask("A", 4, pin="mine")
+    t.settles = False
+    pin(t, ("mine", "node", 1))
+    assert not t.guaranteed(job)
+    t.state.unsettled = True
+    assert step(t.state, (), t.now, Random(0), t.policy).refused == ()
+    t.state.undo()
+    assert t.job(job).state is JobState.RUNNING
+
+
+@pytest.mark.parametrize("quota", [(), (("p", "node", 1),)])
+def test_a_pin_that_comes_back_is_of_those_who_were_in_it(quota: tuple[tuple[str, str, int], ...]) -> None:
+    """And not of a job that came later, for which they would have to leave."""
+    t = site("one", "two")
+    t.vc("A", *quota, pins=[("mine", "p", "node", 0)])
+    job = t.ask("A", 4, pin="mine")
+    pin(t)
+    assert not t.guaranteed(job)
+    pin(t, ("mine", "node", 0))
+    later = t.ask("A", 4, pin="mine")
+    assert (t.guaranteed(job), t.at(job)) == (True, ["one[0..3]"])
+    assert t.job(later).state is JobState.QUEUED
+    t.end(job)
+    assert t.guaranteed(later)
+
+
+def test_who_names_one_pin_is_not_promoted_into_another() -> None:
+    t = site("one", "two")
+    t.vc("A", pins=[("x", "p", "node", 0), ("y", "p", "node", 1)])
+    job = t.ask("A", 4, pin="x")
+    pin(t, ("y", "node", 1))
+    pin(t, ("y", "node", 1), ("x", "switch", 0))
+    assert not t.guaranteed(job)  # half of it is in there
+    pin(t)
+    pin(t, ("y", "node", 0))
+    assert not t.guaranteed(job)
+    assert t.owned() == {("p", "node", 0): "A"}
