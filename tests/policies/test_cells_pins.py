@@ -5,8 +5,9 @@ from random import Random
 import pytest
 
 from scheduler_service.core.engine import step
+from scheduler_service.core.errors import Refused
 from scheduler_service.core.job import JobState
-from scheduler_service.core.messages import VcRequested
+from scheduler_service.core.messages import VcChanged, VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import Pin
 from tests.policies.tenants import Tenants
@@ -62,3 +63,52 @@ def test_who_names_one_pin_is_not_promoted_into_another() -> None:
     pin(t, ("y", "node", 0))
     assert not t.guaranteed(job)
     assert t.owned() == {("p", "node", 0): "A"}
+
+
+# ---- which cells may be pinned -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("second", [("switch", 0), ("device", 3), ("node", 0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_pins_of_one_virtual_cluster_that_overlap_are_refused(second: tuple[str, int], turned: bool) -> None:
+    """The jobs of one of the two would wait for ever."""
+    t = site("one", "two")
+    pins = [Pin("x", "p", "node", 0), Pin("y", "p", *second)]
+    answer = t.reply(VcRequested("A", True, pins=tuple(reversed(pins) if turned else pins)))
+    assert isinstance(answer, Refused)
+    assert answer.reason == "PIN_TWICE"
+    assert "of virtual cluster A overlap: " in str(answer)
+    t.vc("B", pins=[("x", "p", "node", 0), ("y", "p", "switch", 2)])
+    assert [t.at(t.ask("B", 2, pin=name)) for name in ("x", "y")] == [["one[0..1]"], ["two[0..1]"]]
+
+
+def test_a_pin_grows_around_itself_and_shrinks_again() -> None:
+    t = site("one", "two")
+    t.vc("A", pins=[("x", "p", "switch", 0)])
+    job = t.ask("A", 2, pin="x")
+    assert isinstance(pin(t, ("x", "node", 0)), VcChanged)
+    assert t.guaranteed(job)
+    both = t.ask("A", 2, pin="x")
+    assert (t.guaranteed(both), t.owned()) == (True, {("p", "node", 0): "A"})
+    assert isinstance(pin(t, ("x", "switch", 1)), VcChanged)
+    assert (t.guaranteed(job), t.guaranteed(both), t.owned()) == (False, True, {("p", "switch", 1): "A"})
+
+
+def test_a_pin_gets_another_name_and_two_change_theirs() -> None:
+    t = site("one", "two")
+    t.vc("A", pins=[("x", "p", "node", 0)])
+    assert isinstance(pin(t, ("y", "node", 0), ("x", "node", 1)), VcChanged)
+    assert [t.at(t.ask("A", 4, pin=name)) for name in ("x", "y")] == [["two[0..3]"], ["one[0..3]"]]
+    assert isinstance(pin(t, ("x", "node", 0), ("y", "node", 1)), VcChanged)
+    assert {key[2]: row.pin for key, row in t.state.bindings.rows.items()} == {0: "x", 1: "y"}
+
+
+def test_what_somebody_uses_or_has_pinned_cannot_be_pinned() -> None:
+    t = site("one", "two", "three")
+    t.vc("A", ("p", "node", 1), pins=[("x", "p", "switch", 0)])
+    t.vc("B", pins=[("x", "p", "node", 1)])
+    t.ask("A", 1)
+    for cell in (("node", 1), ("device", 4), ("node", 2)):
+        answer = pin(t, ("x", *cell))
+        assert isinstance(answer, Refused)
+        assert answer.reason == "CELL_IN_USE"
