@@ -23,8 +23,9 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import Lane
-from scheduler_service.policies.cells.guaranteed import holds_up, suits
+from scheduler_service.policies.cells.guaranteed import Choice, holds_up, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
+from scheduler_service.policies.cells.standing import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
 LOOKED_AT = 16
@@ -133,8 +134,9 @@ def why_not_opportunistic(job: Job) -> Wait:
 # ---- promotion ---------------------------------------------------------------------------------------------------------
 
 
-def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
-    """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells.
+def promote(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Choice] = frozenset()) -> Proposals:
+    """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells. `held`: the
+    choices for which others wait who come before them.
 
     Looked at are those that stand in its cells already, or in the pin that they name, and those that are not too large for what
     it may have bound: where its cells are all in use, hardly one of many.
@@ -143,18 +145,23 @@ def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
     assert pools is not None
     if not jobs:
         return
-    unbound, inside = _unbound(pools, owner), set[int]()
+    unbound, inside = _unbound(pools, owner, held), set[int]()
     for name, pool in pools.pools.items():
         for mine in (owner, *(Owner(vc.id, pin.name) for pin in vc.pins if pin.pool == name)):
-            inside |= jobs & _running_on(state, name, pool.visited(mine))
+            if (name, mine) not in held:
+                inside |= jobs & _running_on(state, name, pool.visited(mine))
     for job_id in sorted(jobs if unbound else inside):
         if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
             continue
+        job = state.jobs.rows[job_id]
+        seat = pools.seats.get(state.runs_of(job_id)[0].node)
+        if seat is None or (seat.pool, Owner(vc.id, job.spec.cells.pin)) in held:
+            continue
         plan = _in_place(state, vc, job_id)
-        if plan is None or not holds_up(state, vc, state.jobs.rows[job_id]):
+        if plan is None or not holds_up(state, vc, in_pool(job, seat.pool)):
             continue  # in a cluster of its own it would not run, and take nothing from others
         yield plan
-        unbound = _unbound(pools, owner)
+        unbound = _unbound(pools, owner, held)
         for action in plan:
             if isinstance(action, Bind):
                 shape = pools.pools[action.pool].shape
@@ -162,8 +169,8 @@ def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
                 inside |= jobs & _running_on(state, action.pool, [slot for slot, _ in cell])
 
 
-def _unbound(pools: Pools, owner: Owner) -> int:
-    return sum(leaves_unbound(pool, owner) for pool in pools.pools.values())
+def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:
+    return sum(leaves_unbound(pool, owner) for name, pool in pools.pools.items() if (name, owner) not in held)
 
 
 def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
