@@ -6,8 +6,8 @@ import pytest
 
 from scheduler_service.core.engine import step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.job import JobState
-from scheduler_service.core.messages import VcChanged, VcRequested
+from scheduler_service.core.job import JobState, Reason
+from scheduler_service.core.messages import FaultsSeen, VcChanged, VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import Pin
 from tests.policies.tenants import Tenants
@@ -63,6 +63,24 @@ def test_who_names_one_pin_is_not_promoted_into_another() -> None:
     pin(t, ("y", "node", 0))
     assert not t.guaranteed(job)
     assert t.owned() == {("p", "node", 0): "A"}
+
+
+def test_who_waits_for_a_pin_that_is_faulty_says_so_and_who_waits_for_others_to_end_does_not() -> None:
+    t = site("one", "two")
+    t.vc("A", pins=[("x", "p", "node", 0)])
+    first = t.ask("A", 1, pin="x")
+    t.step(FaultsSeen("one", "a", ((3, "XID 79"),)))
+    small = t.ask("A", 3, pin="x")
+    assert t.waits(small) is Reason.BEYOND_QUOTA
+    t.end(first)
+    assert t.job(small).state is JobState.RUNNING
+    wide = t.ask("A", 2, 2, pin="x", within="node")
+    assert t.waits(wide) is Reason.CELLS_FAULTY
+    assert t.job(wide).detail == "pool p: 1 device of pin x of virtual cluster A are faulty now"
+    t.end(small)
+    assert t.waits(wide) is Reason.CELLS_FAULTY
+    pin(t, ("x", "node", 1))
+    assert t.job(wide).state is JobState.STARTING
 
 
 # ---- which cells may be pinned -----------------------------------------------------------------------------------------
