@@ -29,7 +29,9 @@ from scheduler_service.policies.cells.standing import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
 LOOKED_AT = 16
-"""Jobs of a virtual cluster that are tried before it is another's turn."""
+"""Kinds of a virtual cluster's jobs that are tried before it is another's turn."""
+PASSED = 128
+"""Its jobs among which they are sought."""
 TRIED = 64
 """Cells that are tried around what a run holds, before it stays opportunistic."""
 
@@ -77,21 +79,26 @@ def _serve_one(
     """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
     gone that it may have leave; there is ever less."""
     queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
-    looked = [state.jobs.rows[key[-1]] for key in islice(queue, LOOKED_AT)]
+    looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
     if vc.policy.name in PREEMPTING:
         looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)  # as in its own cells
+    tries = LOOKED_AT
     for job in looked:
-        job_id = job.id
         kind = job.spec.demand, job.spec.gang, job.spec.cells
-        if job_id in state.earmarks_of:
+        wanting = vc.id, job.spec.job_class, job.priority, kind
+        fresh = kind not in nowhere
+        clears = job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain and may_preempt(state, vc)
+        if not (fresh or clears):
             continue
-        if kind not in nowhere:
+        if not tries:
+            break
+        tries -= 1
+        if fresh:
             action = place_opportunistic(state, job)
             if action is not None and (yield (action,)) is None:
                 return job
             nowhere.add(kind)
-        wanting = vc.id, job.spec.job_class, job.priority, kind
-        if job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain and may_preempt(state, vc):
+        if clears:
             plan = make_guests_leave(state, vc, job, rng)
             if plan is None:
                 in_vain.add(wanting)
