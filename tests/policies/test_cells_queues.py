@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.job import JobState, Reason
+from scheduler_service.core.job import Array, JobState, Reason
 from scheduler_service.core.messages import Submitted, VcRequested
-from scheduler_service.core.vc import Pin, VcPolicy
+from scheduler_service.core.rows import changed
+from scheduler_service.core.vc import Guarantee, Pin, VcPolicy
 from scheduler_service.policies.explain import explain
 from scheduler_service.policies.fitgpp import FitGppSettings
 from scheduler_service.policies.stages import stages
@@ -134,6 +135,19 @@ def test_queues_follow_a_pin_that_is_added_while_somebody_waits() -> None:
     t.state = t.state.rebuilt()
     assert runs(t, t.ask("A", 4, pin="mine"))
     assert t.waits(waits) is Reason.BEYOND_QUOTA
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.GUARANTEED, OVERFLOW])
+def test_all_elements_of_an_array_start_that_have_room(guarantee: Guarantee) -> None:
+    t = site()
+    spec = changed(request("A", 1, pool=FOURS, guarantee=guarantee), array=Array(6))
+    array = t.reply(Submitted("ann", "", spec)).job_id
+    elements = [job for job in t.state.jobs.rows.values() if job.array_job == array]
+    assert [job.state for job in elements] == [JobState.STARTING] * 4
+    t.begin(*(job.id for job in elements))
+    assert runs(t, elements[0].id)
+    t.end(elements[0].id)
+    assert len(t.state.elements_of[array]) == 4
 
 
 # ---- cost --------------------------------------------------------------------------------------------------------------

@@ -170,6 +170,6 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
 
 
 def _stands(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
-    """Whether it is where it was in its queue."""
+    """Whether it is where it was in its queue; an array that stays there may have begun one more of its elements."""
     queue = state.asking.get((vc.name, at[0]), {}).get(at[1], ())
-    return skipped < len(queue) and queue[skipped][-1] == job.id
+    return skipped < len(queue) and queue[skipped][-1] == job.id and state.jobs.rows[job.id].elements == job.elements
