@@ -107,32 +107,34 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
     cells, and holds up nobody."""
     assert state.pools is not None
     skipped: dict[_Queue, int] = {}
-    mine: dict[Named, list[Choice]] = {}
-    in_vain = set[tuple[Lane, int, Vector, tuple[TaskGroup, ...], CellRequest]]()
-    looks = BEHIND
+    in_vain, looks = set[_Kind](), BEHIND
     while looks and (head := _head(state, vc, lanes, skipped)) is not None:
         at, job = head
-        if at[1] not in mine:
-            mine[at[1]] = choices(state.pools, vc, job)
-        left = [choice for choice in mine[at[1]] if choice not in held]
-        if not left and mine[at[1]]:
-            skipped[at] = _ALL
-            continue
-        looks -= bool(held)
-        kind = at[0], job.priority, job.spec.demand, job.spec.gang, job.spec.cells
-        if job.id in state.earmarks_of or (held and kind in in_vain):
+        standing = [job]
+        if held:
+            mine = choices(state.pools, vc, job)
+            left = [choice for choice in mine if choice not in held]
+            if mine and not left:
+                skipped[at] = _ALL
+                continue
+            looks -= 1
+            if _kind(at, job) in in_vain:
+                skipped[at] += 1
+                continue
+            if len(left) < len(mine):
+                standing = [in_pool(job, choice.pool) for choice in left]
+        if job.id in state.earmarks_of:
             skipped[at] += 1
             continue
-        all_left = len(left) == len(mine[at[1]])
-        yield from _begin(state, vc, at[0], [job] if all_left else [in_pool(job, choice.pool) for choice in left], rng)
+        yield from _begin(state, vc, at[0], standing, rng)
         if not _stands(state, vc, at, skipped[at], job):
             continue  # it has started
         if job.id not in state.earmarks_of:
             wait = why_not(state, vc, job)
             never = wait.reason is Reason.NEVER_IN_QUOTA
             yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
-            held.update(held_up(state, vc, job, left))
-            in_vain.add(kind)
+            held.update(held_up(state, vc, job, [choice for choice in choices(state.pools, vc, job) if choice not in held]))
+            in_vain.add(_kind(at, job))
         skipped[at] += 1
 
 
@@ -156,6 +158,12 @@ def _begin(state: State, vc: VirtualCluster, lane: Lane, standing: list[Job], rn
 
 
 _Queue = tuple[Lane, Named]
+_Kind = tuple[Lane, int, Vector, tuple[TaskGroup, ...], CellRequest]
+
+
+def _kind(at: _Queue, job: Job) -> _Kind:
+    """What fares alike."""
+    return at[0], job.priority, job.spec.demand, job.spec.gang, job.spec.cells
 
 
 def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: dict[_Queue, int]) -> tuple[_Queue, Job] | None:
