@@ -39,7 +39,7 @@ from scheduler_service.core.settings import DEFAULTS, Settings
 from scheduler_service.core.traded import Kind, Surplus, Traded
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import Binding, VirtualCluster
-from scheduler_service.core.waiting import Lane
+from scheduler_service.core.waiting import Lane, Named
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -78,6 +78,8 @@ class State:
         clusters are in `lanes`."""
         self.lanes: dict[tuple[str, Lane], SortedList] = {}
         """Virtual cluster and what they wait for -> its queued jobs."""
+        self.asking: dict[tuple[str, Lane], dict[Named, SortedList]] = {}
+        """The same of those that wait for cells of its own, by what they name of these."""
         self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
@@ -250,6 +252,7 @@ class State:
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
             "lanes": {name: list(queue) for name, queue in self.lanes.items()},
+            "asking": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.asking.items()},
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
             "traded": self.traded.snapshot(),

@@ -2,10 +2,11 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Any
 
 from scheduler_service.core.binding import bindings_of
-from scheduler_service.core.cells.around import is_unbound, without
+from scheduler_service.core.cells.around import is_unbound, overlap, without
 from scheduler_service.core.cells.quotas import feasible
 from scheduler_service.core.cells.shape import leaves, level_of
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, no_such_vc
@@ -15,7 +16,7 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.shrinking import evacuate, forget_lost, shrink, strand
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
-from scheduler_service.core.vc import Binding, Quota, VirtualCluster
+from scheduler_service.core.vc import Binding, Owner, Quota, VirtualCluster
 from scheduler_service.core.windows import call_off_excess, leave_market
 
 
@@ -30,7 +31,7 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     given: dict[str, Any] = {"quotas": event.quotas, "pins": event.pins, "weight": event.weight, "policy": event.policy}
     new: VirtualCluster = changed(old, **{name: value for name, value in given.items() if value is not None})
     new = changed(new, quotas=_together(new.quotas))
-    _check_pins(state, pools, new)
+    _check_pins(state, pools, old, new)
     _check_quotas(state, pools, new)
     if event.create:
         cluster = state.cluster
@@ -106,20 +107,29 @@ def level_named(pools: Pools, pool: str, level: str) -> int:
     return number
 
 
-def _check_pins(state: State, pools: Pools, row: VirtualCluster) -> None:
-    taken = {(key[0], key[1], key[2]): binding for key, binding in state.bindings.rows.items() if binding.pin}
+def _check_pins(state: State, pools: Pools, old: VirtualCluster, row: VirtualCluster) -> None:
+    """What it pins now must be nobody's yet; what it pins no more is out of the way."""
     names = [pin.name for pin in row.pins]
     if len(set(names)) != len(names):
         raise FailedPrecondition("PIN_TWICE", f"virtual cluster {row.name} names a pin twice: {', '.join(names)}", vc=row.name)
-    for pin in row.pins:
-        level = level_named(pools, pin.pool, pin.level)
+    cells = [(pin.pool, (level_named(pools, pin.pool, pin.level), pin.cell)) for pin in row.pins]
+    for pin, (_, (level, _)) in zip(row.pins, cells, strict=True):
         if not pools.exists(pin.pool, level, pin.cell):
             there = _numbers(state, pools, pin.pool, level)
             raise NotFound("NO_SUCH_CELL", f"pool {pin.pool} has no {pin.level} {pin.cell}{there}", pool=pin.pool)
-        mine = taken.get((pin.pool, pin.level, pin.cell))
-        if mine is not None and (mine.vc, mine.pin) == (row.id, pin.name):
-            continue
-        if not is_unbound(pools.pools[pin.pool], level, pin.cell):
+    for (one, (pool, cell)), (other, (beside, another)) in combinations(zip(row.pins, cells, strict=True), 2):
+        if pool == beside and overlap(pools.pools[pool].shape, cell, another):
+            raise FailedPrecondition(
+                "PIN_TWICE",
+                f"pins {one.name} and {other.name} of virtual cluster {row.name} overlap: {one.level} {one.cell} and "
+                f"{other.level} {other.cell} of pool {pool}",
+                vc=row.name,
+            )
+    going = {Owner(row.id, pin.name) for pin in old.pins if pin not in row.pins}
+    for pin, (name, cell) in zip(row.pins, cells, strict=True):
+        binding = state.bindings.rows.get((pin.pool, pin.level, pin.cell))
+        kept = binding is not None and (binding.vc, binding.pin) == (row.id, pin.name)
+        if not kept and not is_unbound(pools.pools[name], *cell, going):
             raise FailedPrecondition(
                 "CELL_IN_USE",
                 f"{pin.level} {pin.cell} of pool {pin.pool}, or part of it, is in guaranteed use or pinned; pin another, or "

@@ -4,6 +4,7 @@ Functions of one row alone: the indices of the state are made of them.
 """
 
 from enum import IntEnum
+from typing import NamedTuple
 
 from scheduler_service.core.job import Job, JobClass, JobState
 from scheduler_service.core.values import Micros
@@ -21,6 +22,14 @@ class Lane(IntEnum):
     """A best-effort job, for cells of its virtual cluster."""
     OPPORTUNISTIC = 3
     """A job of either class, for anybody's idle cells."""
+
+
+class Named(NamedTuple):
+    """What a job names of the cells that it waits for. Those that name the same may have the same, and wait for each other."""
+
+    pool: str
+    model: str
+    pin: str
 
 
 class Deadline(IntEnum):
@@ -94,3 +103,8 @@ def lanes_of(job: Job) -> tuple[Lane, ...]:
         return (Lane.OPPORTUNISTIC,)
     lane = Lane.TRIAL if job.spec.job_class is JobClass.TRIAL else Lane.BEST_EFFORT
     return (lane, Lane.OPPORTUNISTIC) if guarantee is Guarantee.OVERFLOW else (lane,)
+
+
+def named_by(job: Job) -> Named:
+    cells = job.spec.cells
+    return Named(cells.pool, cells.model, cells.pin)

@@ -13,7 +13,7 @@ from scheduler_service.core.job import Job, JobClass, JobState, Node, NodeDevice
 from scheduler_service.core.journal import Change
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import ZERO, Vector, add, sub
-from scheduler_service.core.waiting import Lane, lanes_of
+from scheduler_service.core.waiting import Lane, Named, lanes_of, named_by
 
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
@@ -21,8 +21,10 @@ ALL_JOBS, NODES = 0, -1
 _ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM})
 
 
-Heads = dict[tuple[str, JobClass | Lane], int]
-"""Virtual cluster (empty: there are none) and queue -> its first job."""
+Queue = tuple[str, JobClass | Lane] | tuple[str, Lane, Named]
+"""Virtual cluster (empty: there are none) and class; or what its jobs wait for, and what they name of it."""
+Heads = dict[Queue, int]
+"""Queue -> its first job."""
 
 
 class JobView(NamedTuple):
@@ -145,14 +147,14 @@ class View:
         """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
 
         The first of its class, at which the policy has not looked, waits for the first of the other class. In a virtual cluster
-        it is the same; what is only opportunistic is in a queue of its own there.
+        it is the same, once for each pool or pin that is named; what is only opportunistic is in a queue of its own there.
         """
         waits = job.held or job.eligible_us is not None or job.waits_for
         if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
             own, *others = _queues_of(job)
             head = self.heads.get(own, 0)
             if head == job.id and job.reason is Reason.NONE:
-                head = next((self.heads[other] for other in others if other in self.heads), 0)
+                head = next((self.heads[other] for other in others if self.heads.get(other, job.id) != job.id), 0)
             if head and head != job.id:
                 return changed(job, reason=Reason.BEHIND, cause_job=head, detail="")
         return job
@@ -266,12 +268,16 @@ class View:
             self._wake(key)
 
 
-def _queues_of(job: Job) -> tuple[tuple[str, JobClass | Lane], ...]:
-    """The queue in which it stands for cells, and the other that is served together with that."""
+def _queues_of(job: Job) -> tuple[Queue, ...]:
+    """The queue in which it stands for cells, and those that are served together with that."""
     vc, job_class = job.spec.vc, job.spec.job_class
     if not vc:
         return (vc, job_class), *((vc, other) for other in JobClass if other is not job_class)
     lane = lanes_of(job)[0]
-    return (vc, lane), *(
-        (vc, other) for other in (Lane.TRIAL, Lane.BEST_EFFORT) if lane is not Lane.OPPORTUNISTIC and other is not lane
+    if lane is Lane.OPPORTUNISTIC:
+        return ((vc, lane),)
+    return (
+        (vc, lane, named_by(job)),
+        (vc, lane),
+        *((vc, other) for other in (Lane.TRIAL, Lane.BEST_EFFORT) if other is not lane),
     )

@@ -8,7 +8,7 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import CancelRequested, FaultsSeen, Preempt, Reclaim
 from scheduler_service.core.vc import VcPolicy
-from scheduler_service.policies.cells import guests, victims
+from scheduler_service.policies.cells import guests, opportunistic, victims
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 POOL = "four-2x2"
@@ -150,6 +150,17 @@ def test_it_is_checked_that_a_guest_has_no_guaranteed_or_foreign_run_go() -> Non
     ]
 
 
+def test_a_small_one_is_found_behind_many_of_a_kind_that_fits_nowhere() -> None:
+    tenants = site("one", "two")
+    tenants.ask("B", 3)
+    tenants.ask("B", 4)
+    large = [guest(tenants, "A", 4) for _ in range(20)]
+    small = guest(tenants, "A", 1)
+    assert tenants.at(small) == ["one[3]"]
+    assert {tenants.job(job).state for job in large} == {JobState.QUEUED}
+    assert tenants.waits(large[0]) is Reason.NO_ROOM
+
+
 # ---- cost --------------------------------------------------------------------------------------------------------------
 
 
@@ -197,3 +208,21 @@ def test_so_does_who_waits_in_its_own_cells(policy: str, monkeypatch: pytest.Mon
     assert len(looks) == 2 * 1
     assert leaving(tenants, *small) == []
     assert tenants.waits(wide) is Reason.BEYOND_QUOTA
+
+
+def test_of_many_kinds_so_many_are_tried_and_of_many_jobs_so_many_are_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many wait; and the first of them is told that there is no room."""
+    tenants = site("one", policy="fifo")
+    tenants.ask("B", 4)
+    tenants.settles = False
+    tries = counted(monkeypatch, opportunistic, "place_opportunistic")
+    kinds = [guest(tenants, "A", 1, cpu=100 + i) for i in range(20)]
+    tries.clear()
+    tenants.step(CancelRequested(kinds.pop()))
+    assert len(tries) == 2 * opportunistic.LOOKED_AT  # a step is taken twice
+    tenants.step(*(CancelRequested(job) for job in kinds))
+    alike = [guest(tenants, "A", 1) for _ in range(140)]
+    tries.clear()
+    tenants.step(CancelRequested(alike.pop()))
+    assert len(tries) == 2 * 1
+    assert tenants.waits(alike[0]) is Reason.NO_ROOM

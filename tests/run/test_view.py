@@ -9,6 +9,8 @@ import pytest
 from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Node, NodeDevice, NodeState, Reason, Run, RunPhase
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import CellRequest
+from scheduler_service.core.waiting import Lane, Named
 from scheduler_service.run import view as view_module
 from scheduler_service.run.view import Update, View
 
@@ -139,6 +141,16 @@ def test_those_behind_the_first_are_said_to_be_behind_it() -> None:
     view.apply(2, [], {("", JobClass.BEST_EFFORT): 1})
     shown = {n: (s.job.reason, s.job.cause_job) for n in (1, 2, 3) if (s := view.job(n)) is not None}
     assert shown == {1: (Reason.NO_ROOM, 0), 2: (Reason.BEHIND, 1), 3: (Reason.PREEMPTED, 9)}
+
+
+def test_in_a_virtual_cluster_they_wait_for_the_first_that_names_the_same_pool() -> None:
+    spec = replace(SPEC, vc="A")
+    rows = [replace(job(n), spec=replace(spec, cells=CellRequest(pool=pool))) for n, pool in ((1, "p"), (2, "q"), (3, "q"))]
+    view = View([("job", row.id, row) for row in rows], commit_no=1)
+    lane = "A", Lane.BEST_EFFORT
+    view.apply(2, [], {lane: 1, (*lane, Named("p", "", "")): 1, (*lane, Named("q", "", "")): 2})
+    shown = [view.explained(row) for row in rows]
+    assert [(row.reason, row.cause_job) for row in shown] == [(Reason.NONE, 0), (Reason.BEHIND, 1), (Reason.BEHIND, 2)]
 
 
 async def test_a_step_without_a_commit_takes_no_place_among_those_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """What can be asked of a pool about one cell, or the cells around some leaves."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
@@ -20,9 +20,13 @@ def leaves_unbound(pool: Pool, owner: Owner) -> int:
     return sum([pool.promises.free_of(owner, level) * pool.shape.size(level) for level in levels])
 
 
-def is_unbound(pool: Pool, level: int, index: int) -> bool:
-    """Whether neither it nor a part of it nor a cell around it is bound."""
-    return not any(mask & bound for slot, mask in leaves_of(pool.shape, level, index) for bound in pool.units_at(slot))
+def is_unbound(pool: Pool, level: int, index: int, but: Collection[Owner] = ()) -> bool:
+    """Whether neither it nor a part of it nor a cell around it is bound, but to these."""
+    return not any(
+        mask & bound and whose not in but
+        for slot, mask in leaves_of(pool.shape, level, index)
+        for bound, whose in pool.units_at(slot).items()
+    )
 
 
 def owned(pool: Pool, owner: Owner, slot: int) -> Mask:
@@ -59,6 +63,12 @@ def free_around(pool: Pool, owner: Owner, slot: int, position: int) -> Iterator[
                 return  # nor is any larger one
             if pool.costs_nobody(owner, level, index):
                 yield level, index
+
+
+def overlap(shape: Shape, one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether these cells, (level, index), are one, or one is inside the other."""
+    small, large = sorted((one, other))
+    return small[1] // (shape.size(large[0]) // shape.size(small[0])) == large[1]
 
 
 def without(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[int, int]:

@@ -1,10 +1,12 @@
 """Where opportunistic work fits: idle leaves of anybody's cells, from the end of the pool."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from scheduler_service.core.cells.asked import Asked, Need, Part, needs_of
+from scheduler_service.core.cells.asked import Asked, Need, Part, Together, needs_of
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.shape import cell_mask, pick, pick_cell
+from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
 from scheduler_service.core.values import Mask
 
 
@@ -21,6 +23,7 @@ def find_idle(pool: Pool, asked: Asked) -> dict[int, tuple[int, Mask]] | None:
 
 
 def _idle(pool: Pool, part: Part, seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
+    """A part that may be anywhere in the pool."""
     if isinstance(part, Need):
         found = pool.opportunistic(part.leaves)
         if found is not None and part.level >= 0 and pick_cell(pool.shape, found[1], part.level) is None:
@@ -29,14 +32,13 @@ def _idle(pool: Pool, part: Part, seats: dict[int, tuple[int, Mask]], before: di
             return False
         _sit(pool, part, found, seats, before)
         return True
-    needs = list(needs_of(part.parts))
+    leaves = sum(need.leaves for need in needs_of(part.parts))
     for slots, mask in _cells_from_the_end(pool, part.level):
-        if sum((pool.idle(slot) & mask).bit_count() for slot in slots) >= sum(need.leaves for need in needs):
-            chosen = _fill(pool, needs, slots, mask)
-            if chosen is not None:
-                for need, found in zip(needs, chosen, strict=True):
-                    _sit(pool, need, found, seats, before)
-                return True
+        cell = _Cell({slot: pool.idle(slot) & mask for slot in slots}, [])
+        if _count(cell.idle) >= leaves and _fill(pool.shape, part.parts, cell):
+            for need, found in cell.seats:
+                _sit(pool, need, found, seats, before)
+            return True
     return not part.required and all(_idle(pool, one, seats, before) for one in part.parts)
 
 
@@ -63,19 +65,64 @@ def _cells_from_the_end(pool: Pool, level: int) -> Iterator[tuple[range, Mask]]:
                 yield range(slot, slot + 1), cell_mask(shape, level, index)
 
 
-def _fill(pool: Pool, needs: list[Need], slots: range, mask: Mask) -> list[tuple[int, Mask]] | None:
-    """A place for each, on the node with the fewest idle leaves that suffice."""
-    idle = {slot: pool.idle(slot) & mask for slot in slots}
-    found: list[tuple[int, Mask]] = []
-    for need in needs:
-        for slot in sorted(idle, key=lambda slot: (idle[slot].bit_count(), -slot)):
-            taken = (
-                pick_cell(pool.shape, idle[slot], need.level) if need.level >= 0 else pick(pool.shape, idle[slot], need.leaves)
-            )
-            if taken is not None:
-                found.append((slot, taken))
-                idle[slot] &= ~taken
-                break
-        else:
-            return None
-    return found
+# ---- inside one cell ---------------------------------------------------------------------------------------------------
+
+
+class _Cell(NamedTuple):
+    """What is idle in it by slot, and who sits there already. What is tried in vain is undone."""
+
+    idle: dict[int, Mask]
+    seats: list[tuple[Need, tuple[int, Mask]]]
+
+
+def _fill(shape: Shape, parts: Iterable[Part], cell: _Cell) -> bool:
+    """A place for each part: all of them, or none."""
+    seated = len(cell.seats)
+    for part in parts:
+        if not (_seat(shape, part, cell) if isinstance(part, Need) else _together(shape, part, cell)):
+            while len(cell.seats) > seated:
+                _, (slot, mask) = cell.seats.pop()
+                cell.idle[slot] |= mask
+            return False
+    return True
+
+
+def _seat(shape: Shape, need: Need, cell: _Cell) -> bool:
+    """On the node with the fewest idle leaves that suffice."""
+    for slot in sorted(cell.idle, key=lambda slot: (cell.idle[slot].bit_count(), -slot)):
+        idle = cell.idle[slot]
+        taken = pick_cell(shape, idle, need.level) if need.level >= 0 else pick(shape, idle, need.leaves)
+        if taken is not None:
+            cell.seats.append((need, (slot, taken)))
+            cell.idle[slot] &= ~taken
+            return True
+    return False
+
+
+def _together(shape: Shape, part: Together, cell: _Cell) -> bool:
+    """In the cell inside this one with the fewest idle leaves that suffice; where that is only preferred, else anywhere."""
+    leaves = sum(need.leaves for need in needs_of(part.parts))
+    inside = [inner for inner in _cells_inside(shape, part.level, cell.idle) if _count(inner) >= leaves]
+    for idle in sorted(inside, key=lambda idle: (_count(idle), -max(idle))):
+        inner = _Cell(idle, [])
+        if _fill(shape, part.parts, inner):
+            cell.seats.extend(inner.seats)
+            for _, (slot, mask) in inner.seats:
+                cell.idle[slot] &= ~mask
+            return True
+    return not part.required and _fill(shape, part.parts, cell)
+
+
+def _cells_inside(shape: Shape, level: int, idle: dict[int, Mask]) -> Iterable[dict[int, Mask]]:
+    """What is idle in each cell of the level in this one, of which there is but one where the level is none below it."""
+    if level < shape.node:
+        cells = [cell_mask(shape, level, index) for index in range(shape.devices // shape.size(level))]
+        return [{slot: mask & cell} for slot, mask in idle.items() for cell in cells]
+    found: dict[int, dict[int, Mask]] = defaultdict(dict)
+    for slot, mask in idle.items():
+        found[slot // (shape.size(level) // shape.devices)][slot] = mask
+    return found.values()
+
+
+def _count(idle: dict[int, Mask]) -> int:
+    return sum(mask.bit_count() for mask in idle.values())

@@ -2,15 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from sortedcontainers import SortedList
-
 from scheduler_service.core.indices.deadlines import set_deadline
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
-from scheduler_service.core.indices.small import add_or_discard, set_or_drop
+from scheduler_service.core.indices.small import add_or_discard, add_or_remove, set_or_drop
 from scheduler_service.core.job import Job, JobState, Operation
 from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Guarantee
-from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, QueueKey, due, lanes_of, queue_key
+from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, named_by, queue_key
 
 if TYPE_CHECKING:
     from scheduler_service.core.state import State
@@ -64,12 +62,13 @@ def _queue(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
         queue.add(key) if stands else queue.remove(key)
         return
     for lane in lanes_of(job):
-        at = (job.spec.vc, lane)
-        if (queue := state.lanes.get(at)) is None:
-            queue = state.lanes[at] = SortedList()
-        queue.add(key) if stands else queue.remove(key)
-        if not queue:
-            del state.lanes[at]
+        at = job.spec.vc, lane
+        add_or_remove(state.lanes, at, key, stands)
+        if lane is not Lane.OPPORTUNISTIC:
+            asking = state.asking.setdefault(at, {})
+            add_or_remove(asking, named_by(job), key, stands)
+            if not asking:
+                del state.asking[at]
 
 
 def of_operation(state: "State", old: Operation | None, new: Operation | None) -> None:

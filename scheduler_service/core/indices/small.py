@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from typing import TypeVar
 
+from sortedcontainers import SortedList
+
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
@@ -14,6 +16,16 @@ def add_or_discard(index: dict[K, set[R]], key: K, member: R, there: bool) -> No
         members.discard(member)
         if not members:
             del index[key]
+
+
+def add_or_remove(index: dict[K, SortedList], key: K, member: object, there: bool) -> None:
+    """The same in order; the member is there if it is to go."""
+    members = index.get(key)
+    if members is None:
+        members = index[key] = SortedList()
+    members.add(member) if there else members.remove(member)
+    if not members:
+        del index[key]
 
 
 def set_or_drop(index: dict[K, R], key: K, value: R | None) -> None:

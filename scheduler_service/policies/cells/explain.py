@@ -10,9 +10,10 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest, VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey, lanes_of, queue_key
-from scheduler_service.policies.cells.guaranteed import holds_up, plan_in_cells, why_not
+from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
 from scheduler_service.policies.cells.holders import waits_for_cells
 from scheduler_service.policies.cells.opportunistic import place_opportunistic, why_not_opportunistic
+from scheduler_service.policies.cells.standing import held_up
 from scheduler_service.policies.cells.victims import PREEMPTING
 from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, counted, waiting_for_victims
 
@@ -44,9 +45,11 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
 
 
 def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
-    """Jobs of its virtual cluster that are served before it, and hold it up: without those that wait for others to leave, and
-    those that wait for cells that there never will be."""
-    lane = lanes_of(job)[0]
+    """Jobs of its virtual cluster that are served before it, and hold it up: without those that wait for others to leave, those
+    that wait for cells that there never will be, and those that wait for cells of other pools or pins."""
+    pools, lane = state.pools, lanes_of(job)[0]
+    assert pools is not None
+    mine = set(choices(pools, vc, job))
     known: dict[tuple[Vector, tuple[TaskGroup, ...], CellRequest], bool] = {}
     for key in _served_before(state, vc, lane, queue_key(job, state.settings.aging_us)):
         other = state.jobs.rows[key[-1]]
@@ -54,7 +57,9 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
             continue
         kind = other.spec.demand, other.spec.gang, other.spec.cells
         if kind not in known:
-            known[kind] = lane is Lane.OPPORTUNISTIC or holds_up(state, vc, other)
+            known[kind] = lane is Lane.OPPORTUNISTIC or not mine.isdisjoint(
+                held_up(state, vc, other, choices(pools, vc, other))
+            )
         if known[kind]:
             yield other
 

@@ -9,6 +9,7 @@ from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.cells.placing import Found, find
 from scheduler_service.core.cells.seats import indices
+from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.job import Decision, Job, Reason, RunKey, RunPhase
 from scheduler_service.core.messages import Action, Bind, DropEarmark, Earmark, Place, Plan, Reclaim, Spot, Wait
 from scheduler_service.core.pools import Pools
@@ -158,11 +159,28 @@ def _why_not_in(state: State, pools: Pools, vc: VirtualCluster, choice: Choice, 
         if _never_in(pools, choice, job, most_cells(state, pools, vc, choice.pool)):
             return Wait(job.id, Reason.NEVER_IN_QUOTA, f"pool {choice.pool}: {never}")
         return Wait(job.id, Reason.BEYOND_QUOTA, f"virtual cluster {vc.name} owns what it needs at other times (exchanges)")
+    faulty = _faulty_in_pin(pools, choice, job)
+    if faulty:
+        what = f"{faulty} {pool.shape.levels[0]} of pin {choice.owner.pin}"
+        return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: {what} of virtual cluster {vc.name} are faulty now")
     doomed = [level for level in range(len(pool.shape.levels)) if pool.doomed(choice.owner, level)]
     if doomed:
         names = ", ".join(f"{pool.doomed(choice.owner, level)} {pool.shape.levels[level]}" for level in doomed)
         return Wait(job.id, Reason.CELLS_FAULTY, f"pool {choice.pool}: {names} of virtual cluster {vc.name} are faulty now")
     return Wait(job.id, Reason.BEYOND_QUOTA, f"the cells of virtual cluster {vc.name} are in use")
+
+
+def _faulty_in_pin(pools: Pools, choice: Choice, job: Job) -> int:
+    """How many leaves of the pin that it names are faulty, where what is left would not do with nothing running; else 0."""
+    pool = pools.pools[choice.pool]
+    wanted = asked(job.spec, pool.shape, pools.share(choice.pool))
+    if not choice.owner.pin or isinstance(wanted, str):
+        return 0
+    levels = range(len(pool.shape.levels))
+    pinned = [(level, index) for level in levels for index in pool.bound_of(choice.owner, level)]
+    gone = {slot: mask for cell in pinned for slot, mask in leaves_of(pool.shape, *cell)}
+    faulty = sum((mask & ~pool.healthy(slot)).bit_count() for slot, mask in gone.items())
+    return faulty if faulty and find(pool, choice.owner, wanted, gone) is None else 0
 
 
 def _never_in(pools: Pools, choice: Choice, job: Job, cells: tuple[int, ...]) -> str:

@@ -23,12 +23,15 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import Lane
-from scheduler_service.policies.cells.guaranteed import holds_up, suits
+from scheduler_service.policies.cells.guaranteed import Choice, holds_up, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
+from scheduler_service.policies.cells.standing import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
 LOOKED_AT = 16
-"""Jobs of a virtual cluster that are tried before it is another's turn."""
+"""Kinds of a virtual cluster's jobs that are tried before it is another's turn."""
+PASSED = 128
+"""Its jobs among which they are sought."""
 TRIED = 64
 """Cells that are tried around what a run holds, before it stays opportunistic."""
 
@@ -76,21 +79,26 @@ def _serve_one(
     """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
     gone that it may have leave; there is ever less."""
     queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
-    looked = [state.jobs.rows[key[-1]] for key in islice(queue, LOOKED_AT)]
+    looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
     if vc.policy.name in PREEMPTING:
         looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)  # as in its own cells
+    tries = LOOKED_AT
     for job in looked:
-        job_id = job.id
         kind = job.spec.demand, job.spec.gang, job.spec.cells
-        if job_id in state.earmarks_of:
+        wanting = vc.id, job.spec.job_class, job.priority, kind
+        fresh = kind not in nowhere
+        clears = job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain and may_preempt(state, vc)
+        if not (fresh or clears):
             continue
-        if kind not in nowhere:
+        if not tries:
+            break
+        tries -= 1
+        if fresh:
             action = place_opportunistic(state, job)
             if action is not None and (yield (action,)) is None:
                 return job
             nowhere.add(kind)
-        wanting = vc.id, job.spec.job_class, job.priority, kind
-        if job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain and may_preempt(state, vc):
+        if clears:
             plan = make_guests_leave(state, vc, job, rng)
             if plan is None:
                 in_vain.add(wanting)
@@ -133,27 +141,34 @@ def why_not_opportunistic(job: Job) -> Wait:
 # ---- promotion ---------------------------------------------------------------------------------------------------------
 
 
-def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
-    """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells.
+def promote(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Choice] = frozenset()) -> Proposals:
+    """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells. `held`: the
+    choices for which others wait who come before them.
 
-    Looked at are those that stand in its cells already, and those that are not too large for what it may have bound: where its
-    cells are all in use, hardly one of many.
+    Looked at are those that stand in its cells already, or in the pin that they name, and those that are not too large for what
+    it may have bound: where its cells are all in use, hardly one of many.
     """
     pools, owner = state.pools, Owner(vc.id)
     assert pools is not None
     if not jobs:
         return
-    unbound, inside = _unbound(pools, owner), set[int]()
+    unbound, inside = _unbound(pools, owner, held), set[int]()
     for name, pool in pools.pools.items():
-        inside |= jobs & _running_on(state, name, pool.visited(owner))
+        for mine in (owner, *(Owner(vc.id, pin.name) for pin in vc.pins if pin.pool == name)):
+            if (name, mine) not in held:
+                inside |= jobs & _running_on(state, name, pool.visited(mine))
     for job_id in sorted(jobs if unbound else inside):
         if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
             continue
+        job = state.jobs.rows[job_id]
+        seat = pools.seats.get(state.runs_of(job_id)[0].node)
+        if seat is None or (seat.pool, Owner(vc.id, job.spec.cells.pin)) in held:
+            continue
         plan = _in_place(state, vc, job_id)
-        if plan is None or not holds_up(state, vc, state.jobs.rows[job_id]):
+        if plan is None or not holds_up(state, vc, in_pool(job, seat.pool)):
             continue  # in a cluster of its own it would not run, and take nothing from others
         yield plan
-        unbound = _unbound(pools, owner)
+        unbound = _unbound(pools, owner, held)
         for action in plan:
             if isinstance(action, Bind):
                 shape = pools.pools[action.pool].shape
@@ -161,8 +176,8 @@ def promote(state: State, vc: VirtualCluster, jobs: Set[int]) -> Proposals:
                 inside |= jobs & _running_on(state, action.pool, [slot for slot, _ in cell])
 
 
-def _unbound(pools: Pools, owner: Owner) -> int:
-    return sum(leaves_unbound(pool, owner) for pool in pools.pools.values())
+def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:
+    return sum(leaves_unbound(pool, owner) for name, pool in pools.pools.items() if (name, owner) not in held)
 
 
 def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
@@ -174,10 +189,10 @@ def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     """Binds cells around what the job holds, where that is in none of its virtual cluster's cells yet: those that it fills,
-    the largest first, and else the smallest around a leaf."""
+    the largest first, and else the smallest around a leaf. Who names a pin has that, and for a pin nothing is bound."""
     pools = state.pools
     assert pools is not None
-    owner = Owner(vc.id)
+    owner = Owner(vc.id, state.jobs.rows[job_id].spec.cells.pin)
     bound: list[tuple[str, int, int]] = []
     try:
         for run in state.runs_of(job_id):

@@ -1,21 +1,29 @@
 """The two layers: each virtual cluster is served in its own cells, and what is idle then goes to opportunistic work."""
 
-from collections.abc import Generator
+import sys
+from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.job import Job, OperationPhase, Reason
-from scheduler_service.core.messages import Plan, Rng
+from scheduler_service.core.job import Job, JobState, OperationPhase, Reason, TaskGroup
+from scheduler_service.core.messages import Rng
 from scheduler_service.core.state import State
-from scheduler_service.core.vc import Guarantee, VirtualCluster
-from scheduler_service.core.waiting import Lane, QueueKey, place_of
+from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.waiting import Lane, Named, QueueKey, place_of
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
-from scheduler_service.policies.cells.guaranteed import holds_up, place_on_cells_kept, plan_in_cells, why_not
+from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
+from scheduler_service.policies.cells.standing import held_up, in_pool
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange import Match, balanced
 
 POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""
+LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
+BEHIND = 128
+"""Jobs that are looked at behind one that waits, for such as may have other cells. Queues in which all are held up cost
+nothing."""
+_ALL = sys.maxsize
 
 
 def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
@@ -53,64 +61,123 @@ def start_on_cells_kept(state: State) -> Proposals:
 
 
 def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
-    """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it. Where trials have
-    others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait, and whoever
-    lost its cells before them."""
+    """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it that may have the
+    same. Where trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those
+    who wait, and whoever lost its cells before them."""
     if promotes and vc.name in state.demoted:
         yield from promote(state, vc, outranking(state, vc))
-    trials_first = vc.policy.name in PREEMPTING
-    queues = ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else ((Lane.TRIAL, Lane.BEST_EFFORT),)
-    for lanes in queues:
-        if not (yield from _serve(state, vc, lanes, rng)):
-            return
+    trials_first, held = vc.policy.name in PREEMPTING, set[Choice]()
+    for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else (LANES,):
+        yield from _serve(state, vc, lanes, held, rng)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
-            yield from promote(state, vc, jobs.get(vc.name, frozenset()))
+            yield from promote(state, vc, jobs.get(vc.name, frozenset()), held)
 
 
 def outranking(state: State, vc: VirtualCluster) -> set[int]:
-    """Jobs that run without the cells that they had, and would stand before all that wait for some."""
-    head, aging = _head(state, vc, {Lane.TRIAL: 0, Lane.BEST_EFFORT: 0}), state.settings.aging_us
-    jobs = state.demoted[vc.name]
-    if head is None:
-        return set(jobs)
-    first = place_of(head[1], aging, head[1].requeued)
-    return {job_id for job_id in jobs if place_of(state.jobs.rows[job_id], aging, has_run=True) < first}
+    """Jobs that run without the cells that they had, and would stand before all that wait for such."""
+    assert state.pools is not None
+    first, found = _first_waiting(state, vc), set[int]()
+    for job_id in state.demoted[vc.name]:
+        job, seat = state.jobs.rows[job_id], state.pools.seats.get(state.runs_of(job_id)[0].node)
+        ahead = None if seat is None else first.get(Choice(seat.pool, Owner(vc.id, job.spec.cells.pin)))
+        if ahead is None or place_of(job, state.settings.aging_us, has_run=True) < ahead:
+            found.add(job_id)
+    return found
 
 
-def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], rng: Rng) -> Generator[Plan, str | None, bool]:
-    """Whether nobody waits for cells. One that waits for others to leave has its cells, and holds up nobody."""
-    skipped = dict.fromkeys(lanes, 0)
-    while (head := _head(state, vc, skipped)) is not None:
-        lane, job = head
-        if job.id not in state.earmarks_of:
-            plan = plan_in_cells(state, vc, job)
-            if plan is not None:
-                yield plan
-            elif vc.policy.name == BY_PRIORITY:
-                yield from make_way(state, vc, job)
-            elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and may_preempt(state, vc):
-                plan = preempt_for_trial(state, vc, job, rng)
-                if plan is not None:
-                    yield plan
-        queue = state.lanes.get((vc.name, lane), ())
-        if skipped[lane] >= len(queue) or queue[skipped[lane]][-1] != job.id:
+def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
+    """The place of the first job that waits for each. One that waits for others to leave has its cells."""
+    assert state.pools is not None
+    first: dict[Choice, QueueKey] = {}
+    for lane in LANES:
+        for queue in state.asking.get((vc.name, lane), {}).values():
+            for key in islice(queue, BEHIND):
+                job = state.jobs.rows[key[-1]]
+                mine = choices(state.pools, vc, job)
+                for choice in held_up(state, vc, job, mine) if job.id not in state.earmarks_of else ():
+                    first[choice] = min(key, first.get(choice, key))
+                if all(choice in first and first[choice] <= key for choice in mine):
+                    break
+    return first
+
+
+def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[Choice], rng: Rng) -> Proposals:
+    """Adds to `held` for what somebody waits: those behind it get none of that. One that waits for others to leave has its
+    cells, and holds up nobody."""
+    assert state.pools is not None
+    skipped: dict[_Queue, int] = {}
+    in_vain, looks = set[_Kind](), BEHIND
+    while looks and (head := _head(state, vc, lanes, skipped)) is not None:
+        at, job = head
+        standing = [job]
+        if held:
+            mine = choices(state.pools, vc, job)
+            left = [choice for choice in mine if choice not in held]
+            if mine and not left:
+                skipped[at] = _ALL
+                continue
+            looks -= 1
+            if _kind(at, job) in in_vain:
+                skipped[at] += 1
+                continue
+            if len(left) < len(mine):
+                standing = [in_pool(job, choice.pool) for choice in left]
+        if job.id in state.earmarks_of:
+            skipped[at] += 1
+            continue
+        yield from _begin(state, vc, at[0], standing, rng)
+        if not _stands(state, vc, at, skipped[at], job):
             continue  # it has started
         if job.id not in state.earmarks_of:
             wait = why_not(state, vc, job)
             never = wait.reason is Reason.NEVER_IN_QUOTA
             yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
-            if holds_up(state, vc, job):
-                return False
-        skipped[lane] += 1
-    return True
+            held.update(held_up(state, vc, job, [choice for choice in choices(state.pools, vc, job) if choice not in held]))
+            in_vain.add(_kind(at, job))
+        skipped[at] += 1
 
 
-def _head(state: State, vc: VirtualCluster, skipped: dict[Lane, int]) -> tuple[Lane, Job] | None:
-    """The first job of the lanes taken together, behind those that were skipped of each."""
-    first: tuple[QueueKey, Lane] | None = None
-    for lane, skip in skipped.items():
-        queue = state.lanes.get((vc.name, lane), ())
-        if skip < len(queue) and (first is None or (queue[skip], lane) < first):
-            first = queue[skip], lane
+def _begin(state: State, vc: VirtualCluster, lane: Lane, standing: list[Job], rng: Rng) -> Proposals:
+    """Has a job start in its virtual cluster's cells, or others leave that may be made to. `standing`: the job as it stands in
+    each of its queues."""
+    for job in standing:
+        plan = plan_in_cells(state, vc, job)
+        if plan is not None:
+            yield plan
+            return
+    for job in standing:
+        if vc.policy.name == BY_PRIORITY:
+            yield from make_way(state, vc, job)
+        elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and may_preempt(state, vc):
+            plan = preempt_for_trial(state, vc, job, rng)
+            if plan is not None:
+                yield plan
+        if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:
+            return
+
+
+_Queue = tuple[Lane, Named]
+_Kind = tuple[Lane, int, Vector, tuple[TaskGroup, ...], CellRequest]
+
+
+def _kind(at: _Queue, job: Job) -> _Kind:
+    """What fares alike."""
+    return at[0], job.priority, job.spec.demand, job.spec.gang, job.spec.cells
+
+
+def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: dict[_Queue, int]) -> tuple[_Queue, Job] | None:
+    """The first job of the lanes taken together, behind those that were skipped of each queue."""
+    first: tuple[QueueKey, _Queue] | None = None
+    for lane in lanes:
+        for named, queue in state.asking.get((vc.name, lane), {}).items():
+            skip = skipped.setdefault((lane, named), 0)
+            if skip < len(queue) and (first is None or queue[skip] < first[0]):
+                first = queue[skip], (lane, named)
     return None if first is None else (first[1], state.jobs.rows[first[0][-1]])
+
+
+def _stands(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
+    """Whether it is where it was in its queue; an array that stays there may have begun one more of its elements."""
+    queue = state.asking.get((vc.name, at[0]), {}).get(at[1], ())
+    return skipped < len(queue) and queue[skipped][-1] == job.id and state.jobs.rows[job.id].elements == job.elements
