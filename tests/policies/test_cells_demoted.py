@@ -101,3 +101,26 @@ def test_a_job_whose_virtual_cluster_has_its_cells_back_later_is_not_told_never(
     assert t.guaranteed(small)
     t.until(3)
     assert t.guaranteed(wide)
+
+
+def test_who_lost_its_cells_comes_before_the_next_one_also_where_the_first_one_outranks_it() -> None:
+    tenants = Tenants(dict.fromkeys(("one", "two", "three"), "FOUR"))
+    tenants.vc("A", (FOURS, "node", 3))
+    running = [tenants.ask("A", 4) for _ in range(3)]
+    tenants.change("A", (FOURS, "node", 1))
+    assert [tenants.guaranteed(job) for job in running] == [True, False, False]
+    first, next_one = tenants.ask("A", 4, priority=5), tenants.ask("A", 4)
+    tenants.change("A", (FOURS, "node", 3))
+    assert tenants.waits(first) is Reason.WAITING_FOR_VICTIMS  # it has the cells of one of the two
+    assert sum(tenants.guaranteed(job) for job in running) == 2
+    assert tenants.waits(next_one) is Reason.BEYOND_QUOTA
+
+
+def test_a_cell_that_is_bound_around_one_job_may_be_what_another_before_it_wanted() -> None:
+    """The second one's task fills the rest of the node with the first one's; asked first, that one could not have it."""
+    tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
+    tenants.vc("A")
+    jobs = [tenants.ask("A", 2, 1, guarantee=OVERFLOW) for _ in range(2)]
+    assert [len(tenants.at(job)) for job in jobs] == [2, 2]
+    tenants.change("A", (FOURS, "node", 1), (FOURS, "device", 2))
+    assert [tenants.guaranteed(job) for job in jobs] == [True, True]

@@ -143,16 +143,19 @@ def why_not_opportunistic(job: Job) -> Wait:
 
 def promote(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Choice] = frozenset()) -> Proposals:
     """Runs of these jobs become guaranteed where they are, as soon as the virtual cluster can have those cells. `held`: the
-    choices for which others wait who come before them.
+    choices for which others wait who come before them. A cell that is bound around one job may be what another before it
+    wanted, so that all are asked again until nobody is promoted."""
+    left = set(jobs)
+    while left and (promoted := (yield from _promote_once(state, vc, left, held))):
+        left -= promoted
 
-    Looked at are those that stand in its cells already, or in the pin that they name, and those that are not too large for what
-    it may have bound: where its cells are all in use, hardly one of many.
-    """
+
+def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Choice]) -> Generator[Plan, str | None, set[int]]:
+    """Who was promoted. Looked at are those that stand in its cells already, or in the pin that they name, and those that are
+    not too large for what it may have bound: where its cells are all in use, hardly one of many."""
     pools, owner = state.pools, Owner(vc.id)
     assert pools is not None
-    if not jobs:
-        return
-    unbound, inside = _unbound(pools, owner, held), set[int]()
+    unbound, inside, promoted = _unbound(pools, owner, held), set[int](), set[int]()
     for name, pool in pools.pools.items():
         for mine in (owner, *(Owner(vc.id, pin.name) for pin in vc.pins if pin.pool == name)):
             if (name, mine) not in held:
@@ -167,13 +170,15 @@ def promote(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Choice] 
         plan = _in_place(state, vc, job_id)
         if plan is None or not holds_up(state, vc, in_pool(job, seat.pool)):
             continue  # in a cluster of its own it would not run, and take nothing from others
-        yield plan
+        if (yield plan) is None:
+            promoted.add(job_id)
         unbound = _unbound(pools, owner, held)
         for action in plan:
             if isinstance(action, Bind):
                 shape = pools.pools[action.pool].shape
                 cell = leaves_of(shape, shape.levels.index(action.level), action.index)
                 inside |= jobs & _running_on(state, action.pool, [slot for slot, _ in cell])
+    return promoted
 
 
 def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:

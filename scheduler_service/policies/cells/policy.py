@@ -64,14 +64,19 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it that may have the
     same. Where trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those
     who wait, and whoever lost its cells before them."""
-    if promotes and vc.name in state.demoted:
-        yield from promote(state, vc, outranking(state, vc))
+    yield from _give_back(state, vc, promotes)
     trials_first, held = vc.policy.name in PREEMPTING, set[Choice]()
     for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else (LANES,):
-        yield from _serve(state, vc, lanes, held, rng)
+        yield from _serve(state, vc, lanes, held, rng, promotes)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
             yield from promote(state, vc, jobs.get(vc.name, frozenset()), held)
+
+
+def _give_back(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
+    """Those who lost their cells have such again, if they would stand before all that wait."""
+    if promotes and vc.name in state.demoted:
+        yield from promote(state, vc, outranking(state, vc))
 
 
 def outranking(state: State, vc: VirtualCluster) -> set[int]:
@@ -102,7 +107,7 @@ def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
     return first
 
 
-def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[Choice], rng: Rng) -> Proposals:
+def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[Choice], rng: Rng, promotes: bool) -> Proposals:
     """Adds to `held` for what somebody waits: those behind it get none of that. One that waits for others to leave has its
     cells, and holds up nobody."""
     assert state.pools is not None
@@ -127,8 +132,11 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
             skipped[at] += 1
             continue
         yield from _begin(state, vc, at[0], standing, rng)
-        if not _stands(state, vc, at, skipped[at], job):
-            continue  # it has started
+        started = not _stands(state, vc, at, skipped[at], job)
+        if started or job.id in state.earmarks_of:
+            yield from _give_back(state, vc, promotes)  # who comes before the next, and not before this one
+        if started:
+            continue
         if job.id not in state.earmarks_of:
             wait = why_not(state, vc, job)
             never = wait.reason is Reason.NEVER_IN_QUOTA
