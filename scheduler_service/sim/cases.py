@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from scheduler_service.core.errors import Refused
 from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, Vector, add
 from scheduler_service.core.vc import Guarantee
@@ -28,6 +29,7 @@ from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster
 from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
+from scheduler_service.sim.workloads.arriving import Timed
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.world import Site, World
 
@@ -175,10 +177,15 @@ def _collecting_seldom() -> Iterator[None]:
 
 def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
     """How many jobs come, counted no further than `most`, and what of the workload is skipped. It reads the files that the
-    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come."""
+    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come, or a virtual cluster cannot be."""
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
+    if case.virtual_clusters:
+        try:
+            World(site_of(case, nodes), Timed(()))  # where nobody comes
+        except Refused as refusal:
+            raise ValueError(f"virtual_clusters: {refusal}") from refusal
     jobs = jobs_of(case.workload, case.seed, case.folder, nodes, skipped)
     return sum(1 for _ in islice(jobs, most)), skipped
 

@@ -66,7 +66,8 @@ def compute(
         f"\n{folder}: summary.json{drawn}, and a folder for each simulation ({took} of one core)",
     )
     if failed:
-        say(notes, f"ebb-sim: {failed} of {len(cases)} simulations failed")
+        of = len({*cases, *(recording for case in cases if (recording := case.recording()) is not None)})
+        say(notes, f"ebb-sim: {failed} of {of} simulations failed")
     return 1 if failed else 0
 
 

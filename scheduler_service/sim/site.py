@@ -20,6 +20,7 @@ from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
 NO_CAP = 2**31 - 1
 LONGEST_S = 1e10
 """Three centuries: what is longer is a mistake, and would not fit into the engine's numbers."""
+LONGEST_H = LONGEST_S // 3600
 
 
 class Nodes(Model):
@@ -133,7 +134,7 @@ class Times(Model):
     )
     end: Amount | None = Field(default=None, description="from the end of the work until the scheduler hears of it")
     checkpoint_every: float | None = Field(
-        default=None, gt=0, description="work between the checkpoints that jobs make by themselves"
+        default=None, gt=0, le=LONGEST_S, description="work between the checkpoints that jobs make by themselves"
     )
 
     def delays(self) -> Delays:
@@ -148,12 +149,12 @@ class Failures(Model):
     """Nodes that die and come back: as a file says, or drawn. Every policy meets the same ones."""
 
     file: Path | None = Field(default=None, description="a CSV with the columns node, at_s and back_s")
-    mtbf_h: float | None = Field(default=None, ge=0.001, description="how long a node is up on average, in hours")
-    mttr_h: float | None = Field(default=None, ge=0.001, description="how long it is away on average, in hours")
-    until_h: float | None = Field(default=None, gt=0, description="no node dies after so many hours")
-    silent_after: float = Field(default=10, ge=0, description="when the scheduler knows that a node is away")
+    mtbf_h: float | None = Field(default=None, ge=0.001, le=LONGEST_H, description="how long a node is up on average, in hours")
+    mttr_h: float | None = Field(default=None, ge=0.001, le=LONGEST_H, description="how long it is away on average, in hours")
+    until_h: float | None = Field(default=None, gt=0, le=LONGEST_H, description="no node dies after so many hours")
+    silent_after: float = Field(default=10, ge=0, le=LONGEST_S, description="when the scheduler knows that a node is away")
     fence_after: float | None = Field(
-        default=None, gt=0, description="when somebody says that a node is dead; null: nobody does"
+        default=None, gt=0, le=LONGEST_S, description="when somebody says that a node is dead; null: nobody does"
     )
 
     @model_validator(mode="after")

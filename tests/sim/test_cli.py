@@ -256,6 +256,23 @@ def test_check_says_what_would_be_done(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["site.yaml"]
 
 
+@pytest.mark.parametrize(
+    ("tenants", "said"),
+    [
+        ("[{name: a, owns: {gpu-8: {node: 3}}}]", "pool gpu-8 has 1 cells of the level node too few"),
+        ("[{name: a, owns: {rest: {node: 1}}}]", "there is no pool 'rest'; there are: gpu-8"),
+        ("[{name: a}, {name: a}]", "there is a virtual cluster a already"),
+    ],
+)
+def test_virtual_clusters_that_cannot_be_are_told_before_anything_is_simulated(tmp_path: Path, tenants: str, said: str) -> None:
+    (tmp_path / "site.yaml").write_text(f"{SMALL}\nvirtual_clusters: {tenants}\n")
+    for options in (["--check"], []):
+        done = ebb_sim("run", "site.yaml", *options, cwd=tmp_path, status=2)
+        assert done.stderr.startswith("ebb-sim: virtual_clusters: ")
+        assert said in done.stderr, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["site.yaml"]
+
+
 def test_ctrl_c_before_anything_began_is_told_too() -> None:
     @main.command("wait-for-it")
     def wait_for_it() -> None:
