@@ -108,11 +108,13 @@ class Case(Model):
         return total
 
     def recording(self) -> "Case | None":
-        """The case whose submit times this one takes (FitGpp: "a load of 2.0 if they were scheduled by FIFO")."""
+        """The case whose submit times this one takes (FitGpp: "a load of 2.0 if they were scheduled by FIFO"). In it everything
+        is everybody's."""
         name = times_from(self.workload)
         if name is None:
             return None
-        recording = self.model_copy(update={"policy": Policy(name=name), "repeat": 0})
+        shared = {"virtual_clusters": (), "pools": (), "exchange": None}
+        recording = self.model_copy(update={"policy": Policy(name=name), "repeat": 0, **shared})
         return None if recording == self.model_copy(update={"policy": self.policy.in_effect}) else recording
 
 
@@ -223,6 +225,17 @@ def engine() -> str:
     for source in sorted(source for source in sources if source.exists()):
         told.update(source.read_bytes())
     return told.hexdigest()[:16]
+
+
+def check_policy(name: str, tenants: Sequence[VirtualCluster]) -> None:
+    """Raises ValueError where there are virtual clusters of which the policy knows nothing, or none though it is for such."""
+    knows = name in ("cells", "quota")
+    if tenants and not knows:
+        raise ValueError(
+            f"the policy {name} knows no virtual clusters: take cells or quota, or simulate it by itself, without any"
+        )
+    if knows and not tenants:
+        raise ValueError(f"the policy {name} is for virtual clusters: give virtual_clusters, too")
 
 
 def check_exchange(exchange: Exchange | None, tenants: Sequence[VirtualCluster]) -> None:

@@ -121,7 +121,8 @@ def warnings(summaries: Sequence[Summary]) -> list[str]:
     for summary in summaries:
         if left := round(summary.numbers.get("unfinished", 0)):
             lines.append(
-                f"{sweep.name_of(summary.case)}: {left} of {summary.numbers['jobs']:.0f} jobs never ended: nothing fits them"
+                f"{sweep.name_of(summary.case)}: {left} of {summary.numbers['jobs']:.0f} jobs never ended: "
+                "nothing fits them, or their nodes never came back"
             )
     skipped = {(summary.case.seed, told): count for summary in summaries for told, count in summary.skipped.items()}
     for (seed, told), count in skipped.items():

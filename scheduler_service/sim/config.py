@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from scheduler_service.sim.cases import SEEDS, Case, Failures, Nodes, Policy, Times, check_exchange
+from scheduler_service.sim.cases import SEEDS, Case, Failures, Nodes, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.site import LONGEST_S
 from scheduler_service.sim.tenants import Pool, VirtualCluster
@@ -34,6 +34,9 @@ class Candidate(Policy):
 
     def policy(self) -> Policy:
         return Policy.model_validate(self.model_dump(exclude={"repeats"}))
+
+
+MOST_SEEDS = 10_000
 
 
 class Config(Model):
@@ -77,6 +80,8 @@ class Config(Model):
             found = re.fullmatch(r"(\d{1,9})\s*-\s*(\d{1,9})", value)
             if not found or int(found[1]) > int(found[2]):
                 raise ValueError(f"{value!r} is no range of seeds such as 1-8")
+            if int(found[2]) - int(found[1]) >= MOST_SEEDS:
+                raise ValueError(f"{value!r} are more than {MOST_SEEDS:,} seeds")
             return list(range(int(found[1]), int(found[2]) + 1))
         return value
 
@@ -88,6 +93,8 @@ class Config(Model):
             raise ValueError(f"two policies are called {twice!r}: give them labels")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is there twice, which gives the same again")
+        for policy in self.policies:
+            check_policy(policy.name, self.virtual_clusters)
         check_exchange(self.exchange, self.virtual_clusters)
         return self
 

@@ -245,7 +245,8 @@ class _Sweep:
         needed = ["summary.json", *(["times.parquet"] if digest in self.recordings else [])]
         for name in _tables(self.keep, self.cases[digest]):
             needed += [f"{name}.parquet", *([f"{name}.csv"] if self.as_csv else [])]
-        return all((self.folder / digest / name).exists() for name in needed)
+        place = self.folder / digest
+        return all((place / name).exists() for name in needed) and _can_be_read(place / "summary.json")
 
     def _write_manifest(self) -> None:
         listed = [{"digest": digest, "case": case.model_dump(mode="json")} for digest, case in self.asked]
@@ -258,3 +259,11 @@ class _Sweep:
         others = sum(summary.engine != engine() for summary in summaries)
         if others:
             self.watch.say(f"{others} of the results were made by another version of Ebb's engine; --fresh makes all anew")
+
+
+def _can_be_read(file: Path) -> bool:
+    """What a machine that went down left of it cannot: then it is made anew."""
+    try:
+        return isinstance(json.loads(file.read_text()), dict)
+    except ValueError:
+        return False

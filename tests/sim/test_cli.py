@@ -265,12 +265,42 @@ def test_check_says_what_would_be_done(tmp_path: Path) -> None:
     ],
 )
 def test_virtual_clusters_that_cannot_be_are_told_before_anything_is_simulated(tmp_path: Path, tenants: str, said: str) -> None:
-    (tmp_path / "site.yaml").write_text(f"{SMALL}\nvirtual_clusters: {tenants}\n")
+    small = re.sub("policies:.*", "policies: [cells]", SMALL)
+    (tmp_path / "site.yaml").write_text(f"{small}\nvirtual_clusters: {tenants}\n")
     for options in (["--check"], []):
         done = ebb_sim("run", "site.yaml", *options, cwd=tmp_path, status=2)
         assert done.stderr.startswith("ebb-sim: virtual_clusters: ")
         assert said in done.stderr, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["site.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("policies: [cells]", "the policy cells is for virtual clusters: give virtual_clusters, too"),
+        ("policies: [quota]", "the policy quota is for virtual clusters"),
+        ("policies: [fifo]\nvirtual_clusters: [{name: a}]", "the policy fifo knows no virtual clusters"),
+        ("policies: [fifo]\nseeds: 1-99999999", "more than 10,000 seeds"),
+    ],
+)
+def test_what_could_never_end_well_is_told_at_once(tmp_path: Path, told: str, said: str) -> None:
+    (tmp_path / "site.yaml").write_text(f"cluster: {{nodes: 2, gpus: 8}}\nworkload: {{kind: fitgpp, jobs: 9}}\n{told}\n")
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml"), "--check"])
+    assert done.exit_code == 2
+    assert said in done.stderr
+
+
+def test_a_result_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text(
+        "cluster: {nodes: 2, cpus: 32, memory_gib: 256, gpus: 8}\nworkload: {kind: fitgpp, jobs: 30}\npolicies: [fifo]\n"
+    )
+    command = ["run", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "out"), "-j", "1", "--no-figures"]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    (summary,) = (tmp_path / "out").glob("*/summary.json")
+    whole = json.loads(summary.read_text())
+    summary.write_text("{")
+    assert CliRunner().invoke(main, command).exit_code == 0
+    assert json.loads(summary.read_text())["numbers"] == whole["numbers"]
 
 
 def test_ctrl_c_before_anything_began_is_told_too() -> None:

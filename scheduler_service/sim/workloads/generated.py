@@ -19,6 +19,7 @@ from scheduler_service.sim.workloads.jobs_csv import MOST_TASKS
 
 NOTHING = Constant(value=0)
 ONE = Constant(value=1)
+MOST_USERS = 100_000
 LEAST_ESTIMATE = 0.01
 """Of the work: an estimate is not less, however wrong."""
 
@@ -30,6 +31,8 @@ class User(Model):
 
 
 def _count_is_users(value: Any) -> Any:
+    if isinstance(value, int) and value > MOST_USERS:
+        raise ValueError(f"there are at most {MOST_USERS:,} users")
     return [{"name": f"user-{n}"} for n in range(1, value + 1)] if isinstance(value, int) else value
 
 
