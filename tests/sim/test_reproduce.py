@@ -86,8 +86,8 @@ def test_all_other_policies_are_given_the_times_of_fifo_s_own_row() -> None:
 
 def test_what_several_parts_need_is_simulated_once() -> None:
     alone = [len(simulations(Study(), part)) for part in PARTS[:-1]]
-    assert alone == [112, 28, 20, 80, 80]
-    assert len(simulations(Study(), *PARTS[:-1])) == 112 + (28 - 4) + (20 - 8) + (80 - 16) + (80 - 16 - 4) == 272
+    assert alone == [112, 56, 40, 160, 160]
+    assert len(simulations(Study(), *PARTS[:-1])) == 112 + (56 - 8) + (40 - 16) + (160 - 32) + (160 - 32 - 8) == 432
 
 
 def test_a_trace_has_times_of_its_own() -> None:

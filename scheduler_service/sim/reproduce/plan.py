@@ -81,7 +81,7 @@ class Study(NamedTuple):
     jobs: int = 2**16
     sets: int = 8
     """For the tables, of which seeds 1, 2, ... are made."""
-    figure_sets: int = 4
+    figure_sets: int = 8
     """For the figures that vary a parameter; the paper does not say how many it took there."""
     repeats: int = 4
     """Of RAND in the tables."""
