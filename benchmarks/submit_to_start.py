@@ -2,7 +2,8 @@
 
 The command is `date +%s%N`: the first thing that it does is to read the clock, and its answer is in the job's log. So the
 figure includes the loading of a small C program; what that alone costs is measured too, and is in it for both systems.
-Their submits alternate, each through its own Python client, and each waits until the last job has ended.
+Their submits alternate, each through its own Python client, and each waits until the last job has ended. Between them, on
+the same idle machine: an empty gRPC call and the smallest durable commit, of which a submit to Ebb needs two and one.
 """
 
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 from hyperqueue import Client as HyperQueue
 from hyperqueue import Job
 
-from benchmarks import hyperqueue_cluster
+from benchmarks import bare, hyperqueue_cluster
 from benchmarks.figures import Figure, figure, quantile
 from benchmarks.scratch import scratch
 from client_sdk import Client
@@ -27,11 +28,14 @@ COMMAND = [shutil.which("date") or "/bin/date", "+%s%N"]
 
 
 def run() -> list[Figure]:
-    ebb, hyperqueue, bare = [], [], []
+    figures: tuple[list[float], ...] = ([], [], [], [], [])
+    ebb, hyperqueue, command, call, commit = figures
     with (
         scratch() as folder,
         hyperqueue_cluster.serving(folder / "hyperqueue", cores=20) as theirs,
         Cluster(folder / "ebb") as cluster,
+        bare.calls() as make_call,
+        bare.commits(folder / "bare") as make_commit,
     ):
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
@@ -39,9 +43,11 @@ def run() -> list[Figure]:
             for number in range(WARM_UP + SUBMITS):
                 ebb.append(_ebb(ours))
                 hyperqueue.append(_hyperqueue(theirs, folder, number))
-                bare.append(_bare())
+                for taken, take in ((command, _command), (call, make_call), (commit, make_commit)):
+                    time.sleep(PAUSE)
+                    taken.append(take())
                 time.sleep(PAUSE)
-    return _figures(ebb[WARM_UP:], hyperqueue[WARM_UP:], bare[WARM_UP:])
+    return _rows(*(taken[WARM_UP:] for taken in figures))
 
 
 def _ebb(client: Client) -> float:
@@ -66,12 +72,14 @@ def _hyperqueue(client: HyperQueue, folder: Path, number: int) -> float:
     return (int(said) - began) / 1e6
 
 
-def _bare() -> float:
+def _command() -> float:
     began = time.time_ns()
     return (int(subprocess.run(COMMAND, capture_output=True, check=True).stdout) - began) / 1e6
 
 
-def _figures(ebb: list[float], hyperqueue: list[float], bare: list[float]) -> list[Figure]:
+def _rows(
+    ebb: list[float], hyperqueue: list[float], command: list[float], call: list[float], commit: list[float]
+) -> list[Figure]:
     def row(metric: str, value: float, unit: str = "ms", at_most: float | None = None) -> Figure:
         return figure("submit_to_start", metric, value, unit, at_most=at_most)
 
@@ -82,5 +90,7 @@ def _figures(ebb: list[float], hyperqueue: list[float], bare: list[float]) -> li
         row("HyperQueue p50", theirs),
         row("HyperQueue p99", quantile(hyperqueue, 0.99)),
         row("p50 over HyperQueue's", ours / theirs, "x", at_most=1.3),
-        row("the command alone, p50", quantile(bare, 0.5)),
+        row("the command alone, p50", quantile(command, 0.5)),
+        row("an empty gRPC call to its handler, p50", quantile(call, 0.5)),
+        row("a durable commit of one row, p50", quantile(commit, 0.5)),
     ]
