@@ -35,7 +35,7 @@ from scheduler_service.sim.world import Site, World
 
 __all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "engine", "preview", "simulate"]
 
-FORMAT = 1
+FORMAT = 2
 """Of results. One more makes all that are there already out of date."""
 SELDOM = 50_000
 """So many objects more than there were are looked through for cycles; Python's own number is 700."""

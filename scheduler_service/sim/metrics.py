@@ -76,7 +76,9 @@ class History:
         self.began, self.has_begun = _times(runs, "began_us")
         self.signalled, self.has_signal = _times(runs, "signalled_us")
         codes, names = _names(runs, "why")
-        self.preempted = codes == (names.index("preempted") if "preempted" in names else -1)
+        self.preempted, self.reclaimed = (
+            codes == (names.index(why) if why in names else -1) for why in ("preempted", "reclaimed")
+        )
         self.left, has_left = _times(runs, "ended_us")
         last = [self.submit.max(initial=0), self.end[self.over].max(initial=0), self.left[has_left].max(initial=0)]
         self.begin, self.horizon = int(self.submit.min(initial=0 if not len(self.submit) else _FAR)), int(max(last))
@@ -155,6 +157,7 @@ def _numbers(h: History) -> Iterator[tuple[str, float]]:
             yield f"{name}.queue.mean", h.queue(of).mean(h.begin, h.horizon)
     yield from _queue(h)
     yield from _preemptions(h)
+    yield from _reclaims(h)
     yield from _utilisation(h)
     yield from _cost(h)
     yield from _fairness(h)
@@ -186,6 +189,12 @@ def _preemptions(h: History) -> Iterator[tuple[str, float]]:
     intervals = h.intervals() / 1e6
     if len(intervals):
         yield from _spread("interval_s", intervals, (50, 75, 95, 99))
+
+
+def _reclaims(h: History) -> Iterator[tuple[str, float]]:
+    """Runs that were told to leave so that cells go to those who have a right to them; for no trial."""
+    yield "reclaimed", int(h.reclaimed.sum())
+    yield "reclaimed.share", len(np.unique(h.owner[h.reclaimed])) / len(h.submit)
 
 
 def _utilisation(h: History) -> Iterator[tuple[str, float]]:

@@ -17,6 +17,8 @@ class Column(NamedTuple):
     metric: str
     scale: float = 1
     digits: int = 2
+    rare: bool = False
+    """Left out where it is 0 for all: most sites know nothing of it."""
 
 
 class Shape(NamedTuple):
@@ -66,6 +68,13 @@ SHAPES: dict[str, list[Shape]] = {
                 *(Column(f"p{q}", f"interval_s.p{q}", 1 / 60, 1) for q in (50, 75, 95, 99)),
             ),
         ),
+        Shape(
+            "Told to leave cells for those who have a right to them",
+            (
+                Column("runs", "reclaimed", 1, 0, rare=True),
+                Column("jobs, in % of all", "reclaimed.share", 100, rare=True),
+            ),
+        ),
     ],
     "queue": [
         Shape(
@@ -108,11 +117,12 @@ SHAPES: dict[str, list[Shape]] = {
 
 def shapes(metrics: Iterable[str], groups: Sequence[Group]) -> list[Shape]:
     """The tables of some metrics, without what no policy has."""
-    known = {name for group in groups for numbers in group.numbers.values() for name in numbers}
+    told = [item for group in groups for numbers in group.numbers.values() for item in numbers.items()]
+    known, there = {name for name, _ in told}, {name for name, value in told if value}
     found: list[Shape] = []
     for metric in metrics:
         for shape in SHAPES[metric] if metric != "vcs" else _vcs(known):
-            columns = tuple(column for column in shape.columns if column.metric in known)
+            columns = tuple(column for column in shape.columns if column.metric in (there if column.rare else known))
             if columns:
                 found.append(Shape(shape.title, columns))
     return found

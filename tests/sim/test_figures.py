@@ -135,6 +135,15 @@ def test_what_no_policy_has_is_no_table_and_what_one_lacks_is_a_dash() -> None:
     assert re.search(r"^b +5 ± 0$", shown, re.MULTILINE)
 
 
+def test_what_is_rare_is_shown_where_anybody_has_it() -> None:
+    def shown(*counts: float) -> str:
+        made = [group(str(number), 1, **{"reclaimed": count}) for number, count in enumerate(counts)]
+        return printed(made, 100)
+
+    assert "Told to leave cells" not in shown(0, 0)
+    assert re.search(r"Told to leave cells.*\n +runs\n0 +0\n1 +7\n", shown(0, 7))
+
+
 def test_changes_have_a_sign_and_leave_out_what_they_are_measured_against() -> None:
     base = group("fifo", 10, 20, 30)
     shown = printed([base, group("ours", 9, 18, 28)], 100, base)

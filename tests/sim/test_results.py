@@ -129,6 +129,21 @@ def test_figures_that_are_known_beforehand() -> None:
     assert "fairness.user.slowdown" not in told
 
 
+def test_runs_that_leave_for_the_owners_of_cells_are_counted_apart() -> None:
+    """Two of one job and one of another, of three jobs; the trials' preemptions do not count them."""
+
+    def left(number: int, *whys: StopReason | None) -> Life:
+        stays = [launch(20 * n, 20 * n, 20 * n + 10, 20 * n + 15) for n in range(len(whys))]
+        for stay, why in zip(stays, whys, strict=True):
+            stay.why = why
+        return Life(job(1, 10 * len(whys)), number, 0, stays[-1].ended_us, 10 * len(whys) * SECOND, 0, stays)
+
+    reclaimed, preempted = StopReason.RECLAIMED, StopReason.PREEMPTED
+    told = of(kept(left(1, reclaimed, reclaimed), left(2, preempted, reclaimed), left(3, StopReason.GANG)))
+    assert (told["reclaimed"], told["reclaimed.share"]) == (3, pytest.approx(2 / 3))
+    assert told["preemptions"] == 1
+
+
 def test_an_interval_goes_over_runs_that_never_began() -> None:
     """They end no interval, and begin none while one is open; before the first run one begins with them."""
     launches = [launch(0, None, 1, 2), launch(5, 6, 20, 22), launch(30, None, 31, 32), launch(40, 41, None, 90)]
