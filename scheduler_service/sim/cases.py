@@ -24,7 +24,7 @@ from scheduler_service.core.vc import Guarantee
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
-from scheduler_service.sim.metrics import History, curves, numbers
+from scheduler_service.sim.metrics import History, Span, curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster
@@ -159,7 +159,9 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
         lives.add(life)
     tell(lives.count, lives.count)
     jobs, runs = lives.tables()
-    history = History(jobs, runs, case.capacity())
+    down = (Span(at, back, nodes[number - 1].capacity) for number, at, back in world.site.outages.failures)
+    torn = (Span(at, launch.ended_us, demand) for launch, at, demand in world.agents.torn)
+    history = History(jobs, runs, case.capacity(), down, torn)
     exchanges = None
     if world.site.tenants is not None:
         exchanges = exchange_table(world.exchanges.values(), {row.id: row.name for row in world.state.vcs.rows.values()})

@@ -25,7 +25,17 @@ DASHES = ("-", "--", "-.", ":")
 WIDTH, HEIGHT = 7.2, 3.6
 """In inches: as wide as a page of documentation."""
 CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
-COSTS = ("useful", "starting", "grace", "lost", "idle")
+COSTS = {
+    "useful": "#009e73",
+    "starting": "#56b4e9",
+    "ending": "#0072b2",
+    "grace": "#e69f00",
+    "lost": "#d55e00",
+    "hanging": "#cc79a7",
+    "down": "#444444",
+    "idle": "#dddddd",
+}
+"""Parts of the GPU-hours, and their colours."""
 
 
 def sheet(rows: int = 1, columns: int = 1, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
@@ -115,13 +125,17 @@ def cost(groups: Sequence[Group]) -> Figure | None:
         return None
     figure, (axes,) = sheet(height=1.2 + 0.45 * len(having))
     left = np.zeros(len(having))
-    for part, colour in zip(COSTS, ("#009e73", "#56b4e9", "#e69f00", "#d55e00", "#dddddd"), strict=True):
+    shown = 0
+    for part, colour in COSTS.items():
         hours = np.array([estimate.mean if (estimate := group.estimate(f"gpu_h.{part}")) else 0.0 for group in having])
+        if not hours.any():
+            continue
         axes.barh([group.label for group in having], hours, left=left, color=colour, label=part)
         left += hours
+        shown += 1
     axes.invert_yaxis()
     axes.set(title="Where the GPU-hours went", xlabel="GPU-hours")
-    figure.legend(loc="outside lower center", ncols=len(COSTS), fontsize="small")
+    figure.legend(loc="outside lower center", ncols=shown, fontsize="small")
     return figure
 
 

@@ -1,17 +1,18 @@
-"""Figures of a simulation, all made from its tables of jobs and runs.
+"""Figures of a simulation, made from its tables of jobs and runs, and from when which nodes were away.
 
 A percentile is what numpy calls "linear": the value at the place q (n - 1) of the sorted n, between two of them in proportion.
 Levels (a queue's length, devices in use) are step functions of time; their means and percentiles weigh each value by how
 long it held. A figure that has no meaning, such as the slowdown of trials where there are none, is absent.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.values import Vector
+from scheduler_service.core.values import Micros, Vector
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,10 +60,20 @@ class Steps:
         return float(self.level[self._held() > 0].max(initial=0))
 
 
+class Span(NamedTuple):
+    """An amount, and from when to when it was there; None: to the end."""
+
+    begin_us: Micros
+    end_us: Micros | None
+    amount: Vector
+
+
 class History:
     """The tables as arrays, and what several figures need."""
 
-    def __init__(self, jobs: Any, runs: Any, capacity: Vector) -> None:
+    def __init__(self, jobs: Any, runs: Any, capacity: Vector, down: Iterable[Span] = (), torn: Iterable[Span] = ()) -> None:
+        """`down` is what nodes that were away would have had, in the order of its beginnings; `torn` what tasks that died with
+        their nodes had asked for, until the last task of their gang had left."""
         self.capacity = capacity
         self.submit, self.work = _ints(jobs, "submit_us"), _ints(jobs, "work_us")
         self.demand = np.stack([_ints(jobs, name) for name in ("cpu_milli", "memory_mib", "gpus")])
@@ -74,26 +85,45 @@ class History:
         """Of each run, the row of its job."""
         self.placed = _ints(runs, "placed_us")
         self.began, self.has_begun = _times(runs, "began_us")
+        self.works, self.has_worked = _times(runs, "works_us")
         self.signalled, self.has_signal = _times(runs, "signalled_us")
+        self.broken, self.is_broken = _times(runs, "lost_us")
         codes, names = _names(runs, "why")
         self.preempted, self.reclaimed = (
             codes == (names.index(why) if why in names else -1) for why in ("preempted", "reclaimed")
         )
-        self.left, has_left = _times(runs, "ended_us")
-        last = [self.submit.max(initial=0), self.end[self.over].max(initial=0), self.left[has_left].max(initial=0)]
+        self.left, self.has_left = _times(runs, "ended_us")
+        last = [self.submit.max(initial=0), self.end[self.over].max(initial=0), self.left[self.has_left].max(initial=0)]
         self.begin, self.horizon = int(self.submit.min(initial=0 if not len(self.submit) else _FAR)), int(max(last))
-        self.end, self.left = np.where(self.over, self.end, self.horizon), np.where(has_left, self.left, self.horizon)
+        self.end, self.left = np.where(self.over, self.end, self.horizon), np.where(self.has_left, self.left, self.horizon)
         self.wait = self.end - self.submit - self.done
         self.slowdown: Floats = 1 + self.wait / np.maximum(self.work, 1)
+        self.down, self.torn = self._within(down), self._within(torn)
+
+    def _within(self, spans: Iterable[Span]) -> Ints:
+        """Of those that began before the horizon: begins, ends, and amounts of each resource."""
+        begun = takewhile(lambda span: span.begin_us < self.horizon, spans)
+        rows = [(begin, self.horizon if end is None else min(end, self.horizon), *amount) for begin, end, amount in begun]
+        columns: Ints = np.array(rows, np.int64).reshape(len(rows), 5).T
+        return np.concatenate((np.maximum(columns[:2], self.begin), columns[2:]))
 
     def of_class(self, name: str) -> Mask:
         codes, names = self.classes
         return codes == names.index(name) if name in names else np.zeros(len(codes), bool)
 
     def used(self, resource: int) -> Steps:
-        """How much of a resource runs hold, from their placement until they have left."""
-        amount = self.demand[resource][self.owner]
-        return Steps(np.concatenate((self.placed, self.left)), np.concatenate((amount, -amount)))
+        """How much of a resource runs hold, from their placement until they have left, or their nodes have died."""
+        amount, (begins, ends, *torn) = self.demand[resource][self.owner], self.torn
+        dead = torn[resource]
+        times = np.concatenate((self.placed, self.left, begins, ends))
+        return Steps(times, np.concatenate((amount, -amount, -dead, dead)))
+
+    def up(self, resource: int) -> Steps:
+        """How much of a resource the nodes have that are not away."""
+        whole, (begins, ends, *down) = self.capacity[resource], self.down
+        away = down[resource]
+        times = np.concatenate(([self.begin, self.horizon], begins, ends))
+        return Steps(times, np.concatenate(([whole, -whole], -away, away)))
 
     def queue(self, of: Mask) -> Steps:
         """How many jobs are there and have no run."""
@@ -198,35 +228,50 @@ def _reclaims(h: History) -> Iterator[tuple[str, float]]:
 
 
 def _utilisation(h: History) -> Iterator[tuple[str, float]]:
-    """Over all the time, and while jobs still came: at the end of a trace a cluster runs empty, whatever the policy."""
+    """Over all the time, and while jobs still came: at the end of a trace a cluster runs empty, whatever the policy. Nodes that
+    are away do not count."""
     last = float(h.submit.max())
     for resource, name in enumerate(("cpu", "memory", "gpu")):
-        whole = h.capacity[resource]
-        if whole:
-            used = h.used(resource)
-            yield f"utilisation.{name}", used.mean(h.begin, h.horizon) / whole
-            if last > h.begin:
-                yield f"utilisation.{name}.arrivals", used.mean(h.begin, last) / whole
+        if h.capacity[resource]:
+            used, up = h.used(resource), h.up(resource)
+            for suffix, until in (("", h.horizon), (".arrivals", last)):
+                if whole := up.mean(h.begin, until):
+                    yield f"utilisation.{name}{suffix}", used.mean(h.begin, until) / whole
 
 
 def _cost(h: History) -> Iterator[tuple[str, float]]:
-    """Where the GPU-hours went: each of the capacity is in one of useful, lost, grace, starting and idle."""
+    """Where the GPU-hours went: each of the capacity is in one of the others.
+
+    A run starts, works, and leaves, for which it has a grace period where it was told to; what it holds between the end of its
+    work and the scheduler's hearing of that is of the end. A gang of which a task has died hangs until it has left. What it
+    holds on the dead node is not held by anybody: the node is down, or back and has forgotten it.
+    """
     if not h.capacity.devices:
         return
     gpus = h.demand[2].astype(np.float64)
-    signalled = h.has_signal & h.has_begun
-    grace = np.where(signalled, h.left - h.signalled, 0)
-    spent = {
-        "capacity": h.capacity.devices * float(h.horizon - h.begin),
-        "useful": float(gpus @ h.done),
-        "lost": float(gpus @ h.lost),
-        "grace": float(gpus[h.owner] @ grace),
-    }
-    held = float(gpus[h.owner] @ (h.left - h.placed))
-    spent["starting"] = held - spent["useful"] - spent["lost"] - spent["grace"]
-    spent["idle"] = spent["capacity"] - held
-    for name, amount in spent.items():
+    theirs = gpus[h.owner]
+    broken = np.where(h.is_broken, np.minimum(h.broken, h.left), h.left)
+    stopped = np.where(h.has_signal & h.has_begun, np.minimum(h.signalled, broken), broken)
+    works = np.where(h.has_worked, np.minimum(h.works, stopped), stopped)
+    worked = stopped - works
+    at_work = np.bincount(h.owner[h.has_left], worked[h.has_left], len(gpus))
+    capacity = h.capacity.devices * float(h.horizon - h.begin)
+    spent = {"useful": float(gpus @ h.done), "ending": float(gpus @ (at_work - h.done - h.lost))}
+    for_ever = ~h.has_left  # they hang to the end of the simulation, and nobody goes on from there
+    spent["lost"] = float(gpus @ h.lost) + float(theirs[for_ever] @ worked[for_ever])
+    spent["starting"] = float(theirs @ (works - h.placed))
+    spent["grace"] = float(theirs @ (broken - stopped))
+    spent["hanging"] = float(theirs @ (h.left - broken)) - _area(h.torn)
+    spent["down"] = _area(h.down)
+    spent["idle"] = capacity - sum(spent.values())
+    for name, amount in {"capacity": capacity, **spent}.items():
         yield f"gpu_h.{name}", amount / HOUR_US
+
+
+def _area(spans: Ints) -> float:
+    """Of GPUs and microseconds."""
+    begins, ends, _cpu, _memory, gpus = spans
+    return float(gpus.astype(np.float64) @ (ends - begins))
 
 
 def _fairness(h: History) -> Iterator[tuple[str, float]]:
@@ -271,5 +316,6 @@ def curves(h: History) -> dict[str, list[float]]:
             drawn[f"{name}.slowdown"] = np.percentile(h.slowdown[over], QUANTILES)
     for resource, name in enumerate(("cpu", "memory", "gpu")):
         if h.capacity[resource]:
-            drawn[f"utilisation.{name}"] = h.used(resource).means(edges) / h.capacity[resource]
+            used, up = h.used(resource).means(edges), h.up(resource).means(edges)
+            drawn[f"utilisation.{name}"] = np.divide(used, up, out=np.zeros(POINTS), where=up > 0)
     return {name: [round(float(value), 6) for value in values] for name, values in drawn.items()}

@@ -44,7 +44,7 @@ def _spread(
 
 
 def _gpu_hours(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, f"gpu_h.{name}", 1, 0) for name in names)
+    return tuple(Column(name, f"gpu_h.{name}", 1, 0, rare=name in ("ending", "hanging", "down")) for name in names)
 
 
 SHAPES: dict[str, list[Shape]] = {
@@ -100,7 +100,7 @@ SHAPES: dict[str, list[Shape]] = {
             ),
         ),
     ],
-    "cost": [Shape("GPU-hours", _gpu_hours("useful", "grace", "lost", "starting", "idle"))],
+    "cost": [Shape("GPU-hours", _gpu_hours("useful", "grace", "lost", "starting", "ending", "hanging", "down", "idle"))],
     "fairness": [
         Shape(
             f"Fairness between {name} (Jain's index: 1 where all have the same)",

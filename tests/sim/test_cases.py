@@ -160,6 +160,31 @@ def test_delays_and_failures_cost_what_they_cost() -> None:
     assert broken["unfinished"] == saved["unfinished"] == 0
 
 
+def test_a_dead_node_is_no_idle_one_and_a_gang_that_hangs_does_not_start(tmp_path: Path) -> None:
+    """Two tasks of four GPUs, on two nodes. One node is away from 40 to 100 s; the other task hangs until it was told to leave,
+    and its grace period is over, at 110 s. Then they work for 100 s, of which is heard after 5 more."""
+    (tmp_path / "jobs.csv").write_text("submit_s,work_s,tasks,gpus,grace_s\n0,100,2,4,10\n")
+    (tmp_path / "failures.csv").write_text("node,at_s,back_s\n1,40,100\n2,500,600\n")
+    outcome = simulate(
+        Case.model_validate(
+            {
+                "cluster": [{"nodes": 2, "gpus": 4}],
+                "workload": {"kind": "csv", "file": "jobs.csv"},
+                "policy": {"name": "fifo"},
+                "delays": {"end": 5},
+                "failures": {"file": "failures.csv"},
+                "folder": tmp_path,
+            }
+        )
+    )
+    spent = {"useful": 800, "lost": 320, "starting": 0, "ending": 40, "grace": 0, "hanging": 280, "down": 240, "idle": 40}
+    told = outcome.summary
+    assert {name: round(told[f"gpu_h.{name}"] * 3600, 6) for name in spent} == spent
+    assert told["gpu_h.capacity"] * 3600 == pytest.approx(sum(spent.values()))
+    assert told["utilisation.gpu"] == pytest.approx(1440 / 1480)
+    assert max(outcome.curves["utilisation.gpu"]) == 1
+
+
 def test_failures_from_a_file(tmp_path: Path) -> None:
     schedule = tmp_path / "failures.csv"
     schedule.write_text("node,at_s,back_s\n1,600,1200\n")

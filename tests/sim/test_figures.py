@@ -137,7 +137,7 @@ def test_what_no_policy_has_is_no_table_and_what_one_lacks_is_a_dash() -> None:
 
 def test_what_is_rare_is_shown_where_anybody_has_it() -> None:
     def shown(*counts: float) -> str:
-        made = [group(str(number), 1, **{"reclaimed": count}) for number, count in enumerate(counts)]
+        made = [group(str(number), 1, reclaimed=count) for number, count in enumerate(counts)]
         return printed(made, 100)
 
     assert "Told to leave cells" not in shown(0, 0)
