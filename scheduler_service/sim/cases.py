@@ -24,7 +24,8 @@ from scheduler_service.core.vc import Guarantee
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
-from scheduler_service.sim.metrics import History, Span, curves, numbers
+from scheduler_service.sim.history import History, Span
+from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster

@@ -17,9 +17,10 @@ from scheduler_service.core.job import JobClass, JobSpec, StopReason, TaskGroup
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim import results
 from scheduler_service.sim.figures import COSTS
+from scheduler_service.sim.history import History, Steps
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
-from scheduler_service.sim.metrics import POINTS, QUANTILES, History, Steps, curves, jain, numbers
+from scheduler_service.sim.metrics import POINTS, QUANTILES, curves, jain, numbers
 from scheduler_service.sim.results import Lives
 
 CAPACITY = Vector(64_000, 256 << 10, 16)
