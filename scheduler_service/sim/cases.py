@@ -28,7 +28,7 @@ from scheduler_service.sim.history import History, Span
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
-from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster
+from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, of_known
 from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
 from scheduler_service.sim.workloads.arriving import Timed
 from scheduler_service.sim.workloads.distributions import Model
@@ -182,7 +182,8 @@ def _collecting_seldom() -> Iterator[None]:
 
 def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
     """How many jobs come, counted no further than `most`, and what of the workload is skipped. It reads the files that the
-    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come, or a virtual cluster cannot be."""
+    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come, or a virtual cluster cannot be. With
+    virtual clusters it looks at all jobs, whether each is of one that there is."""
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
@@ -192,6 +193,9 @@ def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
         except Refused as refusal:
             raise ValueError(f"virtual_clusters: {refusal}") from refusal
     jobs = jobs_of(case.workload, case.seed, case.folder, nodes, skipped)
+    if case.virtual_clusters:
+        most = None
+        jobs = of_known(jobs, [vc.name for vc in case.virtual_clusters])
     return sum(1 for _ in islice(jobs, most)), skipped
 
 

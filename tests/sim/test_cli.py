@@ -275,6 +275,26 @@ def test_virtual_clusters_that_cannot_be_are_told_before_anything_is_simulated(t
 
 
 @pytest.mark.parametrize(
+    ("vc", "said"),
+    [("research", "names the virtual cluster 'research'; there are a, b"), ("", "names no virtual cluster; there are a, b")],
+)
+def test_jobs_of_virtual_clusters_that_are_not_there_are_told_before_anything_is_simulated(
+    tmp_path: Path, vc: str, said: str
+) -> None:
+    (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,user,vc,gpus\n5,60,ann,a,1\n7,60,ann,b,1\n14.5,60,bob,{vc},1\n")
+    (tmp_path / "site.yaml").write_text(
+        "cluster: {nodes: 1, gpus: 8}\nworkload: {kind: csv, file: jobs.csv}\npolicies: [cells]\n"
+        "virtual_clusters: [{name: a, owns: {gpu-8: {node: 1}}}, {name: b}]\n"
+    )
+    for flags in ([], ["--check"]):
+        done = CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml"), *flags])
+        assert (done.exit_code, done.stderr) == (
+            2,
+            f"ebb-sim: virtual_clusters: job 3 of the workload, of bob at 9.5 s, {said}\n",
+        )
+
+
+@pytest.mark.parametrize(
     ("told", "said"),
     [
         ("policies: [cells]", "the policy cells is for virtual clusters: give virtual_clusters, too"),
