@@ -105,12 +105,13 @@ def present(groups: Sequence[Group], metrics: Sequence[str], against: Group | No
 
 
 def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, Any]:
-    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval."""
+    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval; null where
+    not each seed has it, or it cannot be compared."""
     policies = []
     for group in groups:
-        names = next(iter(group.numbers.values()))
+        names = dict.fromkeys(name for numbers in group.numbers.values() for name in numbers)
         estimates = {name: group.estimate(name) if against is None else group.change(name, against) for name in names}
-        told = {name: {"mean": e.mean, "interval": e.half} for name, e in estimates.items() if e is not None}
+        told = {name: None if e is None else {"mean": e.mean, "interval": e.half} for name, e in estimates.items()}
         policies.append({"label": group.label, "seeds": list(group.numbers), "metrics": told})
     return {"policies": policies} if against is None else {"against": against.label, "policies": policies}
 

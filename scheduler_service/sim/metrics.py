@@ -140,7 +140,7 @@ def _fairness(h: History) -> Iterator[tuple[str, float]]:
         if len(slowdown) > 1:
             yield f"fairness.{kind}.slowdown", jain(slowdown)
             yield f"fairness.{kind}.slowdown.worst", float(slowdown.max())
-        if len(share) > 1:
+        if len(share) > 1 and share.any():
             yield f"fairness.{kind}.share", jain(share)
         if kind == "vc" and 1 < len(names) <= 64:
             for name, mean in zip(np.array(names)[jobs > 0], slowdown, strict=True):
@@ -150,7 +150,7 @@ def _fairness(h: History) -> Iterator[tuple[str, float]]:
 
 
 def jain(values: Floats) -> float:
-    """Jain's fairness index."""
+    """Jain's fairness index, of values that are not all 0."""
     return float(values.sum() ** 2 / (len(values) * (values**2).sum()))
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from scheduler_service.sim import figures, tables
 from scheduler_service.sim.cases import Case
+from scheduler_service.sim.commands import as_data
 from scheduler_service.sim.estimates import Estimate, Group, estimate, grouped, student
 from scheduler_service.sim.metrics import POINTS, QUANTILES
 from scheduler_service.sim.sweep import Summary
@@ -133,6 +134,13 @@ def test_what_no_policy_has_is_no_table_and_what_one_lacks_is_a_dash() -> None:
     assert "fairness" not in shown.lower()
     assert re.search(r"^a +-$", shown, re.MULTILINE)
     assert re.search(r"^b +5 ± 0$", shown, re.MULTILINE)
+
+
+def test_what_one_seed_lacks_is_null_in_json() -> None:
+    made = Group("a", {1: {"x": 1.0, "y": 2.0}, 2: {"x": 3.0, "z": 4.0}}, {}, "alike")
+    (told,) = as_data([made])["policies"]
+    assert told["metrics"]["x"]["mean"] == 2
+    assert (told["metrics"]["y"], told["metrics"]["z"]) == (None, None)
 
 
 def test_what_is_rare_is_shown_where_anybody_has_it() -> None:

@@ -276,6 +276,17 @@ def test_fairness_is_between_users_and_not_between_their_jobs() -> None:
     assert (told["vc.ann.share"], told["vc.bob.share"]) == (20 / 40, 10 / 20)
 
 
+def test_a_fairness_of_nothing_is_no_figure() -> None:
+    """Nobody got anything: Jain's index would be 0 / 0, which no JSON can hold."""
+    idle = [Life(job(1, 10, user=user, vc=user), number, 0) for number, user in enumerate(("ann", "bob"), 1)]
+    without, having = (Life(job(n, 10), 3, 0, 10 * SECOND, 10 * SECOND, 0, [launch(0, 0, None, 10)]) for n in (0, 1))
+    told = of(kept(*idle, without))
+    assert "fairness.user.share" not in told
+    assert (told["vc.ann.share"], told["vc.bob.share"]) == (0, 0)
+    assert all(map(math.isfinite, told.values()))
+    assert of(kept(*idle, having))["fairness.user.share"] == 0.5
+
+
 def test_nothing_at_all_has_figures_too() -> None:
     assert of(Lives()) == {"jobs": 0, "unfinished": 0}
     assert curves(History(*Lives().tables(), CAPACITY)) == {}
