@@ -52,13 +52,13 @@ def compute(
     groups = grouped({folder: summaries})
     told = as_data(groups)
     (folder / "summary.json").write_text(json.dumps(told, indent=1))
-    present(groups, metrics, None, as_json)
-    for line in warnings(summaries):
-        say(notes, line)
-    if groups and figures:
+    if groups and figures:  # before anything is shown: whoever reads that may have seen enough, and close the pipe
         from scheduler_service.sim.figures import draw
 
         draw(groups, folder / "figures")
+    present(groups, metrics, None, as_json)
+    for line in warnings(summaries):
+        say(notes, line)
     took = length(sum(summary.took_s for summary in summaries))
     drawn = ", figures/" if groups and figures else ""
     say(
@@ -105,8 +105,8 @@ def present(groups: Sequence[Group], metrics: Sequence[str], against: Group | No
 
 
 def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, Any]:
-    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval; null where
-    not each seed has it, or it cannot be compared."""
+    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval; null
+    where not each seed has it, or it cannot be compared."""
     policies = []
     for group in groups:
         names = dict.fromkeys(name for numbers in group.numbers.values() for name in numbers)

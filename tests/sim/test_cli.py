@@ -109,6 +109,23 @@ def test_results_of_several_runs_side_by_side(site: Path) -> None:
     assert (site / "both" / "slowdown.svg").stat().st_size > 1000
 
 
+def test_who_has_seen_enough_has_the_figures_all_the_same(site: Path) -> None:
+    """As `| head` does: what is shown cannot be written any more."""
+    for command, drawn in (
+        (["run", "site.yaml", "-o", "cut"], site / "cut" / "figures"),
+        (["compare", "results/site", "--figures", "of-both"], site / "of-both"),
+    ):
+        reads, writes = os.pipe()
+        os.close(reads)
+        with os.fdopen(writes, "w") as closed:
+            done = subprocess.run(
+                [sys.executable, "-m", "scheduler_service.sim", *command],
+                cwd=site, env=environment(), stdout=closed, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False,
+            )  # fmt: skip
+        assert "Traceback" not in done.stderr
+        assert (drawn / "cost.svg").exists(), done.stderr
+
+
 def numbers(shown: str) -> list[str]:
     return sorted(re.findall(r"[-\d][\d.,]*(?: ± [\d.]+)?", re.sub(r"p\d+|\d times|95 % interval|\d seeds|1 where", "", shown)))
 
