@@ -25,12 +25,13 @@ from scheduler_service.policies.stages import stages
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
 from scheduler_service.sim.history import History, Span
+from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, of_known
 from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
-from scheduler_service.sim.workloads.arriving import Timed
+from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.world import Site, World
 
@@ -147,7 +148,7 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     if recording is not None and times_us is None:
         times_us = simulate(recording).times_us()
     nodes, skipped = case.inventories(), Skipped()
-    arrivals = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
+    arrivals = come = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
     total = len(times_us) if times_us is not None else jobs_in(case.workload)
     if case.virtual_clusters:
         arrivals = InVirtualClusters(arrivals, Guarantee[case.guarantee.upper()])
@@ -156,6 +157,8 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     world = World(site_of(case, nodes), arrivals, ended=lives.add)
     with _collecting_seldom():
         world.run()
+    if isinstance(come, ClosedLoop) and (left := come.left()):
+        skipped[NEVER_CAME] += left
     for life in world.unfinished():
         lives.add(life)
     tell(lives.count, lives.count)

@@ -16,6 +16,7 @@ from scheduler_service.sim.config import ConfigError
 from scheduler_service.sim.failures import BadSchedule
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import arrivals_of
+from scheduler_service.sim.workloads.arriving import NEVER_CAME
 from scheduler_service.sim.world import Site, World
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
@@ -106,6 +107,15 @@ def test_others_are_given_the_times_that_were_recorded_under_fifo() -> None:
     assert simulate(ours).times_us() == recorded.times_us() == simulate(ours, recorded.times_us()).times_us()
     alone = simulate(case("fitgpp", workload={"kind": "fitgpp", "jobs": 200, "times_from": None}))
     assert alone.times_us() != recorded.times_us()
+
+
+def test_a_closed_loop_that_comes_to_a_stop_stops_for_all_and_is_told(tmp_path: Path) -> None:
+    """All nodes die for good: what is there stays, and no more comes. The others are given the same jobs."""
+    (tmp_path / "failures.csv").write_text("".join(["node,at_s,back_s\n", *(f"{node},9000,\n" for node in (1, 2, 3))]))
+    fifo, ours = (simulate(case(name, failures={"file": "failures.csv"}, folder=tmp_path)) for name in ("fifo", "fitgpp"))
+    assert 0 < len(fifo.jobs) < 200
+    assert fifo.times_us() == ours.times_us()
+    assert fifo.skipped == ours.skipped == {NEVER_CAME: 200 - len(fifo.jobs)}
 
 
 def test_progress_is_told_to_its_end() -> None:

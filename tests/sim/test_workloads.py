@@ -310,11 +310,17 @@ def test_a_closed_loop_and_the_times_that_it_had() -> None:
     assert recorded.next_us(200, load) is None
 
 
-@pytest.mark.parametrize("count", [49, 51])
-def test_recorded_times_of_another_workload(count: int) -> None:
-    recorded = arrivals_of(workload(WORKLOADS[0]), 1, HERE, times_us=range(count))
-    with pytest.raises(ValueError, match=f"there are {count} recorded times, and"):
+def test_recorded_times_of_another_workload() -> None:
+    recorded = arrivals_of(workload(WORKLOADS[0]), 1, HERE, times_us=range(51))
+    with pytest.raises(ValueError, match="there are 51 recorded times, and 50 jobs"):
         recorded.take(100, Load(Vector(), Vector(1, 1, 1)))
+
+
+def test_jobs_that_did_not_come_when_the_times_were_recorded_do_not_come_now() -> None:
+    skipped = Skipped()
+    recorded = arrivals_of(workload(WORKLOADS[0]), 1, HERE, times_us=range(40), skipped=skipped)
+    assert len(recorded.take(100, Load(Vector(), Vector(1, 1, 1)))) == 40
+    assert skipped == {arriving.NEVER_CAME: 10}
 
 
 def test_jobs_in_time_come_as_listed_ones() -> None:

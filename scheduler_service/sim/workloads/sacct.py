@@ -27,9 +27,10 @@ COMMAND = (
     "TZ=UTC sacct --allusers --allocations --array --parsable2 --starttime=2025-01-01 --endtime=2025-04-01 "
     f"--format={','.join((*COLUMNS, *MORE))}"
 )
-OVER = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED LAUNCH_FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()
-)
+OVER = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
+    *("LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"),
+}
 """As the manual of sacct has them."""
 NOT_OVER = {
     "PENDING": "waits still",
