@@ -93,15 +93,24 @@ def present(groups: Sequence[Group], metrics: Sequence[str], against: Group | No
     if not groups:
         return
     show(console, groups, metrics, against)
-    seeds = {len(group.numbers) for group in groups}
-    several = (
-        f"means over {max(seeds)} seeds ± their 95 % interval"
-        if max(seeds) > 1
-        else "one seed: nothing says how far chance goes"
-    )
-    console.print(f"\n{several}", style="dim", soft_wrap=True)
+    console.print(f"\n{_samples(groups, against)}", style="dim", soft_wrap=True)
     if len({group.unlike for group in groups}) > 1:
         console.print("these are of different jobs or clusters", style="dim", soft_wrap=True)
+
+
+def _samples(groups: Sequence[Group], against: Group | None) -> str:
+    """Of how many seeds what is shown are the means: where groups are compared, of those that both have."""
+    if against is None:
+        counts, which = {len(group.numbers) for group in groups}, "seeds"
+    else:
+        others = [group for group in groups if group is not against]
+        counts, which = {len(group.numbers.keys() & against.numbers.keys()) for group in others}, "seeds that both have"
+    least, most = min(counts, default=0), max(counts, default=0)
+    if most == 0:
+        return "no seed that both have: nothing can be compared"
+    if most == 1:
+        return f"one {which.replace('seeds', 'seed')}: nothing says how far chance goes"
+    return f"means over {least if least == most else f'{least} to {most}'} {which} ± their 95 % interval"
 
 
 def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from scheduler_service.sim import figures, tables
 from scheduler_service.sim.cases import Case
-from scheduler_service.sim.commands import as_data
+from scheduler_service.sim.commands import as_data, present
 from scheduler_service.sim.estimates import Estimate, Group, estimate, grouped, student
 from scheduler_service.sim.metrics import POINTS, QUANTILES
 from scheduler_service.sim.sweep import Summary
@@ -134,6 +134,26 @@ def test_what_no_policy_has_is_no_table_and_what_one_lacks_is_a_dash() -> None:
     assert "fairness" not in shown.lower()
     assert re.search(r"^a +-$", shown, re.MULTILINE)
     assert re.search(r"^b +5 ± 0$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "against", "told"),
+    [
+        ([3, 3], None, "means over 3 seeds ± their 95 % interval"),
+        ([2, 4], None, "means over 2 to 4 seeds ± their 95 % interval"),
+        ([1, 1], None, "one seed: nothing says how far chance goes"),
+        ([2, 4], 0, "means over 2 seeds that both have ± their 95 % interval"),
+        ([5, 1, 3], 0, "means over 1 to 3 seeds that both have ± their 95 % interval"),
+        ([5, 1], 0, "one seed that both have: nothing says how far chance goes"),
+        ([3, 0], 0, "no seed that both have: nothing can be compared"),
+    ],
+)
+def test_the_number_of_seeds_is_that_of_what_is_compared(
+    seeds: list[int], against: int | None, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [group(str(count), *range(1, count + 1)) for count in seeds]
+    present(made, ["slowdown"], None if against is None else made[against], as_json=False)
+    assert capsys.readouterr().out.splitlines()[-1] == told
 
 
 def test_what_one_seed_lacks_is_null_in_json() -> None:
