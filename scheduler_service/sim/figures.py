@@ -81,7 +81,7 @@ def queue(groups: Sequence[Group]) -> Figure | None:
 
 def utilisation(groups: Sequence[Group]) -> Figure | None:
     """What is in use, over time."""
-    titles = {"gpu": "GPUs in use", "cpu": "CPUs in use"}
+    titles = {"gpu": "GPUs in use", "cpu": "CPUs in use", "memory": "Memory in use"}
     names = [name for name in titles if any(_curve(group, f"utilisation.{name}") for group in groups)]
     figure = _over_time(
         groups, [f"utilisation.{name}" for name in names], [titles[name] for name in names], "% of the cluster", 100

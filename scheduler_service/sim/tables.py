@@ -10,6 +10,7 @@ from rich.text import Text
 from scheduler_service.sim.estimates import Estimate, Group
 
 CLASS_NAMES = {"trial": "trials", "best_effort": "best-effort jobs"}
+RESOURCES = {"gpu": "GPUs", "cpu": "CPUs", "memory": "memory"}
 
 
 class Column(NamedTuple):
@@ -90,12 +91,12 @@ SHAPES: dict[str, list[Shape]] = {
     "utilisation": [
         Shape(
             "In use, in % of the cluster, while jobs came",
-            tuple(Column(title, f"utilisation.{name}.arrivals", 100, 1) for name, title in (("gpu", "GPUs"), ("cpu", "CPUs"))),
+            tuple(Column(title, f"utilisation.{name}.arrivals", 100, 1) for name, title in RESOURCES.items()),
         ),
         Shape(
             "In use, in % of the cluster, to the end of the last job",
             (
-                *(Column(title, f"utilisation.{name}", 100, 1) for name, title in (("gpu", "GPUs"), ("cpu", "CPUs"))),
+                *(Column(title, f"utilisation.{name}", 100, 1) for name, title in RESOURCES.items()),
                 Column("hours in all", "makespan_h", 1, 1),
             ),
         ),

@@ -163,6 +163,18 @@ def test_what_one_seed_lacks_is_null_in_json() -> None:
     assert (told["metrics"]["y"], told["metrics"]["z"]) == (None, None)
 
 
+def test_memory_in_use_is_shown_beside_gpus_and_cpus() -> None:
+    memory = {"utilisation.memory": 0.25, "utilisation.memory.arrivals": 0.5}
+    shown = printed([group("a", 1, 2, **memory)], 100)
+    assert re.search(r"while jobs came\n +memory\na +50.0 ± 0.0\n", shown)
+    assert re.search(r"end of the last job\n +memory\na +25.0 ± 0.0\n", shown)
+    made = group("a", 1)
+    made.curves[1]["utilisation.memory"] = [0.25] * POINTS
+    drawn = figures.utilisation([made])
+    assert drawn is not None
+    assert [axes.get_title() for axes in drawn.axes] == ["GPUs in use", "Memory in use"]
+
+
 def test_what_is_rare_is_shown_where_anybody_has_it() -> None:
     def shown(*counts: float) -> str:
         made = [group(str(number), 1, reclaimed=count) for number, count in enumerate(counts)]
