@@ -28,7 +28,7 @@ from scheduler_service.sim.history import History, Span
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
-from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
+from scheduler_service.sim.site import LONGEST_S, Cluster, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, of_known
 from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
@@ -51,7 +51,7 @@ Tell = Callable[[int, int | None], None]
 class Case(Model):
     """One simulation. The same case gives the same history, byte for byte. Durations are in seconds."""
 
-    cluster: tuple[Nodes, ...] = Field(min_length=1)
+    cluster: Cluster
     workload: Workload
     policy: Policy = Policy(name="fitgpp")
     seed: int = Field(default=1, ge=0, lt=SEEDS, description="of the workload, and of whatever else is drawn")

@@ -257,6 +257,11 @@ def refused(**other: Any) -> str:
         ({"cluster": None}, "cluster: it must be given"),
         ({"cluster": [{"gpu": 8}]}, "cluster.0.gpu: there is no such setting; did you mean gpus?"),
         ({"cluster": [{"gpus": -1}]}, "cluster.0.gpus: Input should be greater than or equal to 0 (of each)"),
+        ({"cluster": [{"nodes": 400_000}] * 3}, "cluster: there are 1,200,000 nodes, and 1,000,000 is the most that can be"),
+        (
+            {"cluster": {"nodes": 1000, "gpus": 1024}},
+            "cluster: there are 1,024,000 GPUs, and 1,000,000 is the most that can be",
+        ),
         ({"policies": ["fifo", "fifi"]}, "policies.1.name: there is no policy 'fifi'; there are fifo, fitgpp, lrtp, rand"),
         ({"policies": [{"name": "fitgpp", "s": "much"}]}, "policies.0.s: Input should be a valid number, unable to parse"),
         ({"policies": ["fifo", {"name": "fifo"}]}, "the configuration: two policies are called 'fifo': give them labels"),

@@ -190,7 +190,7 @@ def test_a_wrong_call_is_told(site: Path, args: list[str], told: str) -> None:
 
 
 def test_a_simulation_that_fails_is_told_and_the_others_are_shown(site: Path) -> None:
-    too_long = "{kind: generated, jobs: 3, kinds: [{work_s: {kind: uniform, low: 0, high: 1e14}}]}"
+    too_long = "{kind: generated, jobs: 30, kinds: [{work_s: 1e12, gpus: 8}]}"  # one after the other
     (site / "broken.yaml").write_text(SMALL.replace("{kind: fitgpp, jobs: 120}", too_long).replace("1-2", "1"))
     done = ebb_sim("run", "broken.yaml", "-j", "1", cwd=site, status=1)
     assert "FAILED fifo, seed 1: " in done.stderr
