@@ -91,7 +91,7 @@ class History:
         self.begin, self.horizon = int(self.submit.min(initial=0 if not len(self.submit) else _FAR)), int(max(last))
         self.end, self.left = np.where(self.over, self.end, self.horizon), np.where(self.has_left, self.left, self.horizon)
         self.wait = self.end - self.submit - self.done
-        self.slowdown: Floats = 1 + self.wait / np.maximum(self.work, 1)
+        self.slowdown: Floats = 1 + self.wait / np.maximum(np.where(self.done, self.done, self.work), 1)  # see Life.slowdown
         self.down, self.torn = self._within(down), self._within(torn)
 
     def _within(self, spans: Iterable[Span]) -> Ints:

@@ -195,6 +195,22 @@ def test_a_dead_node_is_no_idle_one_and_a_gang_that_hangs_does_not_start(tmp_pat
     assert max(outcome.curves["utilisation.gpu"]) == 1
 
 
+def test_what_a_job_did_to_its_time_limit_is_done_and_not_lost(tmp_path: Path) -> None:
+    """Two jobs one after the other, each with 1000 s to do and 400 s for it. The first is killed, the second leaves in 20 s and
+    has saved its work. Neither is done again: the first never waited, the second for 400 s and its grace period."""
+    rows = ["submit_s,work_s,gpus,grace_s,time_limit_s", "0,1000,4,0,400", "0,1000,4,20,400"]
+    (tmp_path / "jobs.csv").write_text("\n".join(rows))
+    told: dict[str, Any] = {"cluster": [{"gpus": 4}], "workload": {"kind": "csv", "file": "jobs.csv"}, "folder": tmp_path}
+    outcome = simulate(Case.model_validate({**told, "policy": {"name": "fifo"}}))
+    jobs = outcome.jobs.to_pylist()
+    seconds = [tuple(row[name] / SECOND for name in ("end_us", "wait_us", "done_us", "lost_us")) for row in jobs]
+    assert seconds == [(400, 0, 400, 0), (820, 420, 400, 0)]
+    assert [row["slowdown"] for row in jobs] == [1, 1 + 420 / 400]
+    assert outcome.summary["best_effort.slowdown.max"] == 1 + 420 / 400
+    hours = {name: round(outcome.summary[f"gpu_h.{name}"] * 3600) for name in ("useful", "lost", "grace", "idle")}
+    assert hours == {"useful": 4 * 800, "lost": 0, "grace": 4 * 20, "idle": 0}
+
+
 def test_failures_from_a_file(tmp_path: Path) -> None:
     schedule = tmp_path / "failures.csv"
     schedule.write_text("node,at_s,back_s\n1,600,1200\n")
