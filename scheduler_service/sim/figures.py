@@ -101,7 +101,8 @@ def _over_time(
         told = [(group.label, _curve(group, "hours"), _curve(group, metric)) for group in groups]
         lines(axes, [(label, hours, [scale * value for value in values]) for label, hours, values in told if values])
         axes.set(title=title, ylabel=unit)
-    all_axes[-1].set_xlabel("hours since the first submit")
+    several = any(len(group.curves) > 1 for group in groups)
+    all_axes[-1].set_xlabel(f"hours since the first submit{' (of the first seed)' if several else ''}")
     all_axes[0].legend(fontsize="small")
     return figure
 

@@ -175,6 +175,13 @@ def test_memory_in_use_is_shown_beside_gpus_and_cpus() -> None:
     assert [axes.get_title() for axes in drawn.axes] == ["GPUs in use", "Memory in use"]
 
 
+@pytest.mark.parametrize(("seeds", "said"), [((1,), "submit"), ((1, 2), "submit (of the first seed)")])
+def test_curves_over_time_say_of_which_seed_they_are(seeds: tuple[float, ...], said: str) -> None:
+    for drawn in (figures.queue([group("a", 1), group("b", *seeds)]), figures.utilisation([group("b", *seeds)])):
+        assert drawn is not None
+        assert drawn.axes[-1].get_xlabel() == f"hours since the first {said}"
+
+
 def test_what_is_rare_is_shown_where_anybody_has_it() -> None:
     def shown(*counts: float) -> str:
         made = [group(str(number), 1, reclaimed=count) for number, count in enumerate(counts)]

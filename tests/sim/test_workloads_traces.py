@@ -200,6 +200,13 @@ def test_memory_for_each_cpu_and_times_since_1970(tmp_path: Path) -> None:
     ]
 
 
+def test_users_may_know_how_long_their_jobs_run(tmp_path: Path) -> None:
+    head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES|Account|TimelimitRaw"
+    (tmp_path / "s").write_text(f"{head}\n1|ann|100|200|9|COMPLETED|cpu=4|cpu=4|lab|60\n")
+    told = [read(Sacct.model_validate({"file": tmp_path / "s", "estimates": how}))[0][0] for how in ("none", "right")]
+    assert [job.spec.estimate_us for job in told] == [3600 * SECOND, 9 * SECOND]
+
+
 def test_a_state_that_slurm_has_not_told_of_is_no_run(tmp_path: Path) -> None:
     """A job that is COMPLETING runs still; of one in a state that nobody knows it is said in which."""
     head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES|Account"
