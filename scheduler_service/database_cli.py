@@ -33,15 +33,15 @@ def database_options(command: F) -> F:
 
 
 @contextlib.contextmanager
-def connection(options: dict[str, Any], prepare: "Callable[[Engine], None]") -> "Iterator[Connection]":
-    """To the scheduler's database, which is looked at, or made ready, before. What goes wrong meanwhile ends the command with
-    one line and status 1."""
+def connection(options: dict[str, Any], prepare: "Callable[[Engine], None]", *, new: bool = True) -> "Iterator[Connection]":
+    """To the scheduler's database, which is looked at, or made ready, before. `new`: an embedded one that is not there is made.
+    What goes wrong meanwhile ends the command with one line and status 1."""
     config = load_or_exit(options.pop("file"), options)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
     from scheduler_service import store
 
     try:
-        with _url(config) as url:
+        with _url(config, new) as url:
             engine = store.open_engine(url, connections=1)
             try:
                 prepare(engine)
@@ -55,7 +55,7 @@ def connection(options: dict[str, Any], prepare: "Callable[[Engine], None]") -> 
 
 
 @contextlib.contextmanager
-def _url(config: Config) -> Iterator[str]:
+def _url(config: Config, new: bool) -> Iterator[str]:
     """The database's URL. An embedded one is started for the moment, or, where a scheduler uses it, reached beside that."""
     from scheduler_service import store
 
@@ -64,6 +64,8 @@ def _url(config: Config) -> Iterator[str]:
         return
     assert config.embedded is not None
     embedded = store.Embedded(config.embedded)
+    if not new and not embedded.exists():
+        raise CommandError(f"there is no database in {config.embedded}: name the folder that the scheduler was given")
     try:
         url = embedded.start()
     except store.InUse:

@@ -44,8 +44,10 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
     from scheduler_service.sim import workloads
     from scheduler_service.store.history import count_live, past
 
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError(f"--since {since.isoformat()} must be before --until {until.isoformat()}")
     since_us, until_us = 0 if since is None else _micros(since), 2**63 - 1 if until is None else _micros(until)
-    with connection(database, _require_jobs) as conn:
+    with connection(database, _require_jobs, new=False) as conn:
         never = 0
 
         def ran() -> Iterator["SimJob"]:
@@ -56,7 +58,10 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
                 else:
                     never += 1
 
-        count = workloads.write_to(sys.stdout, ran()) if output is None else workloads.write(ran(), output)
+        try:
+            count = workloads.write_to(sys.stdout, ran()) if output is None else workloads.write(ran(), output)
+        except OSError as error:
+            raise CommandError(f"{output or 'standard output'} cannot be written: {error.strerror}") from None
         live = count_live(conn, since_us, until_us)
     click.echo(f"{count} jobs; left out: {never} that never ran, {live} that have not ended", err=True)
 
@@ -68,7 +73,7 @@ def _job(past: "Past") -> "SimJob":
     if limit_us:  # what ran into its limit is not to do so again, in a world where everything takes a little longer
         limit_us = max(limit_us, past.worked_us + past.worked_us // 10)
     spec = replace(past.job.spec, priority=past.job.priority, time_limit_us=limit_us, dependencies=())
-    return SimJob(spec, past.worked_us, past.ready_us, past.job.user)
+    return SimJob(spec, past.worked_us, past.ready_us, past.job.user, past.job.spec.vc)
 
 
 def _require_jobs(engine: "Engine") -> None:

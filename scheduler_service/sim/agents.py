@@ -13,7 +13,7 @@ from scheduler_service.core.gangs import begins
 from scheduler_service.core.job import RunKey
 from scheduler_service.core.messages import Event, NodeSeen, Start, Stop
 from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.core.values import SECOND, Micros, Vector
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report
@@ -46,6 +46,15 @@ class Delays(NamedTuple):
 AT_ONCE = Delays()
 
 
+class Torn(NamedTuple):
+    """A task of a gang that died with its node, while others of the gang were left."""
+
+    launch: Launch
+    at_us: Micros
+    demand: Vector
+    """Of this task."""
+
+
 class Agents:
     """The agents of all nodes, and the heap of what is to happen on them."""
 
@@ -54,6 +63,7 @@ class Agents:
         self._delays = delays
         self._rng = rng
         self._finished = finished
+        self.torn: list[Torn] = []
         self._outages = outages
         self._failures = iter(outages.failures)
         self._heap: list[tuple[Micros, int, What, Task | Node | Failure]] = []
@@ -245,3 +255,5 @@ class Agents:
             if mate.next is FINISHED:
                 mate.due = 0
         self._gone(task, at)
+        if party.there:
+            self.torn.append(Torn(party.launch, at, party.life.job.spec.tasks()[task.key.task]))

@@ -24,18 +24,20 @@ from scheduler_service.core.vc import Guarantee
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
-from scheduler_service.sim.metrics import History, curves, numbers
+from scheduler_service.sim.history import History, Span
+from scheduler_service.sim.jobs import ClosedLoop
+from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
-from scheduler_service.sim.site import LONGEST_S, Failures, Nodes, Policy, Times, micros
-from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster
+from scheduler_service.sim.site import LONGEST_S, Cluster, Failures, Nodes, Policy, Times, micros
+from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, of_known
 from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
-from scheduler_service.sim.workloads.arriving import Timed
+from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.world import Site, World
 
 __all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "engine", "preview", "simulate"]
 
-FORMAT = 1
+FORMAT = 2
 """Of results. One more makes all that are there already out of date."""
 SELDOM = 50_000
 """So many objects more than there were are looked through for cycles; Python's own number is 700."""
@@ -49,7 +51,7 @@ Tell = Callable[[int, int | None], None]
 class Case(Model):
     """One simulation. The same case gives the same history, byte for byte. Durations are in seconds."""
 
-    cluster: tuple[Nodes, ...] = Field(min_length=1)
+    cluster: Cluster
     workload: Workload
     policy: Policy = Policy(name="fitgpp")
     seed: int = Field(default=1, ge=0, lt=SEEDS, description="of the workload, and of whatever else is drawn")
@@ -146,7 +148,7 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     if recording is not None and times_us is None:
         times_us = simulate(recording).times_us()
     nodes, skipped = case.inventories(), Skipped()
-    arrivals = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
+    arrivals = come = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
     total = len(times_us) if times_us is not None else jobs_in(case.workload)
     if case.virtual_clusters:
         arrivals = InVirtualClusters(arrivals, Guarantee[case.guarantee.upper()])
@@ -155,11 +157,15 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     world = World(site_of(case, nodes), arrivals, ended=lives.add)
     with _collecting_seldom():
         world.run()
+    if isinstance(come, ClosedLoop) and (left := come.left()):
+        skipped[NEVER_CAME] += left
     for life in world.unfinished():
         lives.add(life)
     tell(lives.count, lives.count)
     jobs, runs = lives.tables()
-    history = History(jobs, runs, case.capacity())
+    down = (Span(at, back, nodes[number - 1].capacity) for number, at, back in world.site.outages.failures)
+    torn = (Span(at, launch.ended_us, demand) for launch, at, demand in world.agents.torn)
+    history = History(jobs, runs, case.capacity(), down, torn)
     exchanges = None
     if world.site.tenants is not None:
         exchanges = exchange_table(world.exchanges.values(), {row.id: row.name for row in world.state.vcs.rows.values()})
@@ -179,7 +185,8 @@ def _collecting_seldom() -> Iterator[None]:
 
 def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
     """How many jobs come, counted no further than `most`, and what of the workload is skipped. It reads the files that the
-    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come, or a virtual cluster cannot be."""
+    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come, or a virtual cluster cannot be. With
+    virtual clusters it looks at all jobs, whether each is of one that there is."""
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
@@ -189,6 +196,9 @@ def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
         except Refused as refusal:
             raise ValueError(f"virtual_clusters: {refusal}") from refusal
     jobs = jobs_of(case.workload, case.seed, case.folder, nodes, skipped)
+    if case.virtual_clusters:
+        most = None
+        jobs = of_known(jobs, [vc.name for vc in case.virtual_clusters])
     return sum(1 for _ in islice(jobs, most)), skipped
 
 

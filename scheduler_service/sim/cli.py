@@ -160,11 +160,11 @@ def compare(results: tuple[Path, ...], against: str | None, metrics: str | None,
         base = _find(groups, against) if against is not None else None
     except Unusable as error:
         _end(str(error), 2)
-    present(groups, chosen, base, as_json)
-    if figures is not None:
+    if figures is not None:  # before anything is shown, as after `run`
         from scheduler_service.sim.figures import draw
 
         click.echo(f"{len(draw(groups, figures))} files in {figures}", err=True)
+    present(groups, chosen, base, as_json)
 
 
 @main.command()

@@ -52,13 +52,13 @@ def compute(
     groups = grouped({folder: summaries})
     told = as_data(groups)
     (folder / "summary.json").write_text(json.dumps(told, indent=1))
-    present(groups, metrics, None, as_json)
-    for line in warnings(summaries):
-        say(notes, line)
-    if groups and figures:
+    if groups and figures:  # before anything is shown: whoever reads that may have seen enough, and close the pipe
         from scheduler_service.sim.figures import draw
 
         draw(groups, folder / "figures")
+    present(groups, metrics, None, as_json)
+    for line in warnings(summaries):
+        say(notes, line)
     took = length(sum(summary.took_s for summary in summaries))
     drawn = ", figures/" if groups and figures else ""
     say(
@@ -93,24 +93,34 @@ def present(groups: Sequence[Group], metrics: Sequence[str], against: Group | No
     if not groups:
         return
     show(console, groups, metrics, against)
-    seeds = {len(group.numbers) for group in groups}
-    several = (
-        f"means over {max(seeds)} seeds ± their 95 % interval"
-        if max(seeds) > 1
-        else "one seed: nothing says how far chance goes"
-    )
-    console.print(f"\n{several}", style="dim", soft_wrap=True)
+    console.print(f"\n{_samples(groups, against)}", style="dim", soft_wrap=True)
     if len({group.unlike for group in groups}) > 1:
         console.print("these are of different jobs or clusters", style="dim", soft_wrap=True)
 
 
+def _samples(groups: Sequence[Group], against: Group | None) -> str:
+    """Of how many seeds what is shown are the means: where groups are compared, of those that both have."""
+    if against is None:
+        counts, which = {len(group.numbers) for group in groups}, "seeds"
+    else:
+        others = [group for group in groups if group is not against]
+        counts, which = {len(group.numbers.keys() & against.numbers.keys()) for group in others}, "seeds that both have"
+    least, most = min(counts, default=0), max(counts, default=0)
+    if most == 0:
+        return "no seed that both have: nothing can be compared"
+    if most == 1:
+        return f"one {which.replace('seeds', 'seed')}: nothing says how far chance goes"
+    return f"means over {least if least == most else f'{least} to {most}'} {which} ± their 95 % interval"
+
+
 def as_data(groups: Sequence[Group], against: Group | None = None) -> dict[str, Any]:
-    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval."""
+    """The summary as JSON has it: of each policy every metric, its mean over seeds and the half of its 95 % interval; null
+    where not each seed has it, or it cannot be compared."""
     policies = []
     for group in groups:
-        names = next(iter(group.numbers.values()))
+        names = dict.fromkeys(name for numbers in group.numbers.values() for name in numbers)
         estimates = {name: group.estimate(name) if against is None else group.change(name, against) for name in names}
-        told = {name: {"mean": e.mean, "interval": e.half} for name, e in estimates.items() if e is not None}
+        told = {name: None if e is None else {"mean": e.mean, "interval": e.half} for name, e in estimates.items()}
         policies.append({"label": group.label, "seeds": list(group.numbers), "metrics": told})
     return {"policies": policies} if against is None else {"against": against.label, "policies": policies}
 

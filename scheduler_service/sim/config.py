@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from scheduler_service.sim.cases import SEEDS, Case, Failures, Nodes, Policy, Times, check_exchange, check_policy
+from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
-from scheduler_service.sim.site import LONGEST_S
+from scheduler_service.sim.site import LONGEST_S, Cluster
 from scheduler_service.sim.tenants import Pool, VirtualCluster
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
@@ -42,7 +42,7 @@ MOST_SEEDS = 10_000
 class Config(Model):
     """What `ebb-sim run` reads. Durations are in seconds."""
 
-    cluster: tuple[Nodes, ...] = Field(min_length=1)
+    cluster: Cluster
     workload: Workload
     policies: tuple[Candidate, ...] = Field(min_length=1)
     seeds: tuple[Annotated[int, Field(ge=0, lt=SEEDS)], ...] = Field(

@@ -25,7 +25,17 @@ DASHES = ("-", "--", "-.", ":")
 WIDTH, HEIGHT = 7.2, 3.6
 """In inches: as wide as a page of documentation."""
 CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
-COSTS = ("useful", "starting", "grace", "lost", "idle")
+COSTS = {
+    "useful": "#009e73",
+    "starting": "#56b4e9",
+    "ending": "#0072b2",
+    "grace": "#e69f00",
+    "lost": "#d55e00",
+    "hanging": "#cc79a7",
+    "down": "#444444",
+    "idle": "#dddddd",
+}
+"""Parts of the GPU-hours, and their colours."""
 
 
 def sheet(rows: int = 1, columns: int = 1, height: float = HEIGHT) -> tuple[Figure, list[Axes]]:
@@ -71,7 +81,7 @@ def queue(groups: Sequence[Group]) -> Figure | None:
 
 def utilisation(groups: Sequence[Group]) -> Figure | None:
     """What is in use, over time."""
-    titles = {"gpu": "GPUs in use", "cpu": "CPUs in use"}
+    titles = {"gpu": "GPUs in use", "cpu": "CPUs in use", "memory": "Memory in use"}
     names = [name for name in titles if any(_curve(group, f"utilisation.{name}") for group in groups)]
     figure = _over_time(
         groups, [f"utilisation.{name}" for name in names], [titles[name] for name in names], "% of the cluster", 100
@@ -91,7 +101,8 @@ def _over_time(
         told = [(group.label, _curve(group, "hours"), _curve(group, metric)) for group in groups]
         lines(axes, [(label, hours, [scale * value for value in values]) for label, hours, values in told if values])
         axes.set(title=title, ylabel=unit)
-    all_axes[-1].set_xlabel("hours since the first submit")
+    several = any(len(group.curves) > 1 for group in groups)
+    all_axes[-1].set_xlabel(f"hours since the first submit{' (of the first seed)' if several else ''}")
     all_axes[0].legend(fontsize="small")
     return figure
 
@@ -115,13 +126,17 @@ def cost(groups: Sequence[Group]) -> Figure | None:
         return None
     figure, (axes,) = sheet(height=1.2 + 0.45 * len(having))
     left = np.zeros(len(having))
-    for part, colour in zip(COSTS, ("#009e73", "#56b4e9", "#e69f00", "#d55e00", "#dddddd"), strict=True):
+    shown = 0
+    for part, colour in COSTS.items():
         hours = np.array([estimate.mean if (estimate := group.estimate(f"gpu_h.{part}")) else 0.0 for group in having])
+        if not hours.any():
+            continue
         axes.barh([group.label for group in having], hours, left=left, color=colour, label=part)
         left += hours
+        shown += 1
     axes.invert_yaxis()
     axes.set(title="Where the GPU-hours went", xlabel="GPU-hours")
-    figure.legend(loc="outside lower center", ncols=len(COSTS), fontsize="small")
+    figure.legend(loc="outside lower center", ncols=shown, fontsize="small")
     return figure
 
 

@@ -74,6 +74,12 @@ class ClosedLoop:
         self._next: SimJob | None = next(self._jobs, None)
         self._target = target
 
+    def left(self) -> int:
+        """How many have not come. None does any more, now that they are counted."""
+        left = sum(1 for _ in self._jobs) + (self._next is not None)
+        self._next = None
+        return left
+
     def next_us(self, now: Micros, load: Load) -> Micros | None:
         return now if self._next is not None and load.mean() < self._target else None
 

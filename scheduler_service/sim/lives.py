@@ -74,7 +74,9 @@ class Life:
 
     def left(self, launch: Launch, saved: bool, checkpoint_every_us: Micros | None) -> None:
         """The launch is over. What it did counts to its end if it was `saved`, else to the last checkpoint that the job made by
-        itself; where it makes none, to where the run began."""
+        itself; where it makes none, to where the run began. At its time limit it counts to its end in any case: nobody goes on
+        from there, so nothing is done again."""
+        saved = saved or (launch.why is StopReason.TIME_LIMIT and launch.lost_us is None)
         worked = min(launch.worked_us(), self.job.work_us - self.done_us)
         kept = worked if saved else worked - worked % checkpoint_every_us if checkpoint_every_us else 0
         self.done_us += kept
@@ -87,8 +89,8 @@ class Life:
         return self.end_us - self.submit_us - self.done_us
 
     def slowdown(self) -> float:
-        """1 + wait / execution (FitGpp, section 4.1)."""
-        return 1 + self.wait_us() / self.job.work_us
+        """1 + wait / execution (FitGpp, section 4.1); of a job that its time limit cut off, what it did is its execution."""
+        return 1 + self.wait_us() / (self.done_us or self.job.work_us)
 
     def start_us(self) -> Micros | None:
         """When its first run began."""

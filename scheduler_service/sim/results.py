@@ -145,7 +145,8 @@ class Lives:
         over = (rows["end_us"] != NEVER)[order]
         wait = np.where(over, (rows["end_us"] - rows["submit_us"] - rows["done_us"])[order], 0)
         columns["wait_us"] = pa.array(wait, mask=~over)
-        columns["slowdown"] = pa.array(1 + wait / np.maximum(rows["work_us"][order], 1), mask=~over)
+        ran = np.where(rows["done_us"], rows["done_us"], rows["work_us"])[order]  # see Life.slowdown
+        columns["slowdown"] = pa.array(1 + wait / np.maximum(ran, 1), mask=~over)
         return pa.table({name: columns[name] for name in JOB_COLUMNS})
 
 

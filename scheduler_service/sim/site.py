@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.topology import Device, Inventory
@@ -21,12 +21,14 @@ NO_CAP = 2**31 - 1
 LONGEST_S = 1e10
 """Three centuries: what is longer is a mistake, and would not fit into the engine's numbers."""
 LONGEST_H = LONGEST_S // 3600
+MOST = 1_000_000
+"""Nodes or GPUs of a cluster: so many take a gigabyte."""
 
 
 class Nodes(Model):
     """Nodes that are alike."""
 
-    nodes: int = Field(default=1, ge=1, le=1_000_000, description="how many")
+    nodes: int = Field(default=1, ge=1, le=MOST, description="how many")
     cpus: float = Field(default=0, ge=0, le=1e6, description="of each; none and no memory: only GPUs count")
     memory_gib: float = Field(default=0, ge=0, le=1e9, description="of each")
     gpus: int = Field(default=0, ge=0, le=1024, description="of each")
@@ -56,6 +58,16 @@ class Nodes(Model):
             rest //= fan
             path.append(device // rest % fan)
         return tuple(path)
+
+
+def _not_too_many(cluster: tuple[Nodes, ...]) -> tuple[Nodes, ...]:
+    for what, count in (("nodes", sum(n.nodes for n in cluster)), ("GPUs", sum(n.nodes * n.gpus for n in cluster))):
+        if count > MOST:
+            raise ValueError(f"there are {count:,} {what}, and {MOST:,} is the most that can be simulated")
+    return cluster
+
+
+Cluster = Annotated[tuple[Nodes, ...], Field(min_length=1), AfterValidator(_not_too_many)]
 
 
 class Policy(Model):

@@ -10,6 +10,7 @@ from rich.text import Text
 from scheduler_service.sim.estimates import Estimate, Group
 
 CLASS_NAMES = {"trial": "trials", "best_effort": "best-effort jobs"}
+RESOURCES = {"gpu": "GPUs", "cpu": "CPUs", "memory": "memory"}
 
 
 class Column(NamedTuple):
@@ -17,6 +18,8 @@ class Column(NamedTuple):
     metric: str
     scale: float = 1
     digits: int = 2
+    rare: bool = False
+    """Left out where it is 0 for all: most sites know nothing of it."""
 
 
 class Shape(NamedTuple):
@@ -42,7 +45,7 @@ def _spread(
 
 
 def _gpu_hours(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, f"gpu_h.{name}", 1, 0) for name in names)
+    return tuple(Column(name, f"gpu_h.{name}", 1, 0, rare=name in ("ending", "hanging", "down")) for name in names)
 
 
 SHAPES: dict[str, list[Shape]] = {
@@ -66,6 +69,13 @@ SHAPES: dict[str, list[Shape]] = {
                 *(Column(f"p{q}", f"interval_s.p{q}", 1 / 60, 1) for q in (50, 75, 95, 99)),
             ),
         ),
+        Shape(
+            "Told to leave cells for those who have a right to them",
+            (
+                Column("runs", "reclaimed", 1, 0, rare=True),
+                Column("jobs, in % of all", "reclaimed.share", 100, rare=True),
+            ),
+        ),
     ],
     "queue": [
         Shape(
@@ -81,17 +91,17 @@ SHAPES: dict[str, list[Shape]] = {
     "utilisation": [
         Shape(
             "In use, in % of the cluster, while jobs came",
-            tuple(Column(title, f"utilisation.{name}.arrivals", 100, 1) for name, title in (("gpu", "GPUs"), ("cpu", "CPUs"))),
+            tuple(Column(title, f"utilisation.{name}.arrivals", 100, 1) for name, title in RESOURCES.items()),
         ),
         Shape(
             "In use, in % of the cluster, to the end of the last job",
             (
-                *(Column(title, f"utilisation.{name}", 100, 1) for name, title in (("gpu", "GPUs"), ("cpu", "CPUs"))),
+                *(Column(title, f"utilisation.{name}", 100, 1) for name, title in RESOURCES.items()),
                 Column("hours in all", "makespan_h", 1, 1),
             ),
         ),
     ],
-    "cost": [Shape("GPU-hours", _gpu_hours("useful", "grace", "lost", "starting", "idle"))],
+    "cost": [Shape("GPU-hours", _gpu_hours("useful", "grace", "lost", "starting", "ending", "hanging", "down", "idle"))],
     "fairness": [
         Shape(
             f"Fairness between {name} (Jain's index: 1 where all have the same)",
@@ -108,11 +118,12 @@ SHAPES: dict[str, list[Shape]] = {
 
 def shapes(metrics: Iterable[str], groups: Sequence[Group]) -> list[Shape]:
     """The tables of some metrics, without what no policy has."""
-    known = {name for group in groups for numbers in group.numbers.values() for name in numbers}
+    told = [item for group in groups for numbers in group.numbers.values() for item in numbers.items()]
+    known, there = {name for name, _ in told}, {name for name, value in told if value}
     found: list[Shape] = []
     for metric in metrics:
         for shape in SHAPES[metric] if metric != "vcs" else _vcs(known):
-            columns = tuple(column for column in shape.columns if column.metric in known)
+            columns = tuple(column for column in shape.columns if column.metric in (there if column.rare else known))
             if columns:
                 found.append(Shape(shape.title, columns))
     return found

@@ -1,6 +1,6 @@
 """What a case says of virtual clusters, as data."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -9,7 +9,7 @@ from scheduler_service.core.job import JobSpec
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.rows import changed
-from scheduler_service.core.values import Micros
+from scheduler_service.core.values import SECOND, Micros
 from scheduler_service.core.vc import Guarantee, Quota, VcPolicy
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
@@ -55,6 +55,17 @@ class Pool(Model):
     def plan(self) -> PoolPlan:
         nodes = tuple(f"node-{number:04}" for number in range(self.first, self.last + 1))
         return PoolPlan(self.name, nodes, tuple((level.name, level.of) for level in self.levels))
+
+
+def of_known(jobs: Iterable[SimJob], names: Sequence[str]) -> Iterator[SimJob]:
+    """The jobs. Raises ValueError at one that is of no virtual cluster with such a name."""
+    known, told = frozenset(names), ", ".join(names)
+    for number, job in enumerate(jobs, 1):
+        if job.vc not in known:
+            when = f" at {job.submit_us / SECOND:g} s" if job.submit_us else ""
+            which = f"names the virtual cluster {job.vc!r}" if job.vc else "names no virtual cluster"
+            raise ValueError(f"virtual_clusters: job {number} of the workload, of {job.user}{when}, {which}; there are {told}")
+        yield job
 
 
 class InVirtualClusters:

@@ -92,6 +92,13 @@ class Embedded:
         log.info("PostgreSQL runs on %s, pid %d", self.place, self._server.pid)
         return url
 
+    def exists(self) -> bool:
+        """Whether the database was ever made; where that is hidden from us it was. Makes nothing. Raises EmbeddedError."""
+        try:
+            return (self._choose_place(who_runs_it(self.asked)) / "postgres" / "data" / "PG_VERSION").exists()
+        except PermissionError:
+            return True
+
     def find(self) -> str:
         """The URL of the server that another process uses, for a moment's work beside it. Raises EmbeddedError."""
         self.place = self._find_place(who_runs_it(self.asked))
@@ -132,14 +139,20 @@ class Embedded:
         self.stop()
 
     def _find_place(self, identity: Identity) -> Path:
-        """The folder that was asked for, or, when the server's user cannot reach it, its substitute. Made if missing."""
+        """As `_choose_place`, and made if missing."""
+        place = self._choose_place(identity)
+        if place != self.asked:
+            log.warning("User %s, who runs PostgreSQL, cannot reach %s: the data is in %s", identity.name, self.asked, place)
+        make_dir(place, 0o755 if identity.other else 0o700)
+        return place
+
+    def _choose_place(self, identity: Identity) -> Path:
+        """The folder that was asked for, or, when the server's user cannot reach it, its substitute."""
         place = self.asked
         if not reachable(place, identity):
             place = self.state_dir / blake2b(bytes(place.resolve()), digest_size=8).hexdigest()
             if not reachable(place, identity):
                 raise EmbeddedError(self.asked, f"user {identity.name} can reach neither it nor {self.state_dir}")
-            log.warning("User %s, who runs PostgreSQL, cannot reach %s: the data is in %s", identity.name, self.asked, place)
-        make_dir(place, 0o755 if identity.other else 0o700)
         return place
 
     def _take_lock(self) -> None:

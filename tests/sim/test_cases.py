@@ -16,6 +16,7 @@ from scheduler_service.sim.config import ConfigError
 from scheduler_service.sim.failures import BadSchedule
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import arrivals_of
+from scheduler_service.sim.workloads.arriving import NEVER_CAME
 from scheduler_service.sim.world import Site, World
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
@@ -108,6 +109,15 @@ def test_others_are_given_the_times_that_were_recorded_under_fifo() -> None:
     assert alone.times_us() != recorded.times_us()
 
 
+def test_a_closed_loop_that_comes_to_a_stop_stops_for_all_and_is_told(tmp_path: Path) -> None:
+    """All nodes die for good: what is there stays, and no more comes. The others are given the same jobs."""
+    (tmp_path / "failures.csv").write_text("".join(["node,at_s,back_s\n", *(f"{node},9000,\n" for node in (1, 2, 3))]))
+    fifo, ours = (simulate(case(name, failures={"file": "failures.csv"}, folder=tmp_path)) for name in ("fifo", "fitgpp"))
+    assert 0 < len(fifo.jobs) < 200
+    assert fifo.times_us() == ours.times_us()
+    assert fifo.skipped == ours.skipped == {NEVER_CAME: 200 - len(fifo.jobs)}
+
+
 def test_progress_is_told_to_its_end() -> None:
     heard: list[tuple[int, int | None]] = []
     simulate(case("fifo"), tell=lambda over, total: heard.append((over, total)))
@@ -158,6 +168,47 @@ def test_delays_and_failures_cost_what_they_cost() -> None:
     saved = simulate(case(failures={"mtbf_h": 10, "mttr_h": 1, "until_h": 20}, delays={"checkpoint_every": 60})).summary
     assert saved["gpu_h.lost"] < broken["gpu_h.lost"]
     assert broken["unfinished"] == saved["unfinished"] == 0
+
+
+def test_a_dead_node_is_no_idle_one_and_a_gang_that_hangs_does_not_start(tmp_path: Path) -> None:
+    """Two tasks of four GPUs, on two nodes. One node is away from 40 to 100 s; the other task hangs until it was told to leave,
+    and its grace period is over, at 110 s. Then they work for 100 s, of which is heard after 5 more."""
+    (tmp_path / "jobs.csv").write_text("submit_s,work_s,tasks,gpus,grace_s\n0,100,2,4,10\n")
+    (tmp_path / "failures.csv").write_text("node,at_s,back_s\n1,40,100\n2,500,600\n")
+    outcome = simulate(
+        Case.model_validate(
+            {
+                "cluster": [{"nodes": 2, "gpus": 4}],
+                "workload": {"kind": "csv", "file": "jobs.csv"},
+                "policy": {"name": "fifo"},
+                "delays": {"end": 5},
+                "failures": {"file": "failures.csv"},
+                "folder": tmp_path,
+            }
+        )
+    )
+    spent = {"useful": 800, "lost": 320, "starting": 0, "ending": 40, "grace": 0, "hanging": 280, "down": 240, "idle": 40}
+    told = outcome.summary
+    assert {name: round(told[f"gpu_h.{name}"] * 3600, 6) for name in spent} == spent
+    assert told["gpu_h.capacity"] * 3600 == pytest.approx(sum(spent.values()))
+    assert told["utilisation.gpu"] == pytest.approx(1440 / 1480)
+    assert max(outcome.curves["utilisation.gpu"]) == 1
+
+
+def test_what_a_job_did_to_its_time_limit_is_done_and_not_lost(tmp_path: Path) -> None:
+    """Two jobs one after the other, each with 1000 s to do and 400 s for it. The first is killed, the second leaves in 20 s and
+    has saved its work. Neither is done again: the first never waited, the second for 400 s and its grace period."""
+    rows = ["submit_s,work_s,gpus,grace_s,time_limit_s", "0,1000,4,0,400", "0,1000,4,20,400"]
+    (tmp_path / "jobs.csv").write_text("\n".join(rows))
+    told: dict[str, Any] = {"cluster": [{"gpus": 4}], "workload": {"kind": "csv", "file": "jobs.csv"}, "folder": tmp_path}
+    outcome = simulate(Case.model_validate({**told, "policy": {"name": "fifo"}}))
+    jobs = outcome.jobs.to_pylist()
+    seconds = [tuple(row[name] / SECOND for name in ("end_us", "wait_us", "done_us", "lost_us")) for row in jobs]
+    assert seconds == [(400, 0, 400, 0), (820, 420, 400, 0)]
+    assert [row["slowdown"] for row in jobs] == [1, 1 + 420 / 400]
+    assert outcome.summary["best_effort.slowdown.max"] == 1 + 420 / 400
+    hours = {name: round(outcome.summary[f"gpu_h.{name}"] * 3600) for name in ("useful", "lost", "grace", "idle")}
+    assert hours == {"useful": 4 * 800, "lost": 0, "grace": 4 * 20, "idle": 0}
 
 
 def test_failures_from_a_file(tmp_path: Path) -> None:
@@ -222,6 +273,11 @@ def refused(**other: Any) -> str:
         ({"cluster": None}, "cluster: it must be given"),
         ({"cluster": [{"gpu": 8}]}, "cluster.0.gpu: there is no such setting; did you mean gpus?"),
         ({"cluster": [{"gpus": -1}]}, "cluster.0.gpus: Input should be greater than or equal to 0 (of each)"),
+        ({"cluster": [{"nodes": 400_000}] * 3}, "cluster: there are 1,200,000 nodes, and 1,000,000 is the most that can be"),
+        (
+            {"cluster": {"nodes": 1000, "gpus": 1024}},
+            "cluster: there are 1,024,000 GPUs, and 1,000,000 is the most that can be",
+        ),
         ({"policies": ["fifo", "fifi"]}, "policies.1.name: there is no policy 'fifi'; there are fifo, fitgpp, lrtp, rand"),
         ({"policies": [{"name": "fitgpp", "s": "much"}]}, "policies.0.s: Input should be a valid number, unable to parse"),
         ({"policies": ["fifo", {"name": "fifo"}]}, "the configuration: two policies are called 'fifo': give them labels"),

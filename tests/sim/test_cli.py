@@ -109,6 +109,23 @@ def test_results_of_several_runs_side_by_side(site: Path) -> None:
     assert (site / "both" / "slowdown.svg").stat().st_size > 1000
 
 
+def test_who_has_seen_enough_has_the_figures_all_the_same(site: Path) -> None:
+    """As `| head` does: what is shown cannot be written any more."""
+    for command, drawn in (
+        (["run", "site.yaml", "-o", "cut"], site / "cut" / "figures"),
+        (["compare", "results/site", "--figures", "of-both"], site / "of-both"),
+    ):
+        reads, writes = os.pipe()
+        os.close(reads)
+        with os.fdopen(writes, "w") as closed:
+            done = subprocess.run(
+                [sys.executable, "-m", "scheduler_service.sim", *command],
+                cwd=site, env=environment(), stdout=closed, stderr=subprocess.PIPE, text=True, timeout=LIMIT, check=False,
+            )  # fmt: skip
+        assert "Traceback" not in done.stderr
+        assert (drawn / "cost.svg").exists(), done.stderr
+
+
 def numbers(shown: str) -> list[str]:
     return sorted(re.findall(r"[-\d][\d.,]*(?: ± [\d.]+)?", re.sub(r"p\d+|\d times|95 % interval|\d seeds|1 where", "", shown)))
 
@@ -173,7 +190,7 @@ def test_a_wrong_call_is_told(site: Path, args: list[str], told: str) -> None:
 
 
 def test_a_simulation_that_fails_is_told_and_the_others_are_shown(site: Path) -> None:
-    too_long = "{kind: generated, jobs: 3, kinds: [{work_s: {kind: uniform, low: 0, high: 1e14}}]}"
+    too_long = "{kind: generated, jobs: 30, kinds: [{work_s: 1e12, gpus: 8}]}"  # one after the other
     (site / "broken.yaml").write_text(SMALL.replace("{kind: fitgpp, jobs: 120}", too_long).replace("1-2", "1"))
     done = ebb_sim("run", "broken.yaml", "-j", "1", cwd=site, status=1)
     assert "FAILED fifo, seed 1: " in done.stderr
@@ -272,6 +289,26 @@ def test_virtual_clusters_that_cannot_be_are_told_before_anything_is_simulated(t
         assert done.stderr.startswith("ebb-sim: virtual_clusters: ")
         assert said in done.stderr, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["site.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("vc", "said"),
+    [("research", "names the virtual cluster 'research'; there are a, b"), ("", "names no virtual cluster; there are a, b")],
+)
+def test_jobs_of_virtual_clusters_that_are_not_there_are_told_before_anything_is_simulated(
+    tmp_path: Path, vc: str, said: str
+) -> None:
+    (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,user,vc,gpus\n5,60,ann,a,1\n7,60,ann,b,1\n14.5,60,bob,{vc},1\n")
+    (tmp_path / "site.yaml").write_text(
+        "cluster: {nodes: 1, gpus: 8}\nworkload: {kind: csv, file: jobs.csv}\npolicies: [cells]\n"
+        "virtual_clusters: [{name: a, owns: {gpu-8: {node: 1}}}, {name: b}]\n"
+    )
+    for flags in ([], ["--check"]):
+        done = CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml"), *flags])
+        assert (done.exit_code, done.stderr) == (
+            2,
+            f"ebb-sim: virtual_clusters: job 3 of the workload, of bob at 9.5 s, {said}\n",
+        )
 
 
 @pytest.mark.parametrize(

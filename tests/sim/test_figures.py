@@ -13,6 +13,7 @@ from rich.console import Console
 
 from scheduler_service.sim import figures, tables
 from scheduler_service.sim.cases import Case
+from scheduler_service.sim.commands import as_data, present
 from scheduler_service.sim.estimates import Estimate, Group, estimate, grouped, student
 from scheduler_service.sim.metrics import POINTS, QUANTILES
 from scheduler_service.sim.sweep import Summary
@@ -133,6 +134,61 @@ def test_what_no_policy_has_is_no_table_and_what_one_lacks_is_a_dash() -> None:
     assert "fairness" not in shown.lower()
     assert re.search(r"^a +-$", shown, re.MULTILINE)
     assert re.search(r"^b +5 ± 0$", shown, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "against", "told"),
+    [
+        ([3, 3], None, "means over 3 seeds ± their 95 % interval"),
+        ([2, 4], None, "means over 2 to 4 seeds ± their 95 % interval"),
+        ([1, 1], None, "one seed: nothing says how far chance goes"),
+        ([2, 4], 0, "means over 2 seeds that both have ± their 95 % interval"),
+        ([5, 1, 3], 0, "means over 1 to 3 seeds that both have ± their 95 % interval"),
+        ([5, 1], 0, "one seed that both have: nothing says how far chance goes"),
+        ([3, 0], 0, "no seed that both have: nothing can be compared"),
+    ],
+)
+def test_the_number_of_seeds_is_that_of_what_is_compared(
+    seeds: list[int], against: int | None, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [group(str(count), *range(1, count + 1)) for count in seeds]
+    present(made, ["slowdown"], None if against is None else made[against], as_json=False)
+    assert capsys.readouterr().out.splitlines()[-1] == told
+
+
+def test_what_one_seed_lacks_is_null_in_json() -> None:
+    made = Group("a", {1: {"x": 1.0, "y": 2.0}, 2: {"x": 3.0, "z": 4.0}}, {}, "alike")
+    (told,) = as_data([made])["policies"]
+    assert told["metrics"]["x"]["mean"] == 2
+    assert (told["metrics"]["y"], told["metrics"]["z"]) == (None, None)
+
+
+def test_memory_in_use_is_shown_beside_gpus_and_cpus() -> None:
+    memory = {"utilisation.memory": 0.25, "utilisation.memory.arrivals": 0.5}
+    shown = printed([group("a", 1, 2, **memory)], 100)
+    assert re.search(r"while jobs came\n +memory\na +50.0 ± 0.0\n", shown)
+    assert re.search(r"end of the last job\n +memory\na +25.0 ± 0.0\n", shown)
+    made = group("a", 1)
+    made.curves[1]["utilisation.memory"] = [0.25] * POINTS
+    drawn = figures.utilisation([made])
+    assert drawn is not None
+    assert [axes.get_title() for axes in drawn.axes] == ["GPUs in use", "Memory in use"]
+
+
+@pytest.mark.parametrize(("seeds", "said"), [((1,), "submit"), ((1, 2), "submit (of the first seed)")])
+def test_curves_over_time_say_of_which_seed_they_are(seeds: tuple[float, ...], said: str) -> None:
+    for drawn in (figures.queue([group("a", 1), group("b", *seeds)]), figures.utilisation([group("b", *seeds)])):
+        assert drawn is not None
+        assert drawn.axes[-1].get_xlabel() == f"hours since the first {said}"
+
+
+def test_what_is_rare_is_shown_where_anybody_has_it() -> None:
+    def shown(*counts: float) -> str:
+        made = [group(str(number), 1, reclaimed=count) for number, count in enumerate(counts)]
+        return printed(made, 100)
+
+    assert "Told to leave cells" not in shown(0, 0)
+    assert re.search(r"Told to leave cells.*\n +runs\n0 +0\n1 +7\n", shown(0, 7))
 
 
 def test_changes_have_a_sign_and_leave_out_what_they_are_measured_against() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scheduler_service.sim.metrics import Floats, History, Steps
+from scheduler_service.sim.history import Floats, History, Steps
 from scheduler_service.sim.reproduce import hived_measures as m
 
 END = 60
@@ -61,6 +61,8 @@ def tables(jobs: list[Job], guaranteed: bool = False) -> tuple[Any, Any]:
         "nodes": pa.array([run.nodes for _, run in flat], pa.list_(pa.int32())),
         "placed_us": pa.array([run.placed for _, run in flat], pa.int64()),
         "began_us": pa.array([run.placed for _, run in flat], pa.int64()),
+        "works_us": pa.array([run.placed for _, run in flat], pa.int64()),
+        "lost_us": pa.nulls(len(flat), pa.int64()),
         "signalled_us": pa.array([run.signalled for _, run in flat], pa.int64()),
         "ended_us": pa.array([run.ended for _, run in flat], pa.int64()),
         "why": names([run.why for _, run in flat]),

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_service.sim.cases import Case, Nodes, Outcome, Policy, simulate
 from scheduler_service.sim.figures import save
-from scheduler_service.sim.metrics import History
+from scheduler_service.sim.history import History
 from scheduler_service.sim.reproduce import hived_figures, hived_measures
 from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting
 from scheduler_service.sim.reproduce.hived_private import joined, kept, private

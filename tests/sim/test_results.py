@@ -4,6 +4,7 @@ import csv as plain_csv
 import io
 import math
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -15,9 +16,11 @@ import pytest
 from scheduler_service.core.job import JobClass, JobSpec, StopReason, TaskGroup
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim import results
+from scheduler_service.sim.figures import COSTS
+from scheduler_service.sim.history import History, Steps
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
-from scheduler_service.sim.metrics import POINTS, QUANTILES, History, Steps, curves, jain, numbers
+from scheduler_service.sim.metrics import POINTS, QUANTILES, curves, jain, numbers
 from scheduler_service.sim.results import Lives
 
 CAPACITY = Vector(64_000, 256 << 10, 16)
@@ -129,6 +132,21 @@ def test_figures_that_are_known_beforehand() -> None:
     assert "fairness.user.slowdown" not in told
 
 
+def test_runs_that_leave_for_the_owners_of_cells_are_counted_apart() -> None:
+    """Two of one job and one of another, of three jobs; the trials' preemptions do not count them."""
+
+    def left(number: int, *whys: StopReason | None) -> Life:
+        stays = [launch(20 * n, 20 * n, 20 * n + 10, 20 * n + 15) for n in range(len(whys))]
+        for stay, why in zip(stays, whys, strict=True):
+            stay.why = why
+        return Life(job(1, 10 * len(whys)), number, 0, stays[-1].ended_us, 10 * len(whys) * SECOND, 0, stays)
+
+    reclaimed, preempted = StopReason.RECLAIMED, StopReason.PREEMPTED
+    told = of(kept(left(1, reclaimed, reclaimed), left(2, preempted, reclaimed), left(3, StopReason.GANG)))
+    assert (told["reclaimed"], told["reclaimed.share"]) == (3, pytest.approx(2 / 3))
+    assert told["preemptions"] == 1
+
+
 def test_an_interval_goes_over_runs_that_never_began() -> None:
     """They end no interval, and begin none while one is open; before the first run one begins with them."""
     launches = [launch(0, None, 1, 2), launch(5, 6, 20, 22), launch(30, None, 31, 32), launch(40, 41, None, 90)]
@@ -142,19 +160,36 @@ def random_life(rng: Random, number: int) -> Life:
     """Whatever may happen to a job, at whole seconds."""
     submit = at = rng.randrange(100)
     launches, done = [], 0
+    lost = 0
     for _ in range(rng.randrange(4)):
         placed = at + rng.randrange(20)
         began = None if rng.random() < 0.2 else placed + rng.randrange(4)
         signalled = placed + rng.randrange(4, 20)
         at = signalled + rng.randrange(8)
         launches.append(launch(placed, began, signalled, at))
-        done += 0 if began is None else signalled - began
+        if rng.random() < 0.3:  # a node of the gang dies
+            broken = rng.randrange(placed, at + 1)
+            launches[-1].lost_us = broken * SECOND
+            lost += 0 if began is None else max(min(signalled, broken) - began, 0)
+        else:
+            done += 0 if began is None else signalled - began
     last = at + rng.randrange(20)
     end = last + rng.randrange(1, 30)
-    launches.append(launch(last, last, None, end))
+    launches.append(launch(last, last, None, end + 3))  # of which it is heard three seconds after its end
     work = done + end - last
     made = job(rng.randrange(4), work, rng.random() < 0.3, rng.choice("abc"), rng.choice(["x", "y"]))
-    return Life(made, number, submit * SECOND, end * SECOND, work * SECOND, 0, launches)
+    return Life(made, number, submit * SECOND, (end + 3) * SECOND, work * SECOND, lost * SECOND, launches)
+
+
+def spent_on(life: Life, run: Launch, at: int) -> str:
+    """What a run holds its GPUs for in this microsecond."""
+    if run.lost_us is not None and run.lost_us <= at:
+        return "hanging"
+    if run.began_us is None or at < run.began_us:
+        return "starting"
+    if run.signalled_us is not None and run.signalled_us <= at:
+        return "grace"
+    return "ending" if run is life.launches[-1] and at >= (life.end_us or 0) - 3 * SECOND else "work"
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -163,7 +198,7 @@ def test_levels_and_costs_are_those_that_counting_gives(seed: int) -> None:
     rng = Random(seed)
     lives = [random_life(rng, number) for number in range(1, 30)]
     first, last = min(life.submit_us for life in lives) // SECOND, max(life.end_us or 0 for life in lives) // SECOND
-    waiting, held, grace = [], [], 0
+    waiting, held, spent = [], [], Counter[str]()
     for second in range(first, last):
         at = second * SECOND
         there = [life for life in lives if life.submit_us <= at < (life.end_us or 0)]
@@ -175,11 +210,8 @@ def test_levels_and_costs_are_those_that_counting_gives(seed: int) -> None:
         ]
         waiting.append(len(there) - len(running))
         held.append(sum(life.job.spec.demand.devices for life, _ in running))
-        grace += sum(
-            life.job.spec.demand.devices
-            for life, run in running
-            if run.began_us is not None and run.signalled_us is not None and run.signalled_us <= at
-        )
+        for life, run in running:
+            spent[spent_on(life, run, at)] += life.job.spec.demand.devices
     rng.shuffle(lives)
     history = History(*kept(*lives).tables(), CAPACITY)
     told = numbers(history)
@@ -187,12 +219,12 @@ def test_levels_and_costs_are_those_that_counting_gives(seed: int) -> None:
     assert told["queue.max"] == max(waiting)
     assert told["queue.p95"] == sorted(waiting)[math.ceil(0.95 * len(waiting)) - 1]
     assert told["utilisation.gpu"] == pytest.approx(sum(held) / len(held) / CAPACITY.devices)
-    assert told["gpu_h.grace"] * 3600 == pytest.approx(grace)
+    for name in ("starting", "ending", "grace", "hanging"):
+        assert told[f"gpu_h.{name}"] * 3600 == pytest.approx(spent[name]), name
+    assert (told["gpu_h.useful"] + told["gpu_h.lost"]) * 3600 == pytest.approx(spent["work"])
     useful = sum(life.job.spec.demand.devices * life.job.work_us for life in lives) / SECOND
     assert told["gpu_h.useful"] * 3600 == pytest.approx(useful)
-    parts = sum(told[f"gpu_h.{name}"] for name in ("useful", "lost", "grace", "starting", "idle"))
-    assert parts == pytest.approx(told["gpu_h.capacity"])
-    assert told["gpu_h.starting"] >= 0
+    assert sum(told[f"gpu_h.{name}"] for name in COSTS) == pytest.approx(told["gpu_h.capacity"])
     for name, job_class in (("trial", JobClass.TRIAL), ("best_effort", JobClass.BEST_EFFORT)):
         slowdowns = [life.slowdown() for life in lives if life.job.spec.job_class is job_class]
         assert told[f"{name}.slowdown.mean"] == pytest.approx(sum(slowdowns) / len(slowdowns))
@@ -242,6 +274,17 @@ def test_fairness_is_between_users_and_not_between_their_jobs() -> None:
     assert told["fairness.user.slowdown"] == told["fairness.vc.slowdown"] == 1
     assert told["vc.ann.slowdown.mean"] == told["vc.bob.slowdown.mean"] == told["fairness.user.slowdown.worst"] == 2
     assert (told["vc.ann.share"], told["vc.bob.share"]) == (20 / 40, 10 / 20)
+
+
+def test_a_fairness_of_nothing_is_no_figure() -> None:
+    """Nobody got anything: Jain's index would be 0 / 0, which no JSON can hold."""
+    idle = [Life(job(1, 10, user=user, vc=user), number, 0) for number, user in enumerate(("ann", "bob"), 1)]
+    without, having = (Life(job(n, 10), 3, 0, 10 * SECOND, 10 * SECOND, 0, [launch(0, 0, None, 10)]) for n in (0, 1))
+    told = of(kept(*idle, without))
+    assert "fairness.user.share" not in told
+    assert (told["vc.ann.share"], told["vc.bob.share"]) == (0, 0)
+    assert all(map(math.isfinite, told.values()))
+    assert of(kept(*idle, having))["fairness.user.share"] == 0.5
 
 
 def test_nothing_at_all_has_figures_too() -> None:

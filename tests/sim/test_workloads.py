@@ -111,7 +111,16 @@ def test_measured_values_become_a_distribution() -> None:
 @pytest.mark.parametrize(
     ("distribution", "rule"),
     [
-        ({"kind": "normal", "mean": 0, "deviation": 1, "low": 5}, "only 2.9e-07 of the draws lie between 5 and inf"),
+        ({"kind": "normal", "mean": 0, "deviation": 1, "low": 5}, "only 2.9e-07 of the draws lie between 5 and 1e.12"),
+        ({"kind": "normal", "mean": 1e15, "deviation": 1, "low": 0}, "only 0 of the draws lie between 0 and 1e.12"),
+        ({"kind": "uniform", "low": 0, "high": 1e14}, "it can be more than 1e.12"),
+        ({"kind": "exponential", "mean": 1, "high": 1e300}, "it can be more than 1e.12"),
+        ({"kind": "choice", "values": [1, 1e13]}, "it can be more than 1e.12"),
+        ({"kind": "empirical", "quantiles": [1, 1e13]}, "it can be more than 1e.12"),
+        (1e13, "it is more than 1e.12"),
+        ({"kind": "uniform", "low": 6, "high": 9, "step": 5}, "there is no multiple of the step 5 between 6 and 9"),
+        ({"kind": "normal", "mean": 7, "deviation": 1, "low": 6, "high": 9, "step": 5}, "there is no multiple of the step 5"),
+        ({"kind": "empirical", "quantiles": [6, 9], "step": 5}, "there is no multiple of the step 5 between 6 and 9"),
         ({"kind": "exponential", "mean": 1, "low": 2, "high": 1}, "low .2. must not be more than high"),
         ({"kind": "uniform", "low": 2, "high": 1}, "low .2. must not be more than high"),
         ({"kind": "choice", "values": [1, 2], "weights": [1]}, "there are 2 values and 1 weights"),
@@ -128,6 +137,31 @@ def test_measured_values_become_a_distribution() -> None:
 def test_distributions_that_are_none(distribution: object, rule: str) -> None:
     with pytest.raises(ValidationError, match=rule):
         TypeAdapter(Amount).validate_python(distribution)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "values"),
+    [
+        ({"kind": "uniform", "low": 4, "high": 11, "step": 5}, [5, 10]),
+        ({"kind": "uniform", "low": 8, "high": 19, "step": 10}, [10]),
+        ({"kind": "normal", "mean": 7, "deviation": 9, "low": 3, "high": 13, "step": 5}, [5, 10]),
+        ({"kind": "exponential", "mean": 2, "low": 1, "high": 2, "step": 1}, [1, 2]),
+        ({"kind": "empirical", "quantiles": [4, 11], "step": 5}, [5, 10]),
+        ({"kind": "uniform", "low": 0.1, "high": 0.3, "step": 0.1}, [0.1, 0.2, 0.1 * 3]),
+    ],
+)
+def test_what_is_rounded_stays_within_the_bounds(distribution: object, values: list[float]) -> None:
+    made, rng = TypeAdapter(Distribution).validate_python(distribution), Random(1)
+    assert sorted({made.draw(rng) for _ in range(2000)}) == values
+
+
+def test_tasks_are_no_more_than_a_job_may_have() -> None:
+    """One in a thousand draws has so few; where a distribution says itself that it can be more, it is refused."""
+    kind = {"work_s": 1, "tasks": {"kind": "exponential", "mean": 9e7}}
+    drawn = list(jobs_of(workload({"kind": "generated", "jobs": 20, "kinds": [kind]}), 1, HERE))
+    assert max(sum(group.size for group in job.spec.gang) for job in drawn) <= 100_000
+    with pytest.raises(ValidationError, match="a job has 100000 at most"):
+        workload({"kind": "generated", "jobs": 1, "kinds": [{**kind, "tasks": {"kind": "uniform", "low": 1, "high": 1e6}}]})
 
 
 # -- generators ----------------------------------------------------------------------------------------------------------
@@ -310,11 +344,17 @@ def test_a_closed_loop_and_the_times_that_it_had() -> None:
     assert recorded.next_us(200, load) is None
 
 
-@pytest.mark.parametrize("count", [49, 51])
-def test_recorded_times_of_another_workload(count: int) -> None:
-    recorded = arrivals_of(workload(WORKLOADS[0]), 1, HERE, times_us=range(count))
-    with pytest.raises(ValueError, match=f"there are {count} recorded times, and"):
+def test_recorded_times_of_another_workload() -> None:
+    recorded = arrivals_of(workload(WORKLOADS[0]), 1, HERE, times_us=range(51))
+    with pytest.raises(ValueError, match="there are 51 recorded times, and 50 jobs"):
         recorded.take(100, Load(Vector(), Vector(1, 1, 1)))
+
+
+def test_jobs_that_did_not_come_when_the_times_were_recorded_do_not_come_now() -> None:
+    skipped = Skipped()
+    recorded = arrivals_of(workload(WORKLOADS[0]), 1, HERE, times_us=range(40), skipped=skipped)
+    assert len(recorded.take(100, Load(Vector(), Vector(1, 1, 1)))) == 40
+    assert skipped == {arriving.NEVER_CAME: 10}
 
 
 def test_jobs_in_time_come_as_listed_ones() -> None:

@@ -200,6 +200,25 @@ def test_memory_for_each_cpu_and_times_since_1970(tmp_path: Path) -> None:
     ]
 
 
+def test_users_may_know_how_long_their_jobs_run(tmp_path: Path) -> None:
+    head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES|Account|TimelimitRaw"
+    (tmp_path / "s").write_text(f"{head}\n1|ann|100|200|9|COMPLETED|cpu=4|cpu=4|lab|60\n")
+    told = [read(Sacct.model_validate({"file": tmp_path / "s", "estimates": how}))[0][0] for how in ("none", "right")]
+    assert [job.spec.estimate_us for job in told] == [3600 * SECOND, 9 * SECOND]
+
+
+def test_a_state_that_slurm_has_not_told_of_is_no_run(tmp_path: Path) -> None:
+    """A job that is COMPLETING runs still; of one in a state that nobody knows it is said in which."""
+    head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES|Account"
+    states = ["COMPLETED", "CANCELLED by 1001", "COMPLETING", "PONDERING", "SPECIAL_EXIT", "NODE_FAIL", "DEADLINE", ""]
+    lines = [f"{number}|ann|100|200|9|{state}|cpu=4|cpu=4|lab" for number, state in enumerate(states, 1)]
+    (tmp_path / "s").write_text("\n".join([head, *lines]))
+    jobs, skipped = read(Sacct(file=tmp_path / "s"))
+    assert len(jobs) == 4
+    unknown = "is in a state that is not known: "
+    assert skipped == {"runs still": 1, "waits still": 1, f"{unknown}PONDERING": 1, f"{unknown}none": 1}
+
+
 def test_the_command_names_every_column() -> None:
     header = (DATA / ACCOUNTING).read_text().splitlines()[0]
     assert SACCT.partition("--format=")[2] == header.replace("|", ",")
@@ -329,17 +348,22 @@ def test_a_trace_that_is_none(tmp_path: Path, model: Any, text: str, line: int, 
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    whole = gzip.compress(b"submit_s,work_s\n" + b"1,1\n" * 10_000)
+    rows = b"submit_s,work_s,name\n" + b"1,1,a\n" * 10_000
+    whole = gzip.compress(rows)
     files = {
-        "not there": None,
-        "torn.csv.gz": whole[:-20],
-        "spoilt.csv.gz": whole[:30] + b"\0\0\0\0" + whole[34:],
-        "plain.csv.gz": b"submit_s,work_s\n",
-        "latin.csv": b"submit_s,work_s,name\n1,1,\xe9\n",
-        "unclosed.csv": b'submit_s,work_s,name\n1,1,"a\n2,2,b\n',
+        "not there": (None, [0]),
+        "torn.csv.gz": (gzip.compress(rows, 0)[:50_000], range(5_000, 8_332)),  # text is read some KiB at a time
+        "spoilt.csv.gz": (whole[:30] + b"\0\0\0\0" + whole[34:], [1]),
+        "end.csv.gz": (whole[:-5] + b"\0" + whole[-4:], [10_002]),
+        "plain.csv.gz": (b"submit_s,work_s\n", [0]),
+        "latin.csv": (rows + b"1,1,\xe9\n" + rows, [10_002]),
+        "latin.csv.gz": (gzip.compress(rows + b"1,1,\xe9\n"), [10_002]),
+        "unclosed.csv": (b'submit_s,work_s,name\n1,1,"a\nb"\n1,1,"a\n2,2,b\n', [4]),
+        "quoted.csv": (rows + b'1,1,"a"b\n' + rows, [10_002]),
     }
-    for name, content in files.items():
+    for name, (content, lines) in files.items():
         if content is not None:
             (tmp_path / name).write_bytes(content)
-        with pytest.raises(BadTrace, match=f"{name}.*: cannot be read: ."):
+        with pytest.raises(BadTrace, match=f"{name}.*: cannot be read: .") as refusal:
             read(Csv(file=tmp_path / name))
+        assert refusal.value.line in lines, name

@@ -55,7 +55,10 @@ def cluster(writer: Connection, epoch: int) -> None:
     """Jobs of every fate."""
     array = JobSpec(("x",), Vector(), array=Array(2), dependencies=(Dependency(1, DependencyKind.AFTER_ANY),))
     after = JobSpec(
-        ("x",), Vector(), dependencies=(Dependency(2, DependencyKind.AFTER_OK), Dependency(1, DependencyKind.AFTER_OK))
+        ("x",),
+        Vector(),
+        dependencies=(Dependency(2, DependencyKind.AFTER_OK), Dependency(1, DependencyKind.AFTER_OK)),
+        vc="vision",
     )
     rows = [
         NODE,
@@ -108,6 +111,7 @@ def test_what_ran_is_written_for_the_simulator(database_url: str, tmp_path: Path
     assert done.stderr == "5 jobs; left out: 1 that never ran, 1 that have not ended\n"
     first, second, gang, element, last = workloads.jobs_of(Csv(kind="history", file=file), 1, Path())
     assert first == (simulated(SPEC), 60 * SECOND, 0, "ada", "")
+    assert last.vc == "vision", "or it could not be simulated with virtual clusters"
     assert second.spec.time_limit_us == 88 * SECOND, "it is not to run into its limit again"
     assert (gang.spec, gang.work_us, gang.user) == (simulated(GANG), 40 * SECOND, "bob")
     assert (element.submit_us, last.submit_us, last.spec.priority) == (70 * SECOND, 150 * SECOND, 3)
@@ -131,6 +135,20 @@ def test_a_database_that_nobody_has_used(postgres_url: str) -> None:
 @pytest.mark.usefixtures("cluster")
 def test_a_file_that_cannot_be_written(database_url: str, tmp_path: Path) -> None:
     done = command("--database", database_url, "-o", str(tmp_path / "nowhere" / "jobs.csv"))
-    assert done.exit_code == 1
-    assert "No such file or directory" in done.stderr
-    assert "Traceback" not in done.stderr
+    file = tmp_path / "nowhere" / "jobs.csv"
+    assert (done.exit_code, done.stderr) == (1, f"ebb-scheduler: {file} cannot be written: No such file or directory\n")
+
+
+def test_a_folder_without_a_database_is_left_as_it_is(tmp_path: Path) -> None:
+    for folder in (tmp_path / "nothing", tmp_path):
+        done = command("--embedded", str(folder))
+        assert done.exit_code == 1
+        assert done.stderr.startswith(f"ebb-scheduler: there is no database in {folder}: name the folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("since", ["2025-01-02", "2025-01-01"])
+def test_a_time_that_has_no_length_is_refused(since: str, tmp_path: Path) -> None:
+    done = command("--embedded", str(tmp_path), "--since", since, "--until", "2025-01-01")
+    assert done.exit_code == 2
+    assert f"--since {since}T00:00:00 must be before --until 2025-01-01T00:00:00" in done.stderr

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler_service.sim.history import Floats, Steps
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.metrics import Floats, Steps
 from scheduler_service.sim.reproduce.hived_published import BALANCED, DEFAULT, UTILISATION
 from scheduler_service.sim.workloads import hived
 from scheduler_service.sim.workloads.hived import DAY_S, NODE_GPUS, NODES, SPARE, TENANTS, Hived, Tenant

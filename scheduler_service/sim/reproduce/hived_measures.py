@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.values import Micros, Vector
-from scheduler_service.sim.metrics import Floats, History, Ints, Mask, Steps
+from scheduler_service.sim.history import Floats, History, Ints, Mask, Steps
 
 NODE_GPUS = 8
 WINDOW_US: Micros = 12 * 3_600_000_000

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scheduler_service.sim.cases import Case
-from scheduler_service.sim.metrics import Floats, History
+from scheduler_service.sim.history import Floats, History
 from scheduler_service.sim.reproduce import hived_exchange, hived_measures
 from scheduler_service.sim.reproduce.hived_private import joined, kept
 from scheduler_service.sim.reproduce.studies import Simulated

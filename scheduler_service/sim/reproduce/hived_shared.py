@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler_service.sim.figures import save
-from scheduler_service.sim.metrics import Floats
+from scheduler_service.sim.history import Floats
 from scheduler_service.sim.reproduce import hived_figures, hived_measures
 from scheduler_service.sim.reproduce.hived_cases import Study
 from scheduler_service.sim.reproduce.hived_measures import NODE_GPUS

@@ -136,7 +136,8 @@ def arrivals_of(
 ) -> Arrivals:
     """What a World takes its jobs from. With `times_us` the jobs come at these times, which the same workload had under
     another policy, in the order in which it gives them; else as the workload says. The rest is as for `jobs_of`."""
-    jobs = jobs_of(workload, seed, folder, nodes, skipped)
+    counted = Skipped() if skipped is None else skipped
+    jobs = jobs_of(workload, seed, folder, nodes, counted)
     if times_us is not None:
-        return arriving.Timed(arriving.at_times(jobs, times_us))
+        return arriving.Timed(arriving.at_times(jobs, times_us, counted))
     return arriving.arrivals(jobs, workload.arrivals)

@@ -15,6 +15,7 @@ from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
+from scheduler_service.sim.workloads.reading import Skipped
 
 HOUR_S = 3600
 OFFICE_HOURS = (*[0.4] * 7, 0.6, 0.9, 1.3, 1.6, 1.7, 1.5, 1.5, 1.7, 1.8, 1.7, 1.5, 1.2, 1.0, 0.9, 0.8, 0.6, 0.5)
@@ -27,6 +28,9 @@ def _is_policy(name: str) -> str:
 
 
 PolicyName = Annotated[str, AfterValidator(_is_policy)]
+
+
+NEVER_CAME = "never came: the load did not fall below its target any more"
 
 
 class NeedsCapacity(Exception):
@@ -198,12 +202,14 @@ class Timed:
         return come
 
 
-def at_times(jobs: Iterable[SimJob], times_us: Sequence[int]) -> Iterator[SimJob]:
-    """The jobs with these times instead of theirs. Raises ValueError if there are more or fewer."""
+def at_times(jobs: Iterable[SimJob], times_us: Sequence[int], skipped: Skipped) -> Iterator[SimJob]:
+    """The jobs with these times instead of theirs. Those beyond never came when these were recorded, and are skipped. Raises
+    ValueError if there are fewer jobs than times."""
     given = 0
     for job in jobs:
         if given == len(times_us):
-            raise ValueError(f"there are {given} recorded times, and more jobs")
+            skipped[NEVER_CAME] += 1
+            continue
         spec, work_us, _, user, vc = job  # `_replace` takes several times as long
         yield SimJob(spec, work_us, times_us[given], user, vc)
         given += 1

@@ -16,9 +16,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
 MOST = 1e12
-"""In microseconds or bytes still a number that the engine can hold."""
+"""In microseconds or bytes still a number that the engine can hold. Of a distribution that has no end more is drawn again."""
 LEAST_SHARE = 1e-3
 """Of the draws must lie within the bounds, else drawing again takes too long; such bounds are rather a mistake."""
+
+
+_SLACK = 1e-9
+"""Of a step: 3 * 0.1 is more than 0.3."""
 
 
 class Model(BaseModel):
@@ -44,6 +48,9 @@ class Constant(Model):
     def least(self) -> float:
         return self.value
 
+    def most(self) -> float:
+        return self.value
+
 
 class Uniform(Model):
     """Each value between the bounds is as likely as any other."""
@@ -55,14 +62,17 @@ class Uniform(Model):
 
     @model_validator(mode="after")
     def _ordered(self) -> "Uniform":
-        _require_order(self.low, self.high)
+        _require_order(self.low, self.high, self.step)
         return self
 
     def draw(self, rng: Random) -> float:
-        return _stepped(rng.uniform(self.low, self.high), self.step)
+        return _stepped(rng.uniform(self.low, self.high), self.step, self.low, self.high)
 
     def least(self) -> float:
         return self.low
+
+    def most(self) -> float:
+        return self.high
 
 
 class Bounded(Model):
@@ -83,7 +93,7 @@ class Bounded(Model):
     @model_validator(mode="after")
     def _bounds_leave_enough(self) -> "Bounded":
         low, high = self._bounds
-        _require_order(low, high)
+        _require_order(low, high, self.step)
         share = self.share_below(high) - self.share_below(low)
         if not share >= LEAST_SHARE:
             raise ValueError(f"only {share:.2g} of the draws lie between {low:g} and {high:g}: are the bounds right?")
@@ -91,16 +101,19 @@ class Bounded(Model):
 
     @cached_property
     def _bounds(self) -> tuple[float, float]:
-        return -math.inf if self.low is None else self.low, math.inf if self.high is None else self.high
+        return -math.inf if self.low is None else self.low, MOST if self.high is None else self.high
 
     def draw(self, rng: Random) -> float:
         low, high = self._bounds
         while not low <= (value := self.once(rng)) <= high:
             pass
-        return _stepped(value, self.step)
+        return _stepped(value, self.step, low, high)
 
     def least(self) -> float:
         return max(self._bounds[0], self.least_once)
+
+    def most(self) -> float:
+        return self._bounds[1]
 
 
 class Normal(Bounded):
@@ -177,6 +190,9 @@ class Choice(Model):
     def least(self) -> float:
         return min(self.values)
 
+    def most(self) -> float:
+        return max(self.values)
+
 
 class Empirical(Model):
     """What was measured: its quantiles at even steps, from the least value to the greatest, straight lines in between."""
@@ -189,6 +205,7 @@ class Empirical(Model):
     def _rising(self) -> "Empirical":
         if any(a > b for a, b in zip(self.quantiles, self.quantiles[1:], strict=False)):
             raise ValueError("quantiles must not fall: give the least value first")
+        _require_order(self.quantiles[0], self.quantiles[-1], self.step)
         return self
 
     @staticmethod
@@ -198,10 +215,13 @@ class Empirical(Model):
         return Empirical(quantiles=tuple(_between(ordered, i / (points - 1)) for i in range(points)))
 
     def draw(self, rng: Random) -> float:
-        return _stepped(_between(self.quantiles, rng.random()), self.step)
+        return _stepped(_between(self.quantiles, rng.random()), self.step, self.quantiles[0], self.quantiles[-1])
 
     def least(self) -> float:
         return self.quantiles[0]
+
+    def most(self) -> float:
+        return self.quantiles[-1]
 
 
 def _between(ordered: "tuple[float, ...] | list[float]", share: float) -> float:
@@ -211,13 +231,21 @@ def _between(ordered: "tuple[float, ...] | list[float]", share: float) -> float:
     return low + (high - low) * (at - below)
 
 
-def _stepped(value: float, step: float) -> float:
-    return round(value / step) * step if step else value
+def _stepped(value: float, step: float, low: float, high: float) -> float:
+    """The multiple of the step that is nearest to a value between the bounds, and between them, too."""
+    if not step:
+        return value
+    near = round(value / step) * step
+    if near > high + _SLACK * step:
+        return near - step
+    return near + step if near < low - _SLACK * step else near
 
 
-def _require_order(low: float, high: float) -> None:
+def _require_order(low: float, high: float, step: float) -> None:
     if not low <= high:
         raise ValueError(f"low ({low:g}) must not be more than high ({high:g})")
+    if step and math.isfinite(low) and math.floor(high / step + _SLACK) < math.ceil(low / step - _SLACK):
+        raise ValueError(f"there is no multiple of the step {step:g} between {low:g} and {high:g}")
 
 
 def _number_is_constant(value: Any) -> Any:
@@ -233,12 +261,23 @@ def _number_is_constant(value: Any) -> Any:
 def _not_negative(of: "_Any") -> "_Any":
     if of.least() < 0:
         raise ValueError("it can be negative: give it `low: 0`, or more")
-    if of.least() > MOST:
-        raise ValueError(f"it is more than {MOST:g}")
     return of
 
 
+def _not_too_much(of: "_Any") -> "_Any":
+    if of.most() > MOST:
+        raise ValueError(f"it {'is' if of.least() > MOST else 'can be'} more than {MOST:g}")
+    return of
+
+
+def cut(of: "_Any", most: float) -> "_Any":
+    """Without what is more, where the distribution does not say itself where it ends. Raises ValueError if that is too much."""
+    return of.model_validate({**of.model_dump(), "high": most}) if isinstance(of, Bounded) and of.high is None else of
+
+
 _Any = Constant | Uniform | Normal | Lognormal | Exponential | Choice | Empirical
-Distribution = Annotated[Annotated[_Any, Field(discriminator="kind")], BeforeValidator(_number_is_constant)]
+Distribution = Annotated[
+    Annotated[_Any, Field(discriminator="kind")], BeforeValidator(_number_is_constant), AfterValidator(_not_too_much)
+]
 Amount = Annotated[Distribution, AfterValidator(_not_negative)]
 """A distribution of what cannot be negative."""

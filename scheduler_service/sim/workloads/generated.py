@@ -14,7 +14,7 @@ from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import arriving
 from scheduler_service.sim.workloads.assuming import COMMAND
-from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model
+from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model, cut
 from scheduler_service.sim.workloads.jobs_csv import MOST_TASKS
 
 NOTHING = Constant(value=0)
@@ -63,7 +63,7 @@ class Kind(Model):
     def _somebody_submits(self) -> "Kind":
         if not sum(user.weight for user in self.users):
             raise ValueError("users: one weight must be more than 0")
-        if self.tasks.least() > MOST_TASKS:
+        if cut(self.tasks, MOST_TASKS).most() > MOST_TASKS:
             raise ValueError(f"tasks: a job has {MOST_TASKS} at most")
         return self
 
@@ -95,7 +95,7 @@ def _maker(kind: Kind, rng: Random) -> Callable[[], SimJob]:
     users = kind.users
     weights = list(accumulate(user.weight for user in users))
     work, grace, cpus, memory = _drawn(kind.work_s), _drawn(kind.grace_s), _drawn(kind.cpus), _drawn(kind.memory_gib)
-    gpus, tasks, error = _drawn(kind.gpus), _drawn(kind.tasks), kind.estimate_error
+    gpus, tasks, error = _drawn(kind.gpus), _drawn(cut(kind.tasks, MOST_TASKS)), kind.estimate_error
 
     def made() -> SimJob:
         work_us = max(round(work(rng) * SECOND), 1)

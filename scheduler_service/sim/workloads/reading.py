@@ -5,7 +5,6 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -78,20 +77,30 @@ def rows(file: Path, needed: Collection[str], optional: Collection[str] | None =
     Of the columns the needed ones must be there; where `optional` is given no others than those may be, so that a
     misspelt one is told. Raises BadTrace.
     """
-    with _opened(file) as lines:
-        quoted = delimiter != "|"
-        reader = csv.reader(  # not strict, a quote that is never closed would swallow the rest
-            lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True
-        )
-        header = [name.strip() for name in next(reader, [])]
-        _check(file, header, needed, optional)
-        for values in reader:
-            if len(values) != len(header):
-                if not values:
-                    continue  # an empty line
-                rule = f"has {len(values)} values, where the header names {len(header)} columns"
-                raise BadTrace(file, reader.line_num, "", rule)
-            yield Row(file, reader.line_num, dict(zip(header, values, strict=True)))
+    read = 0  # so many lines, in whole rows
+    try:
+        with _text(file) as lines:
+            quoted = delimiter != "|"
+            reader = csv.reader(  # not strict, a quote that is never closed would swallow the rest
+                lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE, strict=True
+            )
+            header = [name.strip() for name in next(reader, [])]
+            _check(file, header, needed, optional)
+            read = reader.line_num
+            for values in reader:
+                read = reader.line_num
+                if len(values) != len(header):
+                    if not values:
+                        continue  # an empty line
+                    rule = f"has {len(values)} values, where the header names {len(header)} columns"
+                    raise BadTrace(file, read, "", rule)
+                yield Row(file, read, dict(zip(header, values, strict=True)))
+    except UnicodeDecodeError as error:
+        raise BadTrace(file, _not_utf8(file), "", f"cannot be read: it is not UTF-8 ({error.reason})") from error
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
+        line = 0 if isinstance(error, OSError) and not read else read + 1
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise BadTrace(file, line, "", f"cannot be read: {reason}") from error
 
 
 def _check(file: Path, header: list[str], needed: Collection[str], optional: Collection[str] | None) -> None:
@@ -106,18 +115,18 @@ def _check(file: Path, header: list[str], needed: Collection[str], optional: Col
             raise BadTrace(file, 1, name, f"is not known; there may be {', '.join([*needed, *(optional or ())])}")
 
 
-@contextmanager
-def _opened(file: Path) -> Iterator[TextIO]:
-    """The file's text. What cannot be read, be it at the first line or the last, is a BadTrace."""
-    try:
-        with _text(file) as lines:
-            yield lines
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise BadTrace(file, 0, "", f"cannot be read: {reason}") from error
-
-
 def _text(file: Path) -> TextIO:
     if file.suffix == ".gz":
         return gzip.open(file, "rt", encoding="utf-8-sig", newline="")
     return file.open(encoding="utf-8-sig", newline="")
+
+
+def _not_utf8(file: Path) -> int:
+    """The first line that is not. Text is decoded many lines at a time: who reads it does not know at which it failed."""
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 0

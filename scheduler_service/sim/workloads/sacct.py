@@ -27,11 +27,25 @@ COMMAND = (
     "TZ=UTC sacct --allusers --allocations --array --parsable2 --starttime=2025-01-01 --endtime=2025-04-01 "
     f"--format={','.join((*COLUMNS, *MORE))}"
 )
+OVER = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED"),
+    *("LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"),
+}
+"""As the manual of sacct has them."""
 NOT_OVER = {
     "PENDING": "waits still",
     "RUNNING": "runs still",
     "SUSPENDED": "runs still",
+    "STOPPED": "runs still",
+    "COMPLETING": "runs still",
+    "CONFIGURING": "runs still",
+    "SIGNALING": "runs still",
+    "STAGE_OUT": "runs still",
     "RESIZING": "runs still",
+    "REQUEUE_FED": "waits still",
+    "REQUEUE_HOLD": "waits still",
+    "RESV_DEL_HOLD": "waits still",
+    "SPECIAL_EXIT": "waits still",
     "REQUEUED": "was put back into the queue: its last run has a line of its own",
     "REVOKED": "ran on another cluster",
 }
@@ -75,7 +89,8 @@ def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
             demand = add(demand, part.demand)
         gang = tasks if sum(group.size for group in tasks) > 1 else ()
         grace_us = round(model.grace_s.draw(rng) * SECOND)
-        asked = spec(demand, job_class(row, work_us), grace_us, gang, _time_limit(row))
+        estimate_us = work_us if model.estimates == "right" else _time_limit(row)
+        asked = spec(demand, job_class(row, work_us), grace_us, gang, estimate_us)
         return SimJob(asked, work_us, submit_us, row.text("User") or "unknown", row.text(model.vc))
 
     for row in rows(file, (*COLUMNS, *vc), delimiter="|"):
@@ -98,6 +113,8 @@ def _part(model: Sacct, row: Row, skipped: Skipped) -> Part | None:
     elapsed_us = row.micros("ElapsedRaw", default=0)
     if state in NOT_OVER:
         skipped[NOT_OVER[state]] += 1
+    elif state not in OVER:
+        skipped[f"is in a state that is not known: {state or 'none'}"] += 1
     elif not row.text("AllocTRES") or _time(row, "Start") is None or (state == "CANCELLED" and not elapsed_us):
         skipped["never ran"] += 1
     else:
