@@ -7,7 +7,7 @@ from scheduler_service.core.cells.around import is_unbound, unbound, unused_arou
 from scheduler_service.core.cells.around import owned as owned_by
 from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.cells.shape import level_of
-from scheduler_service.core.errors import require
+from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import Job, Operation, Run
 from scheduler_service.core.lost import left_out_of
 from scheduler_service.core.messages import Bind
@@ -21,25 +21,21 @@ def bind(state: State, action: Bind) -> None:
     """Refused where the virtual cluster has no such cell left, or where somebody else could then not have what is his: every
     legal request stays satisfiable (Eqn 2)."""
     pools = _pools(state)
-    row, pool = state.vcs.rows.get(action.vc), pools.pools.get(action.pool)
-    require(row is not None and pool is not None, f"there is no virtual cluster {action.vc}, or no pool {action.pool}")
-    assert pool is not None
+    pool = pools.pools.get(action.pool)
+    if pool is None or action.vc not in state.vcs.rows:
+        raise PlanRefused(f"there is no virtual cluster {action.vc}, or no pool {action.pool}")
     level = level_of(pool.shape, action.level)
     if level is None:
-        require(False, f"pool {action.pool} has no level {action.level}")
-        return
-    require(
-        unbound(pool, Owner(action.vc), level) > 0, f"virtual cluster {action.vc} has no {action.level} left in {action.pool}"
-    )
-    require(is_unbound(pool, level, action.index), f"{action.level} {action.index} of {action.pool} is bound, or part of it")
-    missing = pool.shortfall()
-    state.put(state.bindings, (action.pool, action.level, action.index), Binding(*_of(action)))
-    kept = all(now <= before for now, before in zip(pool.shortfall(), missing, strict=True))
-    require(kept, f"binding {action.level} {action.index} of {action.pool} would break a promise to others")
-
-
-def _of(action: Bind) -> tuple[str, str, int, int]:
-    return action.pool, action.level, action.index, action.vc
+        raise PlanRefused(f"pool {action.pool} has no level {action.level}")
+    owner = Owner(action.vc)
+    if unbound(pool, owner, level) <= 0:
+        raise PlanRefused(f"virtual cluster {action.vc} has no {action.level} left in {action.pool}")
+    if not is_unbound(pool, level, action.index):
+        raise PlanRefused(f"{action.level} {action.index} of {action.pool} is bound, or part of it")
+    if not pool.costs_nobody(owner, level, action.index):
+        raise PlanRefused(f"binding {action.level} {action.index} of {action.pool} would break a promise to others")
+    binding = Binding(action.pool, action.level, action.index, action.vc)
+    state.put(state.bindings, (action.pool, action.level, action.index), binding)
 
 
 def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:

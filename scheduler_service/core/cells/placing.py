@@ -51,6 +51,10 @@ class _Beside(NamedTuple):
     available: Mask
 
 
+_Cell = tuple[int, int]
+"""Level and index."""
+_Place = tuple[int, Mask, Mask, _Cell | None]
+"""Slot, what is available there, what of it the task gets, and the cell that is to be bound for it."""
 _NO_WAY = object()
 _NOTHING = _Beside(0, -1, None, 0, 0)
 
@@ -84,6 +88,11 @@ class _Search:
         self.left = GIVEN_UP
 
     def first(self) -> Found | None:
+        part = self.asked.parts[0]
+        if isinstance(part, Need) and not self.several:  # its first place is the way, and nothing more to be looked for
+            for slot, _, mask, cell in self._places(part, None):
+                return Found(() if cell is None else (cell,), {part.rank: (slot, mask)})
+            return None
         if not self._suffices():
             return None
         ways = self.all(self.asked.parts, None)
@@ -151,24 +160,28 @@ class _Search:
 
     def _task(self, need: Need, domain: _Domain | None) -> Generator[None]:
         before = self.beside
-        for slot, available, mask in self._places(need, domain):
+        for slot, available, mask, cell in self._places(need, domain):
             if self.left <= 0:
                 return
             taken = self.taken.get(slot, 0)
             self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
             self._stands(slot, 1)
+            if cell is not None:
+                self._bind(cell)
             try:
                 yield
             finally:
+                if cell is not None:
+                    self._unbind()
                 self._stands(slot, -1)
                 self.beside = before
                 del self.seats[need.rank]
                 self.taken[slot] = taken
                 self.left -= 1
 
-    def _places(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask, Mask]]:
-        """Slot, what is available there, and what of it the task gets."""
+    def _places(self, need: Need, domain: _Domain | None) -> Iterator[_Place]:
+        """What is bound first, the tightest unit of it; then what could be."""
         tried: set[Mask] = set()
         for slot, available in self._tightest(need, domain):
             if (
@@ -177,14 +190,14 @@ class _Search:
                 tried.add(available)
                 mask = self._pick(slot, available, need)
                 if mask is not None:
-                    yield slot, available, mask
+                    yield slot, available, mask, None
         if domain is None:
-            for level, index in self._fresh(need.leaves, 0):
-                for slot, cell in leaves_of(self.pool.shape, level, index):
-                    available = self._available(slot, cell)
+            for cell in self._fresh(need.leaves, 0):
+                for slot, inside in leaves_of(self.pool.shape, *cell):
+                    available = self._available(slot, inside)
                     mask = self._pick(slot, available, need) if available.bit_count() >= need.leaves else None
                     if mask is not None:
-                        yield slot, available, mask
+                        yield slot, available, mask, cell
                         break
 
     def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
@@ -258,20 +271,20 @@ class _Search:
     # ---- cells -----------------------------------------------------------------------------------------------------------
 
     def _fresh(self, leaves: int, least: int) -> Iterator[tuple[int, int]]:
-        """Free virtual cells of this level at least that are large enough for something on one node, the smallest first; each
-        is bound while it is looked at."""
+        """Cells for its free virtual cells of this level at least that are large enough for something on one node, the smallest
+        first; each may be bound and unbound while it is looked at."""
         pool, shape = self.pool, self.pool.shape
         for level in range(least, len(shape.fan)):
-            if shape.size(level) < leaves or pool.promises.free_of(self.owner, level) <= 0:
-                continue
-            for index in pool.all_to_bind(self.owner, level, leaves, self._choose):
-                pool.bind(level, index, self.owner)
-                self.binds.append((level, index))
-                try:
+            if shape.size(level) >= leaves and pool.promises.free_of(self.owner, level):
+                for index in pool.all_to_bind(self.owner, level, leaves, self._choose):
                     yield level, index
-                finally:
-                    self.binds.pop()
-                    pool.unbind(level, index)
+
+    def _bind(self, cell: _Cell) -> None:
+        self.pool.bind(*cell, self.owner)
+        self.binds.append(cell)
+
+    def _unbind(self) -> None:
+        self.pool.unbind(*self.binds.pop())
 
     def _choose(self, level: int, cells: Sequence[int]) -> int:
         return self.choose(level, cells, self.binds) if self.choose is not None else cells[0]
@@ -296,7 +309,11 @@ class _Search:
                 fan = shape.size(outer) // shape.size(level)
                 for inner in (self._domain(level, i) for i in range(index * fan, (index + 1) * fan)):
                     if sum(self._available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
-                        yield inner
+                        self._bind((outer, index))
+                        try:
+                            yield inner
+                        finally:
+                            self._unbind()
                         break
 
     def _in(self, domain: _Domain) -> Iterator[tuple[int, Mask]]:
