@@ -160,8 +160,8 @@ class Pools:
 
     def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
         """How many cells of each level of the pool it owns now, with those that it has in exchange."""
-        quota, owner = self.pools[pool].promises.quota, Owner(vc.id)
-        return tuple([quota.get((owner, level), 0) for level in range(len(self.pools[pool].shape.fan))])
+        promises = self.pools[pool].promises
+        return promises.quota.get(Owner(vc.id), promises.none)
 
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
         """The pools in which it owns something, or has it in exchange."""

@@ -72,7 +72,7 @@ def _uses(row: VirtualCluster, name: str, pool: Pool, traded: Traded) -> Iterabl
     """The largest cells first."""
     owner = Owner(row.id)
     for level in reversed(range(len(pool.shape.levels))):
-        owned = pool.promises.quota.get((owner, level), 0)
+        owned = pool.promises.owned(owner, level)
         bound, free = len(pool.bound_of(owner, level)), pool.promises.free_of(owner, level)
         faulty = pool.doomed(owner, level)
         known = pool.shape.levels[level]

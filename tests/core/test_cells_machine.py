@@ -57,7 +57,7 @@ class Cells(RuleBasedStateMachine):
         self.pool.set_opportunistic(slot, mask)
 
     def set_quota(self, vc: int, level: int, count: int) -> None:
-        old = self.pool.promises.quota.get((vc, level), 0)
+        old = self.pool.promises.owned(vc, level)
         self.undo.append(lambda: self.pool.set_quota(vc, level, old))
         self.pool.set_quota(vc, level, count)
 
@@ -114,7 +114,7 @@ class Cells(RuleBasedStateMachine):
         level, index = all_[pick % len(all_)]
         before = pool.shortfall()
         owner = pool.bound[level][index]
-        legal = len(pool.bound_of(owner, level)) <= pool.promises.quota.get((owner, level), 0)
+        legal = len(pool.bound_of(owner, level)) <= pool.promises.owned(owner, level)
         well = all(pool.healthy(slot) & mask == mask for slot, mask in leaves(pool.shape, level, index))
         for slot, mask in leaves(pool.shape, level, index):
             self.set_guaranteed(slot, pool.held(slot)[0] & ~mask)
@@ -234,7 +234,7 @@ class Cells(RuleBasedStateMachine):
         first = Pool(self.pool.shape, "pool")
         for slot in self.slots:
             first.set_node(slot, self.full)
-        for (vc, level), count in self.quotas.items():
+        for vc, level, count in ((vc, *pair) for vc, counts in self.quotas.items() for pair in enumerate(counts)):
             first.set_quota(vc, level, count)
         assert self.pool.snapshot() == first.snapshot()
 

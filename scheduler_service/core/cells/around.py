@@ -11,7 +11,7 @@ from scheduler_service.core.vc import Owner
 
 def unbound(pool: Pool, owner: Owner, level: int) -> int:
     """How many more cells of the level the owner may have bound; negative where it has more than it owns."""
-    return pool.promises.quota.get((owner, level), 0) - len(pool.promises.mine.get((owner, level), ()))
+    return pool.promises.unbound.get(owner, pool.promises.none)[level]
 
 
 def leaves_unbound(pool: Pool, owner: Owner) -> int:

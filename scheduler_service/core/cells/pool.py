@@ -273,8 +273,9 @@ class Pool:
             other.set_guaranteed(slot, mask)
         for slot, mask in facts.opportunistic.items():
             other.set_opportunistic(slot, mask)
-        for (vc, level), count in self.promises.quota.items():
-            other.set_quota(vc, level, count)
+        for vc, counts in self.promises.quota.items():
+            for level, count in enumerate(counts):
+                other.set_quota(vc, level, count)
         return other
 
     def snapshot(self) -> dict[str, object]:
@@ -295,7 +296,8 @@ class Pool:
             "spare": self._spare.snapshot(),
             "units": self._units.snapshot(),
             "promises": (dict(promises.quota), {key: set(cells) for key, cells in promises.mine.items()}),
-            "sums": (list(promises.reserved), list(promises.allocated), list(promises.claims)),
+            "unbound": {vc: tuple(counts) for vc, counts in promises.unbound.items() if any(counts)},
+            "sums": (list(promises.reserved), list(promises.claims)),
             "balance": self.balance(),
         }
 
