@@ -110,7 +110,7 @@ def pool_out(state: State, name: str) -> tuple[pb.Pool, list[int]] | None:
             fan=shape.fan[number],
             cells=tops * shape.size(shape.top) // shape.size(number),
             owned=pool.promises.reserved[number],
-            free=len(pool.free[number]),
+            free=pool.counts[number],
             missing=missing[number],
         )
         for number, level in enumerate(shape.levels)

@@ -94,7 +94,7 @@ class Cells(RuleBasedStateMachine):
             assert best is not None
             outer = [
                 k for k in range(level, pool.shape.top + 1)
-                for _, index in pool.free[k]
+                for _, index in pool.free(k)
                 if inside <= leaves_of(pool.shape, k, index)
             ]  # fmt: skip
             assert (sum(pool.held(slot)[1] >> i & 1 for slot, i in inside), *outer) == best
@@ -185,8 +185,8 @@ class Cells(RuleBasedStateMachine):
 
     @invariant()
     def lists_are_as_defined(self) -> None:
-        assert [list(cells) for cells in self.pool.free] == free_by_definition(self.pool, self.slots)
-        assert self.pool.balance().obtainable[-1] == len(self.pool.free[-1])
+        assert [self.pool.free(level) for level in range(len(self.pool.counts))] == free_by_definition(self.pool, self.slots)
+        assert self.pool.balance().obtainable[-1] == self.pool.counts[-1]
 
     @invariant()
     def everything_follows_from_the_facts(self) -> None:
@@ -226,9 +226,7 @@ class Cells(RuleBasedStateMachine):
                 self.unbind(level, index)
         for slot in self.slots:
             self.set_node(slot, self.full)
-        assert {level: len(cells) for level, cells in enumerate(self.pool.free) if cells} == available(
-            self.pool.shape, self.slots
-        )
+        assert {level: count for level, count in enumerate(self.pool.counts) if count} == available(self.pool.shape, self.slots)
         assert again.snapshot() == before
         self.back(0)
         first = Pool(self.pool.shape, "pool")

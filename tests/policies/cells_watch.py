@@ -112,7 +112,7 @@ class Watched(Tenants):
         assert pools is not None
         index, free = pools.pools[pool.name], healthy(self.state, pool) - bound(self.state, pool)
         for level, cells in enumerate(maximal(pool, free)):
-            assert sorted(i for _, i in index.free[level]) == sorted(min(cell) // pool.sizes[level] for cell in cells)
+            assert sorted(i for _, i in index.free(level)) == sorted(min(cell) // pool.sizes[level] for cell in cells)
         assert list(index.shortfall()) == short(self.state, pool)
 
     def _nobody_is_held_up(self, vc: int) -> None:

@@ -83,6 +83,6 @@ def without(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[
             for slot in range(root * nodes, (root + 1) * nodes):
                 pool.set_node(slot, (1 << shape.devices) - 1)
         pool.bind(level, index, Owner(0))
-    free = {level: len(cells) for level, cells in enumerate(pool.free)}
+    free = dict(enumerate(pool.counts))
     free[shape.top] += tops - len(roots)
     return free

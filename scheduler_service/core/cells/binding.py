@@ -7,7 +7,7 @@ takes the last address of the largest, so that they meet as late as possible.
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from scheduler_service.core.cells.free import Free
+from scheduler_service.core.cells.free import Free, key_of, used_and_index
 from scheduler_service.core.cells.promises import Balance, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, least, pick
 from scheduler_service.core.cells.spare import Facts, Spare
@@ -58,11 +58,11 @@ def _fewest(one: _Cost | None, other: _Cost) -> _Cost:
 def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
     """The cells of `level` with the fewest opportunistic leaves inside the free cells of `outer`."""
     cells, shape = free.lists[outer], free.shape
-    used, index = cells[0]
+    used, index = used_and_index(cells[0])
     if not used:
         return 0, [index * (shape.size(outer) // shape.size(level))]
     if outer == level:
-        return used, [index for count, index in cells.islice(0, _ALIKE) if count == used]
+        return used, [index for count, index in map(used_and_index, cells.islice(0, _ALIKE)) if count == used]
     found: _Cost | None = None
     for cost in islice(_parts(free, spare, outer, level), _LOOKS):
         found = _fewest(found, cost)
@@ -75,7 +75,7 @@ def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
 def _parts(free: Free, spare: Spare, outer: int, level: int) -> Iterator[_Cost]:
     """The same of each free cell of `outer`, of a larger one's nodes one by one: those with the fewest inside first."""
     shape = free.shape
-    for _, index in free.lists[outer]:
+    for _, index in map(used_and_index, free.lists[outer]):
         if outer <= shape.node:
             yield _inside(free, outer, index, level)
         elif level > shape.node:
@@ -130,16 +130,16 @@ def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tup
     if level > shape.node:
         size = shape.size(level)
         fan = size // shape.devices
-        for at in range(cells.bisect_left((size,)) - 1, -1, -1):
-            index = cells[at][1]
+        for at in range(cells.bisect_left(key_of(size, 0)) - 1, -1, -1):
+            _, index = used_and_index(cells[at])
             slot = spare.last_clean(range(index * fan, (index + 1) * fan))
             if slot is not None:
                 return _on(shape, slot, facts.idle(slot), n)
         return None
-    at = cells.bisect_left((1,)) - 1
+    at = cells.bisect_left(key_of(1, 0)) - 1
     if at < 0:
         return None
-    slot, cell = divmod(cells[at][1], shape.devices // shape.size(level))
+    slot, cell = divmod(cells[at], shape.devices // shape.size(level))  # none is used
     return _on(shape, slot, facts.idle(slot) & cell_mask(shape, level, cell), n)
 
 

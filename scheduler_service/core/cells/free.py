@@ -10,6 +10,19 @@ from sortedcontainers import SortedList
 from scheduler_service.core.cells.shape import Shape, cell_mask, change, parts
 from scheduler_service.core.values import Mask
 
+_INDEX = 48
+"""How many bits of a key are the cell's index."""
+
+
+def key_of(used: int, index: int) -> int:
+    """A cell with so many opportunistic leaves inside, as the lists have it: one number is compared at a third of what a pair
+    costs, and in long lists that nobody has looked at lately, far less than that."""
+    return used << _INDEX | index
+
+
+def used_and_index(key: int) -> tuple[int, int]:
+    return key >> _INDEX, key & (1 << _INDEX) - 1
+
 
 class Free:
     """Open are the leaves that are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
@@ -19,7 +32,7 @@ class Free:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.lists: list[SortedList] = [SortedList() for _ in shape.fan]
-        """(opportunistic leaves inside, index) by level."""
+        """By level, the key of each free cell: those with the fewest opportunistic leaves inside first, then by index."""
         self.counts = [0] * len(shape.fan)
         """f_k: how long the lists are. Asked at every request, and a list takes its time to say so."""
         self.open: dict[int, Mask] = {}
@@ -46,13 +59,13 @@ class Free:
         for level, cell, leaves in gone:
             if level != node:
                 counts[level] -= 1
-                lists[level].remove(((leaves & opportunistic).bit_count(), slot * per[level] + cell))
+                lists[level].remove((leaves & opportunistic).bit_count() << _INDEX | slot * per[level] + cell)
             else:
                 self._close(slot)
         for level, cell, leaves in come:
             if level != node:
                 counts[level] += 1
-                lists[level].add(((leaves & opportunistic).bit_count(), slot * per[level] + cell))
+                lists[level].add((leaves & opportunistic).bit_count() << _INDEX | slot * per[level] + cell)
             else:
                 self._reopen(slot)
 
@@ -73,7 +86,7 @@ class Free:
             self.lists[level].update(self._buddies(level, index, fan))
             level, index = level + 1, parent
         self.counts[level] -= 1
-        self.lists[level].remove((self.used[level].get(index, 0), index))
+        self.lists[level].remove(key_of(self.used[level].get(index, 0), index))
 
     def _reopen(self, index: int) -> None:
         level = self._node
@@ -89,11 +102,11 @@ class Free:
                 self.lists[level].remove(buddy)
             level, index = level + 1, parent
         self.counts[level] += 1
-        self.lists[level].add((self.used[level].get(index, 0), index))
+        self.lists[level].add(key_of(self.used[level].get(index, 0), index))
 
-    def _buddies(self, level: int, index: int, fan: int) -> list[tuple[int, int]]:
+    def _buddies(self, level: int, index: int, fan: int) -> list[int]:
         used, first = self.used[level], index - index % fan
-        return [(used.get(i, 0), i) for i in range(first, first + fan) if i != index]
+        return [key_of(used.get(i, 0), i) for i in range(first, first + fan) if i != index]
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
         old = self.opportunistic.get(slot, 0)
@@ -121,8 +134,8 @@ class Free:
                 self._list(level, index, before, before + more)
 
     def _list(self, level: int, index: int, before: int, after: int) -> None:
-        self.lists[level].remove((before, index))
-        self.lists[level].add((after, index))
+        self.lists[level].remove(key_of(before, index))
+        self.lists[level].add(key_of(after, index))
 
     def level_of(self, slot: int) -> int:
         """The level of the free cell in which a wholly open node is."""

@@ -7,10 +7,8 @@ slots are any integers.
 
 from collections.abc import Iterator, Sequence, Set
 
-from sortedcontainers import SortedList
-
 from scheduler_service.core.cells.binding import Choose, best, costs_nobody, first, opportunistic, partly_healthy
-from scheduler_service.core.cells.free import Free
+from scheduler_service.core.cells.free import Free, used_and_index
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
 from scheduler_service.core.cells.spare import Facts, Spare
@@ -29,7 +27,7 @@ class Pool:
         "_spare",
         "_units",
         "bound",
-        "free",
+        "counts",
         "name",
         "partly",
         "promises",
@@ -49,8 +47,8 @@ class Pool:
         """Cells from the level of nodes up with healthy leaves and others."""
         self._facts = Facts()
         self._lists = Free(shape)
-        self.free: list[SortedList] = self._lists.lists
-        """(opportunistic leaves inside, index) of the free cells of Algorithm 1, by level."""
+        self.counts = self._lists.counts
+        """f_k: how many free cells of Algorithm 1 there are of each level."""
         self._spare = Spare(self._facts, shape)
         self._units = Units(self._facts)
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
@@ -191,6 +189,10 @@ class Pool:
         """The healthy leaves of these that no guaranteed run holds."""
         return self._facts.healthy.get(slot, 0) & mask & ~self._facts.guaranteed.get(slot, 0)
 
+    def free(self, level: int) -> list[tuple[int, int]]:
+        """(opportunistic leaves inside, index) of the free cells of Algorithm 1, in order."""
+        return [used_and_index(key) for key in self._lists.lists[level]]
+
     # ---- questions -----------------------------------------------------------------------------------------------------
 
     def balance(self) -> Balance:
@@ -283,7 +285,7 @@ class Pool:
         facts, lists, promises = self._facts, self._lists, self.promises
         return {
             "bound": [dict(cells) for cells in self.bound],
-            "free": [list(cells) for cells in self.free],
+            "free": [list(cells) for cells in lists.lists],
             "counts": (
                 list(lists.counts),
                 [dict(c) for c in lists.used],
