@@ -107,12 +107,16 @@ class Pool:
 
     def set_guaranteed(self, slot: int, mask: Mask) -> None:
         """The leaves that guaranteed runs hold, or that are kept for them."""
+        if mask == self._facts.guaranteed.get(slot, 0):
+            return
         _set(self._facts.guaranteed, slot, mask)
         self._units.stale.add(slot)
         self._spare.stale.add(slot)
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
         """The leaves that opportunistic runs hold."""
+        if mask == self._facts.opportunistic.get(slot, 0):
+            return
         _set(self._facts.opportunistic, slot, mask)
         self._units.stale.add(slot)
         self._lists.set_opportunistic(slot, mask)

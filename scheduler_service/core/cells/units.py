@@ -82,26 +82,32 @@ class Units:
     def _refresh(self) -> None:
         healthy, guaranteed, opportunistic = self._facts.healthy, self._facts.guaranteed, self._facts.opportunistic
         for slot in self.stale:
-            usable = healthy.get(slot, 0) & ~guaranteed.get(slot, 0)
-            now = [
-                (vc, _new(Unit, ((usable & mask).bit_count(), slot, mask)))
-                for mask, vc in self.at.get(slot, _NOTHING).items()
-                if usable & mask
-            ]
-            before = self._listed.pop(slot, _UNLISTED)
-            if now:
-                self._listed[slot] = now
-            for vc, unit in before:
-                if (vc, unit) not in now:
-                    self._lists[vc].remove(unit)
-            for vc, unit in now:
-                if (vc, unit) not in before:
-                    if vc not in self._lists:
-                        self._lists[vc] = SortedList()
-                    self._lists[vc].add(unit)
+            here, now = self.at.get(slot), []
+            if here is not None:
+                usable = healthy.get(slot, 0) & ~guaranteed.get(slot, 0)
+                for mask, vc in here.items():
+                    if usable & mask:
+                        now.append((vc, _new(Unit, ((usable & mask).bit_count(), slot, mask))))
+            before = self._listed.get(slot, _UNLISTED)
+            if before != now:
+                self._list(slot, before, now)
             if slot in self._hosts or slot in opportunistic:
                 self._visit(slot)
         self.stale.clear()
+
+    def _list(self, slot: int, before: list[tuple[Owner, Unit]], now: list[tuple[Owner, Unit]]) -> None:
+        if now:
+            self._listed[slot] = now
+        else:
+            del self._listed[slot]
+        for vc, unit in before:
+            if (vc, unit) not in now:
+                self._lists[vc].remove(unit)
+        for vc, unit in now:
+            if (vc, unit) not in before:
+                if vc not in self._lists:
+                    self._lists[vc] = SortedList()
+                self._lists[vc].add(unit)
 
     def _visit(self, slot: int) -> None:
         guests, before = self._facts.opportunistic.get(slot, 0), self._hosts.pop(slot, None)
