@@ -10,9 +10,13 @@ R = TypeVar("R")
 
 
 def add_or_discard(index: dict[K, set[R]], key: K, member: R, there: bool) -> None:
+    members = index.get(key)
     if there:
-        index.setdefault(key, set()).add(member)
-    elif (members := index.get(key)) is not None:
+        if members is None:
+            index[key] = {member}
+        else:
+            members.add(member)
+    elif members is not None:
         members.discard(member)
         if not members:
             del index[key]
@@ -21,11 +25,14 @@ def add_or_discard(index: dict[K, set[R]], key: K, member: R, there: bool) -> No
 def add_or_remove(index: dict[K, SortedList], key: K, member: object, there: bool) -> None:
     """The same in order; the member is there if it is to go."""
     members = index.get(key)
-    if members is None:
-        members = index[key] = SortedList()
-    members.add(member) if there else members.remove(member)
-    if not members:
-        del index[key]
+    if there:
+        if members is None:
+            members = index[key] = SortedList()
+        members.add(member)
+    elif members is not None:
+        members.remove(member)
+        if not members:
+            del index[key]
 
 
 def set_or_drop(index: dict[K, R], key: K, value: R | None) -> None:
