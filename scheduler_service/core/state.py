@@ -7,6 +7,7 @@ them right.
 
 from collections.abc import Iterator
 from functools import partial
+from heapq import merge
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -39,7 +40,7 @@ from scheduler_service.core.settings import DEFAULTS, Settings
 from scheduler_service.core.traded import Kind, Surplus, Traded
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import Binding, VirtualCluster
-from scheduler_service.core.waiting import Lane, Named
+from scheduler_service.core.waiting import Lane, Named, QueueKey
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -76,10 +77,8 @@ class State:
         self.queues: dict[JobClass, SortedList] = {job_class: SortedList() for job_class in JobClass}
         """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id. Those of virtual
         clusters are in `lanes`."""
-        self.lanes: dict[tuple[str, Lane], SortedList] = {}
-        """Virtual cluster and what they wait for -> its queued jobs."""
-        self.asking: dict[tuple[str, Lane], dict[Named, SortedList]] = {}
-        """The same of those that wait for cells of its own, by what they name of these."""
+        self.lanes: dict[tuple[str, Lane], dict[Named, SortedList]] = {}
+        """Virtual cluster and what they wait for -> its queued jobs, by what they name of that: a queue for each."""
         self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
@@ -170,6 +169,10 @@ class State:
         self.stale_candidates.clear()
         return self.kept_candidates
 
+    def waiting(self, vc: str, lane: Lane) -> Iterator[QueueKey]:
+        """The lane of a virtual cluster, in order, whatever its jobs name."""
+        return merge(*self.lanes.get((vc, lane), {}).values())
+
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
         keys = self.active.get(job_id, ())
@@ -251,8 +254,7 @@ class State:
             "residents": {vc: set(keys) for vc, keys in self.residents.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
-            "lanes": {name: list(queue) for name, queue in self.lanes.items()},
-            "asking": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.asking.items()},
+            "lanes": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.lanes.items()},
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
             "traded": self.traded.snapshot(),

@@ -32,6 +32,9 @@ class Named(NamedTuple):
     pin: str
 
 
+ANY = Named("", "", "")
+
+
 class Deadline(IntEnum):
     """What is to happen at a point in time that some row names."""
 
@@ -108,3 +111,8 @@ def lanes_of(job: Job) -> tuple[Lane, ...]:
 def named_by(job: Job) -> Named:
     cells = job.spec.cells
     return Named(cells.pool, cells.model, cells.pin)
+
+
+def queue_in(lane: Lane, job: Job) -> Named:
+    """In which of the lane's queues the job stands. There is one for all that is opportunistic: any cell may do."""
+    return ANY if lane is Lane.OPPORTUNISTIC else named_by(job)

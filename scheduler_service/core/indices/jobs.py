@@ -8,7 +8,7 @@ from scheduler_service.core.indices.small import add_or_discard, add_or_remove, 
 from scheduler_service.core.job import Job, JobState, Operation
 from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Guarantee
-from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, named_by, queue_key
+from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, QueueKey, due, lanes_of, queue_in, queue_key
 
 if TYPE_CHECKING:
     from scheduler_service.core.state import State
@@ -63,12 +63,10 @@ def _queue(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
         return
     for lane in lanes_of(job):
         at = job.spec.vc, lane
-        add_or_remove(state.lanes, at, key, stands)
-        if lane is not Lane.OPPORTUNISTIC:
-            asking = state.asking.setdefault(at, {})
-            add_or_remove(asking, named_by(job), key, stands)
-            if not asking:
-                del state.asking[at]
+        queues = state.lanes.setdefault(at, {})
+        add_or_remove(queues, queue_in(lane, job), key, stands)
+        if not queues:
+            del state.lanes[at]
 
 
 def of_operation(state: "State", old: Operation | None, new: Operation | None) -> None:

@@ -22,7 +22,7 @@ from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.waiting import Lane
+from scheduler_service.core.waiting import ANY, Lane
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
 from scheduler_service.policies.cells.standing import in_pool
@@ -78,7 +78,7 @@ def _serve_one(
 ) -> Generator[Plan, str | None, Job | None]:
     """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
     gone that it may have leave; there is ever less."""
-    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
+    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), {}).get(ANY, ())
     looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
     if vc.policy.name in PREEMPTING:
         looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)  # as in its own cells

@@ -49,7 +49,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
 def _with_work(state: State) -> set[str]:
     """Virtual clusters that have jobs which wait, or would rather be guaranteed."""
-    return {name for name, _ in state.lanes}.union(state.overflowing, state.demoted)
+    return {name for name, lane in state.lanes if lane in LANES}.union(state.overflowing, state.demoted)
 
 
 def start_on_cells_kept(state: State) -> Proposals:
@@ -96,7 +96,7 @@ def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
     assert state.pools is not None
     first: dict[Choice, QueueKey] = {}
     for lane in LANES:
-        for queue in state.asking.get((vc.name, lane), {}).values():
+        for queue in state.lanes.get((vc.name, lane), {}).values():
             for key in islice(queue, BEHIND):
                 job = state.jobs.rows[key[-1]]
                 mine = choices(state.pools, vc, job)
@@ -178,7 +178,7 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
     """The first job of the lanes taken together, behind those that were skipped of each queue."""
     first: tuple[QueueKey, _Queue] | None = None
     for lane in lanes:
-        for named, queue in state.asking.get((vc.name, lane), {}).items():
+        for named, queue in state.lanes.get((vc.name, lane), {}).items():
             skip = skipped.setdefault((lane, named), 0)
             if skip < len(queue) and (first is None or queue[skip] < first[0]):
                 first = queue[skip], (lane, named)
@@ -187,5 +187,5 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
 
 def _stands(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
     """Whether it is where it was in its queue; an array that stays there may have begun one more of its elements."""
-    queue = state.asking.get((vc.name, at[0]), {}).get(at[1], ())
+    queue = state.lanes.get((vc.name, at[0]), {}).get(at[1], ())
     return skipped < len(queue) and queue[skipped][-1] == job.id and state.jobs.rows[job.id].elements == job.elements
