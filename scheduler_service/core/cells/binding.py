@@ -7,10 +7,11 @@ takes the last address of the largest, so that they meet as late as possible.
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from scheduler_service.core.cells.facts import Facts
 from scheduler_service.core.cells.free import Free, key_of, used_and_index
 from scheduler_service.core.cells.promises import Balance, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, least, pick
-from scheduler_service.core.cells.spare import Facts, Spare
+from scheduler_service.core.cells.spare import Spare
 from scheduler_service.core.values import Mask
 
 _LOOKS = 64
@@ -98,7 +99,7 @@ def _inside(free: Free, outer: int, index: int, level: int) -> _Cost:
     shape = free.shape
     nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
     slot, at = divmod(index, nodes)
-    used, inside = least(shape, outer, at, level, free.opportunistic.get(slot, 0))
+    used, inside = least(shape, outer, at, level, free.facts[slot].opportunistic)
     return used, [slot * cells + cell for cell in inside]
 
 
@@ -109,7 +110,7 @@ def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, 
         return None
     slot = spare.dirty(n)
     if slot is not None:
-        return _on(free.shape, slot, facts.idle(slot) & ~facts.bound.get(slot, 0), n)
+        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
     for level in range(free.shape.top, -1, -1):
         if free.shape.size(level) < n:
             break
@@ -118,9 +119,9 @@ def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, 
             return found
     slot = spare.clean(n)
     if slot is not None:
-        return _on(free.shape, slot, facts.idle(slot) & ~facts.bound.get(slot, 0), n)
+        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
     slot = spare.bound(n)
-    return None if slot is None else _on(free.shape, slot, facts.idle(slot), n)
+    return None if slot is None else _on(free.shape, slot, facts[slot].idle(), n)
 
 
 def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
@@ -134,13 +135,13 @@ def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tup
             _, index = used_and_index(cells[at])
             slot = spare.last_clean(range(index * fan, (index + 1) * fan))
             if slot is not None:
-                return _on(shape, slot, facts.idle(slot), n)
+                return _on(shape, slot, facts[slot].idle(), n)
         return None
     at = cells.bisect_left(key_of(1, 0)) - 1
     if at < 0:
         return None
     slot, cell = divmod(cells[at], shape.devices // shape.size(level))  # none is used
-    return _on(shape, slot, facts.idle(slot) & cell_mask(shape, level, cell), n)
+    return _on(shape, slot, facts[slot].idle() & cell_mask(shape, level, cell), n)
 
 
 def _on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
@@ -157,15 +158,15 @@ def partly_healthy(
     if level >= shape.node:
         fan = shape.size(level) // shape.devices
         for index in partly[level]:
-            if well[level][index] >= need and not any(s in facts.bound for s in range(index * fan, (index + 1) * fan)):
+            if well[level][index] >= need and not any(facts[s].bound for s in range(index * fan, (index + 1) * fan)):
                 found.append((well[level][index], index))
     else:
         cells = shape.devices // shape.size(level)
         for slot in partly[shape.node]:
             for cell in range(cells):
                 mask = cell_mask(shape, level, cell)
-                count = (facts.healthy[slot] & mask).bit_count()
-                if max(1, need) <= count < shape.size(level) and not facts.bound.get(slot, 0) & mask:
+                count = (facts[slot].healthy & mask).bit_count()
+                if max(1, need) <= count < shape.size(level) and not facts[slot].bound & mask:
                     found.append((count, slot * cells + cell))
     return [index for _, index in sorted(found)]
 

@@ -7,6 +7,7 @@ those of its children that are wholly open. A change costs the levels it climbs 
 
 from sortedcontainers import SortedList
 
+from scheduler_service.core.cells.facts import Facts
 from scheduler_service.core.cells.shape import Shape, cell_mask, change, parts
 from scheduler_service.core.values import Mask
 
@@ -27,16 +28,15 @@ def used_and_index(key: int) -> tuple[int, int]:
 class Free:
     """Open are the leaves that are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
 
-    __slots__ = ("_full", "_node", "_per", "_top", "counts", "lists", "open", "opportunistic", "shape", "used", "wholes")
+    __slots__ = ("_full", "_node", "_per", "_top", "counts", "facts", "lists", "shape", "used", "wholes")
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, facts: Facts) -> None:
         self.shape = shape
+        self.facts = facts
         self.lists: list[SortedList] = [SortedList() for _ in shape.fan]
         """By level, the key of each free cell: those with the fewest opportunistic leaves inside first, then by index."""
         self.counts = [0] * len(shape.fan)
         """f_k: how long the lists are. Asked at every request, and a list takes its time to say so."""
-        self.open: dict[int, Mask] = {}
-        self.opportunistic: dict[int, Mask] = {}
         self.used: list[dict[int, int]] = [{} for _ in shape.fan]
         """Opportunistic leaves in a cell, from the level of nodes up."""
         self.wholes: list[dict[int, int]] = [{} for _ in shape.fan]
@@ -46,14 +46,11 @@ class Free:
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
 
     def set_open(self, slot: int, mask: Mask) -> None:
-        old = self.open.get(slot, 0)
+        here = self.facts.made(slot)
+        old, opportunistic = here.open, here.opportunistic
         if mask == old:
             return
-        if mask:
-            self.open[slot] = mask
-        else:
-            del self.open[slot]
-        opportunistic = self.opportunistic.get(slot, 0)
+        here.open = mask
         gone, come = change(self.shape, old, mask)
         node, per, lists, counts = self._node, self._per, self.lists, self.counts
         for level, cell, leaves in gone:
@@ -109,14 +106,11 @@ class Free:
         return [key_of(used.get(i, 0), i) for i in range(first, first + fan) if i != index]
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
-        old = self.opportunistic.get(slot, 0)
+        here = self.facts.made(slot)
+        old, open_ = here.opportunistic, here.open
         if mask == old:
             return
-        if mask:
-            self.opportunistic[slot] = mask
-        else:
-            del self.opportunistic[slot]
-        open_ = self.open.get(slot, 0)
+        here.opportunistic = mask
         if open_ != self._full:
             for level, cell, leaves in parts(self.shape, open_):
                 before, after = (leaves & old).bit_count(), (leaves & mask).bit_count()
@@ -155,7 +149,7 @@ class Free:
         else:
             slot, cell = divmod(index, self._per[level])
             mask = cell_mask(self.shape, level, cell)
-        open_ = self.open.get(slot, 0)
+        open_ = self.facts[slot].open
         if open_ == self._full:
             found = self.level_of(slot)
             return found if found >= level else None
@@ -167,14 +161,14 @@ class Free:
         if level < self._node:
             slot, cell = divmod(index, self._per[level])
             size = self.shape.size(level)
-            for part in parts(self.shape, self.open.get(slot, 0)):
+            for part in parts(self.shape, self.facts[slot].open):
                 counts[part.level] += part.level <= level and part.mask >> cell * size & (1 << size) - 1 != 0
             return counts
         cells = [(level, index)]
         while cells:
             at, cell = cells.pop()
             if at == self._node:
-                for part in parts(self.shape, self.open.get(cell, 0)):
+                for part in parts(self.shape, self.facts[cell].open):
                     counts[part.level] += 1
             elif self.wholes[at].get(cell, 0) == self.shape.fan[at]:
                 counts[at] += 1

@@ -8,11 +8,12 @@ slots are any integers.
 from collections.abc import Iterator, Sequence, Set
 
 from scheduler_service.core.cells.binding import Choose, best, costs_nobody, first, opportunistic, partly_healthy
+from scheduler_service.core.cells.facts import Facts, Unit
 from scheduler_service.core.cells.free import Free, used_and_index
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
-from scheduler_service.core.cells.spare import Facts, Spare
-from scheduler_service.core.cells.units import Unit, Units
+from scheduler_service.core.cells.spare import Spare
+from scheduler_service.core.cells.units import Units
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
 
@@ -46,7 +47,7 @@ class Pool:
         self.partly: list[set[int]] = [set() for _ in shape.fan]
         """Cells from the level of nodes up with healthy leaves and others."""
         self._facts = Facts()
-        self._lists = Free(shape)
+        self._lists = Free(shape, self._facts)
         self.counts = self._lists.counts
         """f_k: how many free cells of Algorithm 1 there are of each level."""
         self._spare = Spare(self._facts, shape)
@@ -60,14 +61,14 @@ class Pool:
 
     def set_node(self, slot: int, healthy: Mask | None) -> None:
         """Which positions are healthy and open for placement; None: there is no such node."""
-        facts, new = self._facts, healthy or 0
-        old = facts.healthy.get(slot, 0)
+        here, new = self._facts.made(slot), healthy or 0
+        old = here.healthy
         if new == old:
             return
-        _set(facts.healthy, slot, new)
+        here.healthy = new
         self._count_well(slot, new.bit_count() - old.bit_count())
         self._units.stale.add(slot)
-        self._lists.set_open(slot, new & ~facts.bound.get(slot, 0))
+        self._lists.set_open(slot, new & ~here.bound)
         self._spare.stale.add(slot)
         self._balance = None
 
@@ -80,14 +81,13 @@ class Pool:
             self.unbind(level, index)
         self.bound[level][index] = vc
         self.promises.bind(vc, level, index)
-        facts = self._facts
         for slot, mask in self._leaves(level, index):
-            before, healthy = facts.bound.get(slot, 0), facts.healthy.get(slot, 0)
-            if before & mask:
+            here = self._facts.made(slot)
+            if here.bound & mask:
                 raise ValueError(f"level {level} cell {index} of {self.name} overlaps a cell that is bound")
-            facts.bound[slot] = before | mask
+            here.bound |= mask
             self._units.add(vc, slot, mask)
-            self._lists.set_open(slot, healthy & ~(before | mask))
+            self._lists.set_open(slot, here.healthy & ~here.bound)
             self._spare.stale.add(slot)
         self._balance = None
 
@@ -96,28 +96,27 @@ class Pool:
         if vc is None:
             return
         self.promises.unbind(vc, level, index)
-        facts = self._facts
         for slot, mask in self._leaves(level, index):
-            healthy, left = facts.healthy.get(slot, 0), facts.bound[slot] & ~mask
-            _set(facts.bound, slot, left)
+            here = self._facts[slot]
+            here.bound &= ~mask
             self._units.remove(slot, mask)
-            self._lists.set_open(slot, healthy & ~left)
+            self._lists.set_open(slot, here.healthy & ~here.bound)
             self._spare.stale.add(slot)
         self._balance = None
 
     def set_guaranteed(self, slot: int, mask: Mask) -> None:
         """The leaves that guaranteed runs hold, or that are kept for them."""
-        if mask == self._facts.guaranteed.get(slot, 0):
+        here = self._facts.made(slot)
+        if mask == here.guaranteed:
             return
-        _set(self._facts.guaranteed, slot, mask)
+        here.guaranteed = mask
         self._units.stale.add(slot)
         self._spare.stale.add(slot)
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
         """The leaves that opportunistic runs hold."""
-        if mask == self._facts.opportunistic.get(slot, 0):
+        if mask == self._facts[slot].opportunistic:
             return
-        _set(self._facts.opportunistic, slot, mask)
         self._units.stale.add(slot)
         self._lists.set_opportunistic(slot, mask)
         self._spare.stale.add(slot)
@@ -148,15 +147,16 @@ class Pool:
     # ---- what follows --------------------------------------------------------------------------------------------------
 
     def healthy(self, slot: int) -> Mask:
-        return self._facts.healthy.get(slot, 0)
+        return self._facts[slot].healthy
 
     def idle(self, slot: int) -> Mask:
         """Healthy leaves that no run holds and that are kept for none."""
-        return self._facts.idle(slot)
+        return self._facts[slot].idle()
 
     def held(self, slot: int) -> tuple[Mask, Mask]:
         """What guaranteed and what opportunistic runs hold of a node."""
-        return self._facts.guaranteed.get(slot, 0), self._facts.opportunistic.get(slot, 0)
+        here = self._facts[slot]
+        return here.guaranteed, here.opportunistic
 
     def bound_of(self, vc: Owner, level: int) -> list[int]:
         """The VC's bound cells of the level, in order; there are a_{t,k} of them."""
@@ -187,11 +187,12 @@ class Pool:
 
     def units_at(self, slot: int) -> dict[Mask, Owner]:
         """positions -> VC of all units on the node."""
-        return self._units.at.get(slot, {})
+        return self._facts[slot].units
 
     def available(self, slot: int, mask: Mask) -> Mask:
         """The healthy leaves of these that no guaranteed run holds."""
-        return self._facts.healthy.get(slot, 0) & mask & ~self._facts.guaranteed.get(slot, 0)
+        here = self._facts[slot]
+        return here.healthy & mask & ~here.guaranteed
 
     def free(self, level: int) -> list[tuple[int, int]]:
         """(opportunistic leaves inside, index) of the free cells of Algorithm 1, in order."""
@@ -269,16 +270,13 @@ class Pool:
 
     def rebuilt(self) -> "Pool":
         other = Pool(self.shape, self.name)
-        facts = self._facts
-        for slot, mask in facts.healthy.items():
-            other.set_node(slot, mask)
+        for slot, here in self._facts.items():
+            other.set_node(slot, here.healthy)
+            other.set_guaranteed(slot, here.guaranteed)
+            other.set_opportunistic(slot, here.opportunistic)
         for level, cells in enumerate(self.bound):
             for index, vc in cells.items():
                 other.bind(level, index, vc)
-        for slot, mask in facts.guaranteed.items():
-            other.set_guaranteed(slot, mask)
-        for slot, mask in facts.opportunistic.items():
-            other.set_opportunistic(slot, mask)
         for vc, counts in self.promises.quota.items():
             for level, count in enumerate(counts):
                 other.set_quota(vc, level, count)
@@ -286,7 +284,8 @@ class Pool:
 
     def snapshot(self) -> dict[str, object]:
         """Everything as plain comparable values."""
-        facts, lists, promises = self._facts, self._lists, self.promises
+        lists, promises = self._lists, self.promises
+        facts = {s: (x.healthy, x.bound, x.guaranteed, x.opportunistic, x.open) for s, x in self._facts.items()}
         return {
             "bound": [dict(cells) for cells in self.bound],
             "free": [list(cells) for cells in lists.lists],
@@ -296,9 +295,8 @@ class Pool:
                 [dict(c) for c in lists.wholes],
                 [dict(c) for c in self.well],
             ),
-            "open": (dict(lists.open), dict(lists.opportunistic)),
             "partly": [set(cells) for cells in self.partly],
-            "facts": tuple(dict(getattr(facts, name)) for name in facts.__slots__),
+            "facts": {slot: masks for slot, masks in facts.items() if any(masks)},
             "spare": self._spare.snapshot(),
             "units": self._units.snapshot(),
             "promises": (dict(promises.quota), {key: set(cells) for key, cells in promises.mine.items()}),
