@@ -75,10 +75,10 @@ def owner_of(state: State, job: Job) -> Owner:
 def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
     """Whether these are what a task with this demand is to hold on the node: as many devices as it asks for, or CPUs that
     carry it."""
-    if not state.cpus_of(node):
-        return len(devices) == demand.devices
-    seat = _pools(state).seats.get(node)
-    return seat is not None and fits(demand, times(seat.share, len(devices)))
+    seat = None if state.pools is None or state.settings.by_count else state.pools.seats.get(node)
+    if seat is None:
+        return len(devices) == demand.devices and not state.cpus_of(node)
+    return fits(demand, times(seat.share, len(devices))) if not seat.share.devices else len(devices) == demand.devices
 
 
 def give_back(state: State, node: int, mask: Mask) -> None:

@@ -73,12 +73,13 @@ def _orders(state: State) -> tuple[Order, ...]:
         if isinstance(key, int):
             if (job := state.jobs.rows.get(key)) is not None and job.rendezvous:
                 ready = [task for task in state.runs_of(job.id) if task.phase is RunPhase.READY]
-                orders += [Start(task.node, task, job, gang_place(state, task)) for task in ready]
+                orders += [Start(task.node, task, job, gang_place(job, task)) for task in ready]
         elif (run := state.runs.rows.get(key)) is None:
             continue
         elif run.phase is RunPhase.STARTING:
             if new:
-                orders.append(Start(run.node, run, state.jobs.rows[run.job_id], gang_place(state, run)))
+                job = state.jobs.rows[run.job_id]
+                orders.append(Start(run.node, run, job, gang_place(job, run)))
         elif run.phase is RunPhase.STOPPING and run.stop_reason is not None:
             orders.append(Stop(run.node, key, run.stop_grace_us, run.stop_reason, run.stop_for))
     return tuple(orders)

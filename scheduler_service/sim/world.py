@@ -154,7 +154,7 @@ class World:
         run = self.state.runs.rows.get(order.key)
         if run is not None and run.placed_us == self.now and not self.agents.knows(order.key):
             job = self.state.jobs.rows[run.job_id]
-            self.agents.start(Start(order.node, run, job, gang_place(self.state, run)), self.lives[job.id], self.now)
+            self.agents.start(Start(order.node, run, job, gang_place(job, run)), self.lives[job.id], self.now)
         self.agents.stop(order, self.now)
 
     def _step(self, events: Sequence[Event]) -> Step:

@@ -22,11 +22,11 @@ def leaves_unbound(pool: Pool, owner: Owner) -> int:
 
 def is_unbound(pool: Pool, level: int, index: int, but: Collection[Owner] = ()) -> bool:
     """Whether neither it nor a part of it nor a cell around it is bound, but to these."""
-    return not any(
-        mask & bound and whose not in but
-        for slot, mask in leaves_of(pool.shape, level, index)
-        for bound, whose in pool.units_at(slot).items()
-    )
+    for slot, mask in pool.leaves(level, index):
+        for bound, whose in pool.units_at(slot).items():
+            if mask & bound and whose not in but:
+                return False
+    return True
 
 
 def owned(pool: Pool, owner: Owner, slot: int) -> Mask:

@@ -144,15 +144,14 @@ class Free:
     def outer(self, level: int, index: int) -> int | None:
         """The level of the free cell that this one is, or is inside of; None: it is not wholly open."""
         if level > self._node:
-            slot = index * (self.shape.size(level) // self.shape.devices)
-            mask = self._full
+            slot, cell = index * (self.shape.size(level) // self.shape.devices), 0
         else:
             slot, cell = divmod(index, self._per[level])
-            mask = cell_mask(self.shape, level, cell)
         open_ = self.facts[slot].open
         if open_ == self._full:
             found = self.level_of(slot)
             return found if found >= level else None
+        mask = cell_mask(self.shape, level, cell)
         return None if mask & ~open_ else next(part.level for part in parts(self.shape, open_) if part.mask & mask)
 
     def inside(self, level: int, index: int) -> list[int]:

@@ -193,7 +193,7 @@ class _Search:
                     yield slot, available, mask, None
         if domain is None:
             for cell in self._fresh(need.leaves, 0):
-                for slot, inside in leaves_of(self.pool.shape, *cell):
+                for slot, inside in self.pool.leaves(*cell):
                     available = self._available(slot, inside)
                     mask = self._pick(slot, available, need) if available.bit_count() >= need.leaves else None
                     if mask is not None:
@@ -273,9 +273,9 @@ class _Search:
     def _fresh(self, leaves: int, least: int) -> Iterator[tuple[int, int]]:
         """Cells for its free virtual cells of this level at least that are large enough for something on one node, the smallest
         first; each may be bound and unbound while it is looked at."""
-        pool, shape = self.pool, self.pool.shape
-        for level in range(least, len(shape.fan)):
-            if shape.size(level) >= leaves and pool.promises.free_of(self.owner, level):
+        pool = self.pool
+        for level in range(least, len(pool.sizes)):
+            if pool.sizes[level] >= leaves and pool.promises.free_of(self.owner, level):
                 for index in pool.all_to_bind(self.owner, level, leaves, self._choose):
                     yield level, index
 

@@ -33,6 +33,7 @@ class Pool:
         "partly",
         "promises",
         "shape",
+        "sizes",
         "well",
     )
 
@@ -52,6 +53,8 @@ class Pool:
         """f_k: how many free cells of Algorithm 1 there are of each level."""
         self._spare = Spare(self._facts, shape)
         self._units = Units(self._facts)
+        self.sizes = tuple(shape.size(level) for level in range(len(shape.fan)))
+        """Leaves in a cell, by level."""
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
         self._masks = [[cell_mask(shape, level, cell) for cell in range(per)] for level, per in enumerate(self._per)]
         self._balance: Balance | None = None
@@ -81,7 +84,7 @@ class Pool:
             self.unbind(level, index)
         self.bound[level][index] = vc
         self.promises.bind(vc, level, index)
-        for slot, mask in self._leaves(level, index):
+        for slot, mask in self.leaves(level, index):
             here = self._facts.made(slot)
             if here.bound & mask:
                 raise ValueError(f"level {level} cell {index} of {self.name} overlaps a cell that is bound")
@@ -96,7 +99,7 @@ class Pool:
         if vc is None:
             return
         self.promises.unbind(vc, level, index)
-        for slot, mask in self._leaves(level, index):
+        for slot, mask in self.leaves(level, index):
             here = self._facts[slot]
             here.bound &= ~mask
             self._units.remove(slot, mask)
@@ -126,7 +129,8 @@ class Pool:
         self.promises.set_quota(vc, level, count)
         self._balance = None
 
-    def _leaves(self, level: int, index: int) -> Sequence[tuple[int, Mask]]:
+    def leaves(self, level: int, index: int) -> Sequence[tuple[int, Mask]]:
+        """(slot, positions) of a cell, for each of its nodes."""
         if level > self.shape.node:
             return leaves(self.shape, level, index)
         slot, cell = divmod(index, self._per[level])

@@ -89,6 +89,8 @@ def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decis
 
 def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
     """What is kept at these spots for opportunistic jobs is kept for them no more."""
+    if not state.guests_devices:
+        return []
     wanted: dict[int, Mask] = defaultdict(int)
     for spot in spots:
         wanted[spot.node] |= mask_of(spot.devices) & state.guests_devices.get(spot.node, 0)
@@ -103,16 +105,15 @@ def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
 
 def in_the_way_of(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
     """By node, the runs that hold a device of these."""
-    found: dict[int, list[RunKey]] = defaultdict(list)
-    wanted: dict[int, Mask] = defaultdict(int)
-    for spot in spots:
-        wanted[spot.node] |= mask_of(spot.devices)
-    for node, mask in wanted.items():
-        if mask & state.held_devices.get(node, 0):
-            for key in sorted(state.runs_on[node]):
-                if mask_of(state.runs.rows[key].devices) & mask:
-                    found[node].append(key)
-    return found
+    wanted: dict[int, Mask] = {}
+    for node, devices in spots:
+        taken = mask_of(devices) & state.held_devices.get(node, 0)
+        if taken:
+            wanted[node] = wanted.get(node, 0) | taken
+    return {
+        node: [key for key in sorted(state.runs_on[node]) if mask_of(state.runs.rows[key].devices) & mask]
+        for node, mask in wanted.items()
+    }
 
 
 def _leaves(state: State, job_id: int) -> bool:
@@ -187,4 +188,6 @@ def _never_in(pools: Pools, choice: Choice, job: Job, cells: tuple[int, ...]) ->
     """Why so many cells of each level would not do with nothing else running; empty where they would. A pin is one's own."""
     if job.spec.cells.pin:
         return ""
-    return why_never(job.spec, pools.pools[choice.pool].shape, pools.share(choice.pool), cells)
+    shape = pools.pools[choice.pool].shape
+    wanted = asked(job.spec, shape, pools.share(choice.pool))
+    return wanted if isinstance(wanted, str) else why_never(wanted, shape, cells)
