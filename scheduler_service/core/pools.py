@@ -59,8 +59,8 @@ class Pools:
         """Node -> the pool among whose facts it is."""
         self._first: dict[str, int] = {}
         """Planned pool -> of its nodes the one that joined first: all others must be like it, whatever their places."""
-        self._held: dict[int, tuple[Mask, Mask]] = {}
-        """Node -> what `hold` said last."""
+        self._seated: list[int] = []
+        """What `set_node` returns."""
         self._order: list[str] | None = None
         """What `in_order` returns, until a pool comes or goes."""
         self._shares: dict[str, Counter[Vector]] = {}
@@ -73,28 +73,26 @@ class Pools:
 
     # ---- facts -----------------------------------------------------------------------------------------------------------
 
-    def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> None:
-        """What the node is and has; None: it is not there."""
+    def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> list[int]:
+        """What the node is and has; None: it is not there. Returns the nodes that have a place in a pool now, or another one:
+        what is held of them is to be told anew."""
+        self._seated = []
         name = self._pool_of.get(node)
         before = None if name is None else self._facts[name][node]
         now = None if row is None else self._described(row, devices)
         if name is not None and before is not None and (now is None or before._replace(healthy=now.healthy) != now):
             self._leave(node, name, before)
-        if now is None:
-            return
-        pool = self._join(node, now)
-        if pool is None:
-            self._unlike(node, now.seat.pool)
-        else:
-            pool.set_node(now.seat.slot, now.healthy)
+        if now is not None:
+            pool = self._join(node, now)
+            if pool is None:
+                self._unlike(node, now.seat.pool)
+            else:
+                pool.set_node(now.seat.slot, now.healthy)
+        return self._seated
 
     def hold(self, node: int, guaranteed: Mask, opportunistic: Mask) -> None:
         """The node's devices that are held, or kept, as guaranteed; and those that opportunistic runs hold."""
         seat = self.seats.get(node)
-        if guaranteed or opportunistic:
-            self._held[node] = guaranteed, opportunistic
-        else:
-            self._held.pop(node, None)
         if seat is not None:
             pool = self.pools[seat.pool]
             pool.set_guaranteed(seat.slot, positions(seat, guaranteed))
@@ -298,8 +296,7 @@ class Pools:
         self.nodes[fact.seat.pool, fact.seat.slot] = node
         self._shares[fact.seat.pool][fact.seat.share] += 1
         self._lowest.pop(fact.seat.pool, None)
-        if node in self._held:
-            self.hold(node, *self._held[node])
+        self._seated.append(node)
 
     def _leave(self, node: int, name: str, fact: _Node) -> None:
         facts = self._facts[name]

@@ -84,9 +84,9 @@ def _place_in_pool(state: "State", node: int) -> None:
             devices = [device for index in range(count) if (device := rows.get((node, index))) is not None]
         if len(devices) < count:
             row = None  # as it joins, or is loaded, or its inventory changes, its devices come one by one
-    state.pools.set_node(node, row, devices)
+    for seated in state.pools.set_node(node, row, devices):
+        hold_cells(state, seated)
     state.board_changed = True  # a pool may have come, or gone
-    hold_cells(state, node)
 
 
 def _offers_the_same(a: Node, b: Node) -> bool:
