@@ -21,18 +21,17 @@ def bind(state: State, action: Bind) -> None:
     """Refused where the virtual cluster has no such cell left, or where somebody else could then not have what is his: every
     legal request stays satisfiable (Eqn 2)."""
     pools = _pools(state)
-    pool = pools.pools.get(action.pool)
-    if pool is None or action.vc not in state.vcs.rows:
+    vc, pool = state.vcs.rows.get(action.vc), pools.pools.get(action.pool)
+    if vc is None or pool is None:
         raise PlanRefused(f"there is no virtual cluster {action.vc}, or no pool {action.pool}")
     level = level_of(pool.shape, action.level)
     if level is None:
         raise PlanRefused(f"pool {action.pool} has no level {action.level}")
-    owner = Owner(action.vc)
-    if unbound(pool, owner, level) <= 0:
+    if unbound(pool, vc.owner, level) <= 0:
         raise PlanRefused(f"virtual cluster {action.vc} has no {action.level} left in {action.pool}")
     if not is_unbound(pool, level, action.index):
         raise PlanRefused(f"{action.level} {action.index} of {action.pool} is bound, or part of it")
-    if not pool.costs_nobody(owner, level, action.index):
+    if not pool.costs_nobody(vc.owner, level, action.index):
         raise PlanRefused(f"binding {action.level} {action.index} of {action.pool} would break a promise to others")
     binding = Binding(action.pool, action.level, action.index, action.vc)
     state.put(state.bindings, (action.pool, action.level, action.index), binding)
@@ -69,7 +68,8 @@ def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
 
 def owner_of(state: State, job: Job) -> Owner:
     """Whose cells are the job's own."""
-    return Owner(state.vc_ids.get(job.spec.vc, 0), job.spec.cells.pin)
+    pin, vc = job.spec.cells.pin, state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
+    return vc.owner if vc is not None and not pin else Owner(0 if vc is None else vc.id, pin)
 
 
 def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:

@@ -131,7 +131,7 @@ class Pools:
             else:
                 of_pool[at] = row
                 if pool is not None and level is not None:
-                    pool.bind(level, row.index, Owner(row.vc, row.pin))
+                    pool.bind(level, row.index, row.owner)
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Pools:
     def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
         """How many cells of each level of the pool it owns now, with those that it has in exchange."""
         promises = self.pools[pool].promises
-        return promises.quota.get(Owner(vc.id), promises.none)
+        return promises.quota.get(vc.owner, promises.none)
 
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
         """The pools in which it owns something, or has it in exchange."""

@@ -77,7 +77,7 @@ class State:
         self.queues: dict[JobClass, SortedList] = {job_class: SortedList() for job_class in JobClass}
         """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id. Those of virtual
         clusters are in `lanes`."""
-        self.lanes: dict[tuple[str, Lane], dict[Named, SortedList]] = {}
+        self.lanes: dict[tuple[str, Lane], dict[Named, list[QueueKey]]] = {}
         """Virtual cluster and what they wait for -> its queued jobs, by what they name of that: a queue for each."""
         self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}

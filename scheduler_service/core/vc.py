@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from scheduler_service.core.rows import dataclass
+from scheduler_service.core.rows import dataclass, derived
 
 
 class Guarantee(IntEnum):
@@ -92,6 +92,11 @@ class VirtualCluster:
     """Of its share of opportunistic cells, beside the others'."""
     policy: VcPolicy = VcPolicy()
 
+    @derived
+    def owner(self) -> "Owner":
+        """Of its cells, but the pinned ones."""
+        return Owner(self.id)
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -102,6 +107,10 @@ class Binding:
     index: int
     vc: int
     pin: str = ""
+
+    @derived
+    def owner(self) -> "Owner":
+        return Owner(self.vc, self.pin)
 
 
 class Owner(NamedTuple):

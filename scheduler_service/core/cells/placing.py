@@ -212,10 +212,10 @@ class _Search:
 
     def _tightest(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         """Of the bound cells, the tightest first: slot and what is available there."""
-        beside = self.beside
-        if (need.leaves, need.level, domain) == beside[:3] and beside.available.bit_count() >= need.leaves:
+        leaves, beside = need.leaves, self.beside
+        if leaves == beside.leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
             yield beside.slot, beside.available
-        yield from self._units(need.leaves, domain)
+        yield from self._units(leaves, domain)
 
     def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         if domain is not None:

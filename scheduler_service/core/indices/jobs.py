@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from scheduler_service.core.indices.deadlines import set_deadline
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
-from scheduler_service.core.indices.small import add_or_discard, add_or_remove, set_or_drop
+from scheduler_service.core.indices.small import add_or_discard, insert_or_remove, set_or_drop
 from scheduler_service.core.job import Job, JobState, Operation
 from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Guarantee
@@ -64,7 +64,7 @@ def _queue(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
     for lane in lanes_of(job):
         at = job.spec.vc, lane
         queues = state.lanes.setdefault(at, {})
-        add_or_remove(queues, queue_in(lane, job), key, stands)
+        insert_or_remove(queues, queue_in(lane, job), key, stands)
         if not queues:
             del state.lanes[at]
 

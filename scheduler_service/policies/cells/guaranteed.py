@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 def choices(pools: Pools, vc: VirtualCluster, job: Job) -> list[Choice]:
     """The pools in which the virtual cluster owns something that the job may have, in the order in which they are tried."""
     cells = job.spec.cells
-    owner = Owner(vc.id, cells.pin)
+    owner = Owner(vc.id, cells.pin) if cells.pin else vc.owner
     owned = {pin.pool for pin in vc.pins if pin.name == cells.pin} if cells.pin else pools.has_cells_in(vc)
     return [Choice(name, owner) for name in pools.in_order() if name in owned and suits(pools, job, name)]
 

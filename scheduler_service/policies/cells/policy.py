@@ -70,7 +70,8 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
         yield from _serve(state, vc, lanes, held, rng, promotes)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
-            yield from promote(state, vc, jobs.get(vc.name, frozenset()), held)
+            if vc.name in jobs:
+                yield from promote(state, vc, jobs[vc.name], held)
 
 
 def _give_back(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
