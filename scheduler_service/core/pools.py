@@ -131,7 +131,7 @@ class Pools:
             else:
                 of_pool[at] = row
                 if pool is not None and level is not None:
-                    pool.bind(level, row.index, row.owner)
+                    pool.bind(level, row.index, Owner(row.vc, row.pin))
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ class Within(NamedTuple):
 
 
 class CellRequest(NamedTuple):
-    """What a job asks of the cells that it runs in, beyond the devices of its tasks."""
+    """What a job asks of the cells that it runs in, beyond the devices of its tasks. What it names of them
+    (`waiting.Named`) comes first."""
 
     pool: str = ""
     """Empty: any of its virtual cluster's."""
@@ -107,10 +108,6 @@ class Binding:
     index: int
     vc: int
     pin: str = ""
-
-    @derived
-    def owner(self) -> "Owner":
-        return Owner(self.vc, self.pin)
 
 
 class Owner(NamedTuple):

@@ -77,11 +77,14 @@ def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
     `aging_us` of waiting: a job that has waited for longer than that stands before a new one of the next higher priority.
     As all age alike, their order never changes, and nothing need be looked at again as time goes on.
     """
+    return place_of(job, aging_us, job.requeued) if stands(job) else None
+
+
+def stands(job: Job) -> bool:
+    """Whether it is in a queue."""
     if job.state is not JobState.QUEUED or job.held or job.eligible_us is not None or job.waits_for:
-        return None
-    if job.elements is not None and not startable(job):
-        return None
-    return place_of(job, aging_us, job.requeued)
+        return False
+    return job.elements is None or startable(job)
 
 
 def place_of(job: Job, aging_us: Micros, has_run: bool) -> QueueKey:
@@ -109,8 +112,7 @@ def lanes_of(job: Job) -> tuple[Lane, ...]:
 
 
 def named_by(job: Job) -> Named:
-    cells = job.spec.cells
-    return Named(cells.pool, cells.model, cells.pin)
+    return tuple.__new__(Named, job.spec.cells[:3])
 
 
 def queue_in(lane: Lane, job: Job) -> Named:

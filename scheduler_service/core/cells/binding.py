@@ -58,10 +58,10 @@ def _fewest(one: _Cost | None, other: _Cost) -> _Cost:
 
 def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
     """The cells of `level` with the fewest opportunistic leaves inside the free cells of `outer`."""
-    cells, shape = free.lists[outer], free.shape
+    cells = free.lists[outer]
     used, index = used_and_index(cells[0])
     if not used:
-        return 0, [index * (shape.size(outer) // shape.size(level))]
+        return 0, [index * (free.sizes[outer] // free.sizes[level])]
     if outer == level:
         return used, [index for count, index in map(used_and_index, cells.islice(0, _ALIKE)) if count == used]
     found: _Cost | None = None

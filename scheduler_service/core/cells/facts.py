@@ -1,5 +1,6 @@
 """What is set for each slot of a pool. All else that a pool tells follows from it."""
 
+from collections import defaultdict
 from typing import NamedTuple
 
 from scheduler_service.core.values import Mask
@@ -39,21 +40,9 @@ class Slot:
         return self.healthy & ~(self.guaranteed | self.opportunistic)
 
 
-class Facts(dict[int, Slot]):
-    """By slot. One of which nothing is known yet is like one that is not there."""
-
-    def __missing__(self, slot: int) -> Slot:
-        return _NOTHING
-
-    def made(self, slot: int) -> Slot:
-        """The same, to be written to."""
-        found = self.get(slot)
-        if found is None:
-            found = self[slot] = Slot()
-        return found
-
+Facts = defaultdict[int, Slot]
+"""By slot. One of which nothing is known yet is like one that is not there."""
 
 _NO_UNITS: dict[Mask, Owner] = {}
 _UNLISTED: list[tuple[Owner, Unit]] = []
-_NOTHING = Slot()
 """What is without any has these. Nobody writes to them."""

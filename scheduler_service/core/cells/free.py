@@ -28,7 +28,7 @@ def used_and_index(key: int) -> tuple[int, int]:
 class Free:
     """Open are the leaves that are healthy and under no binding; of opportunistic runs only their number in a cell counts."""
 
-    __slots__ = ("_full", "_node", "_per", "_top", "counts", "facts", "lists", "shape", "used", "wholes")
+    __slots__ = ("_full", "_node", "_per", "_top", "counts", "facts", "lists", "shape", "sizes", "used", "wholes")
 
     def __init__(self, shape: Shape, facts: Facts) -> None:
         self.shape = shape
@@ -43,10 +43,12 @@ class Free:
         """How many children of a cell are wholly open, above the level of nodes."""
         self._node, self._top = shape.node, shape.top
         self._full = (1 << shape.devices) - 1
+        self.sizes = tuple(shape.size(level) for level in range(len(shape.fan)))
+        """Leaves in a cell, by level."""
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
 
     def set_open(self, slot: int, mask: Mask) -> None:
-        here = self.facts.made(slot)
+        here = self.facts[slot]
         old, opportunistic = here.open, here.opportunistic
         if mask == old:
             return
@@ -106,7 +108,7 @@ class Free:
         return [key_of(used.get(i, 0), i) for i in range(first, first + fan) if i != index]
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
-        here = self.facts.made(slot)
+        here = self.facts[slot]
         old, open_ = here.opportunistic, here.open
         if mask == old:
             return

@@ -213,7 +213,7 @@ class _Search:
     def _tightest(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         """Of the bound cells, the tightest first: slot and what is available there."""
         leaves, beside = need.leaves, self.beside
-        if leaves == beside.leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
+        if beside.leaves == leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
             yield beside.slot, beside.available
         yield from self._units(leaves, domain)
 

@@ -8,7 +8,7 @@ slots are any integers.
 from collections.abc import Iterator, Sequence, Set
 
 from scheduler_service.core.cells.binding import Choose, best, costs_nobody, first, opportunistic, partly_healthy
-from scheduler_service.core.cells.facts import Facts, Unit
+from scheduler_service.core.cells.facts import Facts, Slot, Unit
 from scheduler_service.core.cells.free import Free, used_and_index
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
@@ -47,13 +47,13 @@ class Pool:
         """Healthy leaves in a cell, from the level of nodes up."""
         self.partly: list[set[int]] = [set() for _ in shape.fan]
         """Cells from the level of nodes up with healthy leaves and others."""
-        self._facts = Facts()
+        self._facts = Facts(Slot)
         self._lists = Free(shape, self._facts)
         self.counts = self._lists.counts
         """f_k: how many free cells of Algorithm 1 there are of each level."""
         self._spare = Spare(self._facts, shape)
         self._units = Units(self._facts)
-        self.sizes = tuple(shape.size(level) for level in range(len(shape.fan)))
+        self.sizes = self._lists.sizes
         """Leaves in a cell, by level."""
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
         self._masks = [[cell_mask(shape, level, cell) for cell in range(per)] for level, per in enumerate(self._per)]
@@ -64,7 +64,7 @@ class Pool:
 
     def set_node(self, slot: int, healthy: Mask | None) -> None:
         """Which positions are healthy and open for placement; None: there is no such node."""
-        here, new = self._facts.made(slot), healthy or 0
+        here, new = self._facts[slot], healthy or 0
         old = here.healthy
         if new == old:
             return
@@ -85,7 +85,7 @@ class Pool:
         self.bound[level][index] = vc
         self.promises.bind(vc, level, index)
         for slot, mask in self.leaves(level, index):
-            here = self._facts.made(slot)
+            here = self._facts[slot]
             if here.bound & mask:
                 raise ValueError(f"level {level} cell {index} of {self.name} overlaps a cell that is bound")
             here.bound |= mask
@@ -109,7 +109,7 @@ class Pool:
 
     def set_guaranteed(self, slot: int, mask: Mask) -> None:
         """The leaves that guaranteed runs hold, or that are kept for them."""
-        here = self._facts.made(slot)
+        here = self._facts[slot]
         if mask == here.guaranteed:
             return
         here.guaranteed = mask

@@ -51,7 +51,7 @@ class Units:
         return self._visited.get(vc, _NOWHERE)
 
     def add(self, vc: Owner, slot: int, mask: Mask) -> None:
-        here = self._facts.made(slot)
+        here = self._facts[slot]
         if here.units:
             here.units[mask] = vc
         else:
@@ -64,7 +64,7 @@ class Units:
 
     def _refresh(self) -> None:
         for slot in self.stale:
-            here, now = self._facts.made(slot), []
+            here, now = self._facts[slot], []
             usable = here.healthy & ~here.guaranteed
             for mask, vc in here.units.items():
                 if usable & mask:

@@ -40,6 +40,8 @@ def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, V
     """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
+    if not waiting:
+        return None
     nowhere, in_vain = set[_Kind](), set[_Wanting]()
     everything = _all(state) if len(waiting) > 1 else (1, 1)
     while waiting:
