@@ -57,20 +57,26 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Ma
 
 def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan:
     levels = pools.pools[name].shape.levels
-    actions: list[Action] = []
-    binds = [Bind(vc.id, name, levels[level], index) for level, index in found.binds]
-    spots = []
-    for rank in range(len(found.seats)):
-        slot, mask = found.seats[rank]
-        node = pools.nodes[name, slot]
-        spots.append(Spot(node, indices(pools.seats[node], mask)))
-    actions += [*_guests_lose(state, spots), *binds]
+    spots = spots_at(pools, name, found.seats)
+    actions = _guests_lose(state, spots) if state.guests_devices else []
+    for level, index in found.binds:
+        actions.append(Bind(vc.id, name, levels[level], index))
     in_the_way = in_the_way_of(state, spots)
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
     actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves(state, victim)]
     return (*actions, *keep(job, spots, in_the_way))
+
+
+def spots_at(pools: Pools, pool: str, seats: dict[int, tuple[int, Mask]]) -> list[Spot]:
+    """By rank, where these slots and positions of a pool are."""
+    spots = []
+    for rank in range(len(seats)):
+        slot, mask = seats[rank]
+        node = pools.nodes[pool, slot]
+        spots.append(Spot(node, indices(pools.seats[node], mask)))
+    return spots
 
 
 def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decision: Decision | None = None) -> Plan:
@@ -89,8 +95,6 @@ def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decis
 
 def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
     """What is kept at these spots for opportunistic jobs is kept for them no more."""
-    if not state.guests_devices:
-        return []
     wanted: dict[int, Mask] = defaultdict(int)
     for spot in spots:
         wanted[spot.node] |= mask_of(spot.devices) & state.guests_devices.get(spot.node, 0)

@@ -12,7 +12,7 @@ from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.loose import asks_no_cell, place_loose
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.seats import indices, positions
+from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
@@ -23,7 +23,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import ANY, Lane
-from scheduler_service.policies.cells.guaranteed import Choice, holds_up, suits
+from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
 from scheduler_service.policies.cells.standing import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
@@ -42,7 +42,8 @@ def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, V
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
     if not waiting:
         return None
-    nowhere, in_vain = set[_Kind](), set[_Wanting]()
+    nowhere: set[_Kind] = set()
+    in_vain: set[_Wanting] = set()
     everything = _all(state) if len(waiting) > 1 else (1, 1)
     while waiting:
         vc = waiting[0]
@@ -127,12 +128,7 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
         wanted = asked(job.spec, pools.pools[name].shape, pools.share(name))
         seats = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
         if seats is not None:
-            spots = []
-            for rank in range(len(seats)):
-                slot, mask = seats[rank]
-                node = pools.nodes[name, slot]
-                spots.append(Spot(node, indices(pools.seats[node], mask)))
-            return Place(job.id, tuple(spots))
+            return Place(job.id, tuple(spots_at(pools, name, seats)))
     return None
 
 
