@@ -48,8 +48,8 @@ class Pools:
         self.seats: dict[int, Seat] = {}
         self.misfits: dict[int, str] = {}
         """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
-        self.nodes: dict[tuple[str, int], int] = {}
-        """(pool, slot) -> the node there."""
+        self.nodes: dict[str, dict[int, int]] = {}
+        """Pool -> slot -> the node there."""
         self._covered = 100 - host_percent
         self._plans = {plan.name: plan for plan in plans}
         self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
@@ -205,8 +205,11 @@ class Pools:
     def exists(self, pool: str, level: int, index: int) -> bool:
         plan, shape = self._plans.get(pool), self.pools[pool].shape
         if plan is None:
-            return (pool, index * shape.size(level) // shape.devices) in self.nodes
+            return index * shape.size(level) // shape.devices in self.nodes[pool]
         return 0 <= index < len(plan.nodes) * shape.devices // shape.size(level)
+
+    def node_at(self, pool: str, slot: int) -> int | None:
+        return self.nodes[pool].get(slot) if pool in self.nodes else None
 
     def inside(self, binding: Binding) -> list[tuple[int, Mask]]:
         """The nodes in the cell, or around it, with those of their devices that are in it."""
@@ -216,7 +219,7 @@ class Pools:
             return []
         found = []
         for slot, places in leaves_of(pool.shape, level, binding.index):
-            node = self.nodes.get((binding.pool, slot))
+            node = self.node_at(binding.pool, slot)
             if node is not None:
                 found.append((node, mask_of(indices(self.seats[node], places))))
         return found
@@ -272,6 +275,7 @@ class Pools:
         levels = (*leading.inner.levels, *(level for level, _ in above))
         pool = Pool(Shape(levels, (*leading.inner.fan, *(fan for _, fan in above)), leading.inner.node), name)
         self.pools[name], self.models[name], self._shares[name], self._order = pool, leading.model, Counter(), None
+        self.nodes[name] = {}
         for vc, row in self._vcs.items():
             self._set_quotas(pool, vc, row)
         for (level, index), binding in self._bindings.get(name, {}).items():
@@ -279,7 +283,6 @@ class Pools:
                 pool.bind(number, index, Owner(binding.vc, binding.pin))
         for node, fact in self._facts[name].items():
             self.seats.pop(node, None)
-            self.nodes.pop((name, fact.seat.slot), None)
             if fact.inner == leading.inner and fact.model == leading.model:
                 self.misfits.pop(node, None)
                 self._seat(node, fact)
@@ -293,7 +296,7 @@ class Pools:
     def _seat(self, node: int, fact: _Node) -> None:
         self.misfits.pop(node, None)
         self.seats[node] = fact.seat
-        self.nodes[fact.seat.pool, fact.seat.slot] = node
+        self.nodes[fact.seat.pool][fact.seat.slot] = node
         self._shares[fact.seat.pool][fact.seat.share] += 1
         self._lowest.pop(fact.seat.pool, None)
         self._seated.append(node)
@@ -304,7 +307,7 @@ class Pools:
         self.misfits.pop(node, None)
         if node in self.seats:
             del self.seats[node]
-            del self.nodes[name, fact.seat.slot]
+            del self.nodes[name][fact.seat.slot]
             self._shares[name] -= Counter([fact.seat.share])
             self._lowest.pop(name, None)
             pool = self.pools[name]
@@ -312,7 +315,7 @@ class Pools:
             pool.set_guaranteed(fact.seat.slot, 0)
             pool.set_opportunistic(fact.seat.slot, 0)
         if not facts:
-            del self.pools[name], self.models[name], self._shares[name], self._facts[name]
+            del self.pools[name], self.models[name], self._shares[name], self._facts[name], self.nodes[name]
             self._first.pop(name, None)
             self._order = None
         elif self._first.get(name) == node:

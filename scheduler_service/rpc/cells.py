@@ -122,7 +122,7 @@ def pool_out(state: State, name: str) -> tuple[pb.Pool, list[int]] | None:
     ]
     plan = next((plan for plan in state.settings.pools or () if plan.name == name), None)
     misfits = [(state.nodes.rows[node].name, why) for node, why in sorted(pools.misfits.items())]
-    slots = sorted(slot for pool_name, slot in pools.nodes if pool_name == name)
+    slots = sorted(pools.nodes[name])
     exchanged = [
         pb.ExchangedCells(
             exchange_id=x.id,
@@ -154,7 +154,7 @@ def nodes_out(state: State, name: str, slots: Sequence[int], vc: str = "") -> li
     kept = _kept(state)
     shown = []
     for slot in slots:
-        node = pools.nodes.get((name, slot))
+        node = pools.node_at(name, slot)
         if pool is None or node is None:
             continue
         cells = _node_out(state, pools, node, slot, kept.get(node, {}))

@@ -21,9 +21,10 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
     was = queue_key(old, aging) if old is not None and old.state is QUEUED else None
     now = queue_key(new, aging) if new is not None and new.state is QUEUED else None
     if was != now:
-        for row, at, there in ((old, was, False), (new, now, True)):
-            if row is not None and at is not None:
-                _queue(state, row, at, there)
+        if old is not None and was is not None:
+            _queue(state, old, was, False)
+        if new is not None and now is not None:
+            _queue(state, new, now, True)
         state.unsettled = True
     if new is not None and new.rendezvous and (old is None or old.rendezvous != new.rendezvous):
         state.news.setdefault(new.id, True)

@@ -71,10 +71,10 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
 
 def spots_at(pools: Pools, pool: str, seats: dict[int, tuple[int, Mask]]) -> list[Spot]:
     """By rank, where these slots and positions of a pool are."""
-    spots = []
+    spots, nodes = [], pools.nodes[pool]
     for rank in range(len(seats)):
         slot, mask = seats[rank]
-        node = pools.nodes[pool, slot]
+        node = nodes[slot]
         spots.append(Spot(node, indices(pools.seats[node], mask)))
     return spots
 

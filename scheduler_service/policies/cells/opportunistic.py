@@ -186,8 +186,8 @@ def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:
 def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
     """The jobs with a run on one of these nodes."""
     assert state.pools is not None
-    nodes = (state.pools.nodes.get((pool, slot), 0) for slot in slots)  # none is 0
-    return {key.job_id for node in nodes for key in state.runs_on.get(node, ())}
+    nodes = (state.pools.node_at(pool, slot) for slot in slots)
+    return {key.job_id for node in nodes if node is not None for key in state.runs_on.get(node, ())}
 
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:

@@ -46,7 +46,7 @@ def _victims(state: State, pool: str, level: int, cell: int) -> set[int]:
     assert pools is not None
     found = set[int]()
     for slot, mask in leaves(pools.pools[pool].shape, level, cell):
-        node = pools.nodes.get((pool, slot))
+        node = pools.node_at(pool, slot)
         for key in state.runs_on.get(node or 0, ()):
             run = state.runs.rows[key]
             if run.phase is not RunPhase.STOPPING and positions(pools.seats[run.node], mask_of(run.devices)) & mask:
