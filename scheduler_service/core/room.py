@@ -55,7 +55,20 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
 class Room:
     """Free and total resources by node."""
 
-    __slots__ = ("_asked", "_ever", "_free", "_lacking", "_offered", "_scratch", "_shapes", "_stale", "_total", "_up", "count")
+    __slots__ = (
+        "_asked",
+        "_ever",
+        "_free",
+        "_lacking",
+        "_offered",
+        "_scratch",
+        "_shapes",
+        "_stale",
+        "_total",
+        "_unlisted",
+        "_up",
+        "count",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -71,6 +84,8 @@ class Room:
         """Nodes of which `_offered` is not up to date."""
         self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
         """What is missing to _MOST, as fields; what is more than _MOST counts as that."""
+        self._unlisted: set[int] = set()
+        """Nodes of which `_lacking` is not up to date: where there are cells nobody asks for it."""
         self._scratch = np.empty_like(self._lacking)
         self._asked: NDArray[np.int64] = np.array(0, dtype=np.int64)  # to add an int itself takes numpy three times as long
 
@@ -113,15 +128,20 @@ class Room:
         self._offer(node)
 
     def _offer(self, node: int) -> None:
-        cpu, memory, devices = self._free[node]
-        if not self._up[node] or cpu < 0 or memory < 0 or devices < 0:
-            self._lacking[node] = _CLOSED
-        else:
-            cpu = _CPU_MOST - cpu if cpu < _CPU_MOST else 0
-            memory = _MEMORY_MOST - memory if memory < _MEMORY_MOST else 0
-            devices = _DEVICES_MOST - devices if devices < _DEVICES_MOST else 0
-            self._lacking[node] = memory | cpu << _CPU | devices << _DEVICES
         self._stale.add(node)
+        self._unlisted.add(node)
+
+    def _list(self) -> None:
+        for node in self._unlisted:
+            cpu, memory, devices = self._free[node]
+            if not self._up[node] or cpu < 0 or memory < 0 or devices < 0:
+                self._lacking[node] = _CLOSED
+            else:
+                cpu = _CPU_MOST - cpu if cpu < _CPU_MOST else 0
+                memory = _MEMORY_MOST - memory if memory < _MEMORY_MOST else 0
+                devices = _DEVICES_MOST - devices if devices < _DEVICES_MOST else 0
+                self._lacking[node] = memory | cpu << _CPU | devices << _DEVICES
+        self._unlisted.clear()
 
     def free(self, node: int) -> Vector:
         return self._free[node]
@@ -138,6 +158,7 @@ class Room:
         if not fits(need, _MOST):  # very large nodes
             nodes = pack((need,), self.offered().copy())
             return None if nodes is None else nodes[0]
+        self._list()
         over, asked = self._scratch, self._asked
         asked[()] = need[1] | need[0] << _CPU | need[2] << _DEVICES
         np.add(self._lacking, asked, over)
@@ -171,6 +192,7 @@ class Room:
 
     def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int]]:
         offered = self.offered()
+        self._list()
         return [
             (self._free[n], self._total[n], self._up[n], tuple(offered[:, n].tolist()), int(self._lacking[n]))
             for n in range(1, len(self._free))
