@@ -23,9 +23,10 @@ def leaves_unbound(pool: Pool, owner: Owner) -> int:
 def is_unbound(pool: Pool, level: int, index: int, but: Collection[Owner] = ()) -> bool:
     """Whether neither it nor a part of it nor a cell around it is bound, but to these."""
     for slot, mask in pool.leaves(level, index):
-        for bound, whose in pool.units_at(slot).items():
-            if mask & bound and whose not in but:
-                return False
+        if mask & pool.bound_at(slot):
+            for bound, whose in pool.units_at(slot).items():
+                if mask & bound and whose not in but:
+                    return False
     return True
 
 

@@ -27,7 +27,7 @@ def first(_level: int, cells: Sequence[int]) -> int:
     return cells[0]
 
 
-def best(free: Free, spare: Spare, now: Balance, level: int, choose: Choose = first) -> int | None:
+def best(free: Free, spare: Spare, now: Callable[[], Balance], level: int, choose: Choose = first) -> int | None:
     """The cell of the level that costs the fewest opportunistic leaves; where it costs some, of those that cost as much the one
     that `choose` says, who is given those in the smallest free cells first. Only cells that may be split are: taking one cell
     of `level` leaves one less at each level above it up to the one that is split, so one must be left over there that nobody
@@ -35,7 +35,7 @@ def best(free: Free, spare: Spare, now: Balance, level: int, choose: Choose = fi
     """
     found: _Cost | None = None
     for outer in range(level, len(free.lists)):
-        if outer > level and not now.left[outer]:
+        if outer > level and not now().left[outer]:
             break
         if free.counts[outer]:
             found = _fewest(found, _cheapest(free, spare, outer, level))

@@ -189,6 +189,10 @@ class Pool:
         """The nodes on which opportunistic runs hold leaves of the VC's bound cells."""
         return self._units.visited(vc)
 
+    def bound_at(self, slot: int) -> Mask:
+        """The leaves of all units on the node."""
+        return self._facts[slot].bound
+
     def units_at(self, slot: int) -> dict[Mask, Owner]:
         """positions -> VC of all units on the node."""
         return self._facts[slot].units
@@ -227,7 +231,9 @@ class Pool:
 
     def safe_to_split(self, level_from: int, level_to: int) -> bool:
         """Whether as much of Eqn 2 holds after a claim to one `level_to` cell is met out of a free `level_from` cell."""
-        return self._lists.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
+        if level_from == level_to:
+            return self.counts[level_from] > 0
+        return self.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
 
     def costs_nobody(self, vc: Owner, level: int, index: int) -> bool:
         """Whether no more would be missing anywhere if this cell, under no binding, were the VC's, which has one free."""
@@ -251,12 +257,12 @@ class Pool:
         A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
         are healthy: so the whole ones stay with those who can still get them. Of whole ones one tells what there is to know.
         """
-        now = self.balance()
-        if now.missing[level] and self.doomed(vc, level):  # nobody's is where none is missing
+        if self.partly[max(level, self.shape.node)] and self.doomed(vc, level):
+            now = self.balance()
             for index in partly_healthy(self._lists, self._facts, self.well, self.partly, level, need):
                 if costs_nobody(self._lists, self.promises.claims, now, level, index):
                     yield index
-        whole = best(self._lists, self._spare, now, level, choose)
+        whole = best(self._lists, self._spare, self.balance, level, choose)
         if whole is not None:
             yield whole
 
