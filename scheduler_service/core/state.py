@@ -62,6 +62,8 @@ class State:
         self.log: list[JobEvent] = []
         self.unsettled = True
         """Something happened since the policies last ran that may let a job start."""
+        self.longer = False
+        """Since then jobs came to stand in queues, each behind another: for those before them this changes nothing."""
         self.board_changed = True
         """Something happened since the policies last ran that may let cells be exchanged."""
         self.bound_otherwise: set[int] = set()
@@ -204,6 +206,7 @@ class State:
         while len(self.news) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
             self.news.popitem()
         self.unsettled = self.board_changed = True
+        self.longer = False
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""

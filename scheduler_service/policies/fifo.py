@@ -13,10 +13,13 @@ from scheduler_service.core.waiting import QueueKey
 from scheduler_service.policies.fitting import no_room, place
 
 BOTH = tuple(JobClass)
+_NONE_SKIPPED = dict.fromkeys(BOTH, 0)
 
 
 def fifo(state: State, _rng: Rng) -> Proposals:
-    """Both classes in one queue."""
+    """Both classes in one queue. While its first job waits, those that come to stand behind it wait too."""
+    if not state.unsettled and (first := head_of(state, _NONE_SKIPPED)) is not None and first.reason is Reason.NO_ROOM:
+        return
     yield from serve(state, BOTH)
 
 

@@ -21,10 +21,14 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
     was = queue_key(old, aging) if old is not None and old.state is QUEUED else None
     now = queue_key(new, aging) if new is not None and new.state is QUEUED else None
     if was != now:
-        for row, at, there in ((old, was, False), (new, now, True)):
-            if row is not None and at is not None:
-                _queue(state, row, at, there)
-        state.unsettled = True
+        if old is not None and was is not None:
+            _dequeue(state, old, was)
+            state.unsettled = True
+        if new is not None and now is not None:
+            if _enqueue(state, new, now):
+                state.longer = True
+            else:
+                state.unsettled = True
     if new is not None and new.rendezvous and (old is None or old.rendezvous != new.rendezvous):
         state.news.setdefault(new.id, True)
     if old is None or new is None:
@@ -56,11 +60,24 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
                 add_or_discard(state.dependents, dependency.job_id, row.id, there)  # type: ignore[union-attr]
 
 
-def _queue(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
-    if not job.spec.vc:
-        queue = state.queues[job.spec.job_class]
-        queue.add(key) if stands else queue.remove(key)
-        return
+def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
+    """Whether it is known to stand behind another."""
+    if job.spec.vc:
+        _stand_in_lanes(state, job, key, stands=True)
+        return False
+    queue = state.queues[job.spec.job_class]
+    queue.add(key)
+    return bool(queue[0] < key)
+
+
+def _dequeue(state: "State", job: Job, key: QueueKey) -> None:
+    if job.spec.vc:
+        _stand_in_lanes(state, job, key, stands=False)
+    else:
+        state.queues[job.spec.job_class].remove(key)
+
+
+def _stand_in_lanes(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
     for lane in lanes_of(job):
         at = job.spec.vc, lane
         add_or_remove(state.lanes, at, key, stands)
