@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from dataclasses import fields as fields_of
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dataclasses import replace as changed  # whose calls are checked against the row's fields
 
     derived = cached_property
+
+    def made(kind: Callable[P, R], /, *_: P.args, **facts: P.kwargs) -> R:
+        """A new row; its fields are given by name."""
 else:
 
     class derived(cached_property):  # noqa: N801  # as its model
@@ -44,12 +47,10 @@ else:
         new.__dict__ = row.__dict__ | facts
         return new
 
-
-def made(kind: Callable[P, R], /, *_: P.args, **facts: P.kwargs) -> R:
-    """A new row; its fields are given by name."""
-    new = _new(cast("type[R]", kind))
-    new.__dict__ = _defaults(kind) | facts
-    return new
+    def made(kind: type[R], /, **facts: Any) -> R:
+        new = _new(kind)
+        new.__dict__ = _defaults(kind) | facts
+        return new
 
 
 @cache

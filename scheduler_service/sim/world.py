@@ -93,10 +93,11 @@ class World:
         looks = None if tenants is None else tenants.next_us(self._looked)
         if tenants is not None and arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
             return None  # the same cells would be offered and requested for ever
-        soonest = arrival
-        for at in (runs, deadlines[0][0] if deadlines else None, looks):
-            if at is not None and (soonest is None or at < soonest):
-                soonest = at
+        soonest = _sooner(arrival, runs)
+        if deadlines:
+            soonest = _sooner(soonest, deadlines[0][0])
+        if looks is not None:
+            soonest = _sooner(soonest, looks)
         every = self.site.decide_every_us
         if soonest is None or not every:
             return soonest
@@ -180,3 +181,9 @@ class World:
         if self._ended is not None:
             del self.lives[job_id]
             self._ended(life)
+
+
+def _sooner(a: Micros | None, b: Micros | None) -> Micros | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a if a < b else b

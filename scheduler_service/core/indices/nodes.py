@@ -91,6 +91,9 @@ def _place_in_pool(state: "State", node: int) -> None:
 
 def _offers_the_same(a: Node, b: Node) -> bool:
     """In all that decides whether something fits there, the names of its cells included."""
-    return (a.state, a.capacity, a.levels) == (b.state, b.capacity, b.levels) and (a.drained_us is None) == (
-        b.drained_us is None
+    return (
+        a.state is b.state
+        and a.capacity == b.capacity
+        and a.levels == b.levels
+        and (a.drained_us is None) == (b.drained_us is None)
     )
