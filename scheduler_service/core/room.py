@@ -141,8 +141,8 @@ class Room:
         asked[()] = need[1] | need[0] << _CPU | need[2] << _DEVICES
         np.add(self._lacking, asked, over)
         np.bitwise_and(over, _guards, over)
-        node = int(over.argmin())  # the first of the least, which is 0 where the need fits
-        return node if self._up[node] and fits(need, self._free[node]) else None
+        node = over.argmin()  # the first of the least, which is 0 where the need fits
+        return None if over[node] else int(node)
 
     def offered(self) -> NDArray[np.int64]:
         """(3, nodes + 1): free resources by node id, -1 for a node that is not open."""

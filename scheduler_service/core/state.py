@@ -135,20 +135,21 @@ class State:
         """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
         tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
 
+        over = RunPhase.ENDED
         self.cluster_table: Table[int, Cluster] = Table("cluster", _no_index)
         self.jobs: Table[int, Job] = Table("job", partial(of_job, self), lambda job: job.state in ENDED)
-        self.runs: Table[RunKey, Run] = Table("run", partial(of_run, self), lambda run: run.phase is RunPhase.ENDED)
+        self.runs: Table[RunKey, Run] = Table("run", partial(of_run, self), lambda run: run.phase is over)
         self.nodes: Table[int, Node] = Table("node", partial(of_node, self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", partial(of_device, self))
         self.operations: Table[int, Operation] = Table("operation", partial(of_operation, self))
         self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", partial(of_vc, self))
         self.bindings: Table[CellKey, Binding] = Table("cell_binding", partial(of_binding, self))
-        open_order, over = OrderState.OPEN, ExchangeState.RETURNED
+        open_order, returned = OrderState.OPEN, ExchangeState.RETURNED
         self.orders: Table[int, ExchangeOrder] = Table(
             "exchange_order", partial(of_order, self), lambda o: o.state is not open_order
         )
         self.exchanges: Table[int, Exchange] = Table(
-            "exchange", partial(of_exchange, self), lambda exchange: exchange.state is over
+            "exchange", partial(of_exchange, self), lambda exchange: exchange.state is returned
         )
         self.ledger: Table[tuple[int, int, Booking], LedgerEntry] = Table("exchange_ledger", _no_index, lambda _: True)
         self.surpluses: Table[int, Surplus] = Table("exchange_surplus", _no_index)

@@ -11,6 +11,7 @@ from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Guarantee
 
 QueueKey = tuple[int, bool, int]
+_QUEUED = JobState.QUEUED
 
 
 class Lane(IntEnum):
@@ -74,7 +75,7 @@ def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
     `aging_us` of waiting: a job that has waited for longer than that stands before a new one of the next higher priority.
     As all age alike, their order never changes, and nothing need be looked at again as time goes on.
     """
-    if job.state is not JobState.QUEUED or job.held or job.eligible_us is not None or job.waits_for:
+    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for:
         return None
     if job.elements is not None and not startable(job):
         return None

@@ -17,9 +17,8 @@ QUEUED = JobState.QUEUED
 
 
 def of_job(state: "State", old: Job | None, new: Job | None) -> None:
-    aging = state.settings.aging_us
-    was = queue_key(old, aging) if old is not None and old.state is QUEUED else None
-    now = queue_key(new, aging) if new is not None and new.state is QUEUED else None
+    was = queue_key(old, state.settings.aging_us) if old is not None and old.state is QUEUED else None
+    now = queue_key(new, state.settings.aging_us) if new is not None and new.state is QUEUED else None
     if was != now:
         if old is not None and was is not None:
             _dequeue(state, old, was)
@@ -49,7 +48,7 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
         state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
         for key in state.active.get(new.id, ()):
             refresh_candidate(state, key)
-    before, after = due(old) if old is not None else NOT_DUE, due(new) if new is not None else NOT_DUE
+    before, after = NOT_DUE if old is None else due(old), NOT_DUE if new is None else due(new)
     if before != after:
         for kind, was_due, now_due in zip(DUE, before, after, strict=True):
             if was_due != now_due:
