@@ -58,12 +58,13 @@ class Deadline(IntEnum):
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
-NOT_DUE = (None, None, None)
+Due = tuple[Micros | None, Micros | None, Micros | None]
+NOT_DUE: Due = (None, None, None)
 EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
 """Those of cell exchange."""
 
 
-def due(job: Job) -> tuple[Micros | None, Micros | None, Micros | None]:
+def due(job: Job) -> Due:
     """When each of DUE comes."""
     return job.eligible_us, job.limit_us, job.start_by_us
 

@@ -4,6 +4,7 @@ FitGpp (papers: section 4.1) calls this vanilla FIFO; it is also how best-effort
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason
@@ -42,9 +43,7 @@ def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:
     """The first job of these queues taken together, behind those that were skipped of each."""
     first: QueueKey | None = None
     for job_class, skip in skipped.items():
-        queue = state.queues[job_class]
-        if skip < len(queue):
-            next_: QueueKey = queue[skip]
-            if first is None or next_ < first:
-                first = next_
+        next_: QueueKey | None = next(islice(state.queues[job_class], skip, None), None)
+        if next_ is not None and (first is None or next_ < first):
+            first = next_
     return None if first is None else state.jobs.rows[first[-1]]

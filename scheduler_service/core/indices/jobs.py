@@ -8,7 +8,7 @@ from scheduler_service.core.indices.small import add_or_discard, add_or_remove, 
 from scheduler_service.core.job import Job, JobState, Operation
 from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Guarantee
-from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, named_by, queue_key
+from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Due, Lane, QueueKey, due, lanes_of, named_by, queue_key
 
 if TYPE_CHECKING:
     from scheduler_service.core.state import State
@@ -28,19 +28,16 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
                 state.longer = True
             else:
                 state.unsettled = True
-    if new is not None and new.rendezvous and (old is None or old.rendezvous != new.rendezvous):
+    if old is not None and new is not None:
+        _changes(state, old, new)
+    elif (row := new or old) is not None:
+        _comes_or_goes(state, row, new is not None)
+
+
+def _changes(state: "State", old: Job, new: Job) -> None:
+    if new.rendezvous and old.rendezvous != new.rendezvous:
         state.news.setdefault(new.id, True)
-    if old is None or new is None:
-        row = new or old
-        if row is None:
-            return
-        if row.request_id:
-            set_or_drop(state.requests, (row.user, row.request_id), row.id if new else None)
-        if row.array_job:
-            add_or_discard(state.elements_of, row.array_job, row.id, new is not None)
-        for key in state.active.get(row.id, ()):
-            refresh_candidate(state, key)
-    elif (
+    if (
         old.priority != new.priority
         or old.time_limit_us != new.time_limit_us
         or old.preempted_for_trial != new.preempted_for_trial
@@ -48,15 +45,39 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
         state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
         for key in state.active.get(new.id, ()):
             refresh_candidate(state, key)
-    before, after = NOT_DUE if old is None else due(old), NOT_DUE if new is None else due(new)
+    before, after = due(old), due(new)
     if before != after:
-        for kind, was_due, now_due in zip(DUE, before, after, strict=True):
-            if was_due != now_due:
-                set_deadline(state, kind, ((old or new).id,), was_due, now_due)  # type: ignore[union-attr]  # one is there
-    if (old is not None and old.waits_for) or (new is not None and new.waits_for):
-        for row, there in ((old, False), (new, True)):
-            for dependency in row.waits_for if row is not None else ():
-                add_or_discard(state.dependents, dependency.job_id, row.id, there)  # type: ignore[union-attr]
+        _set_due(state, new.id, before, after)
+    if old.waits_for is not new.waits_for:
+        _depend(state, old, there=False)
+        _depend(state, new, there=True)
+
+
+def _comes_or_goes(state: "State", job: Job, there: bool) -> None:
+    if there and job.rendezvous:
+        state.news.setdefault(job.id, True)
+    if job.request_id:
+        set_or_drop(state.requests, (job.user, job.request_id), job.id if there else None)
+    if job.array_job:
+        add_or_discard(state.elements_of, job.array_job, job.id, there)
+    for key in state.active.get(job.id, ()):
+        refresh_candidate(state, key)
+    at = due(job)
+    if at != NOT_DUE:
+        _set_due(state, job.id, *((NOT_DUE, at) if there else (at, NOT_DUE)))
+    if job.waits_for:
+        _depend(state, job, there)
+
+
+def _set_due(state: "State", job: int, before: Due, after: Due) -> None:
+    for kind, was, now in zip(DUE, before, after, strict=True):
+        if was != now:
+            set_deadline(state, kind, (job,), was, now)
+
+
+def _depend(state: "State", job: Job, there: bool) -> None:
+    for dependency in job.waits_for:
+        add_or_discard(state.dependents, dependency.job_id, job.id, there)
 
 
 def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
