@@ -15,11 +15,11 @@ _ONE_DEVICE = Vector(0, 0, 1)
 
 
 def of_node(state: "State", old: Node | None, new: Node | None) -> None:
+    if old is not None and new is not None and _offers_the_same(old, new):
+        return  # a report was counted, or its agent connected again
     row = new or old
     if row is None:
         return
-    if old is not None and new is not None and _offers_the_same(old, new):
-        return  # a report was counted, or its agent connected again
     set_or_drop(state.node_ids, row.name, row.id if new else None)
     state.room.set_node(row.id, new)
     if state.host is not None:
