@@ -87,17 +87,15 @@ class World:
     def next_us(self) -> Micros | None:
         """When something is to happen, moved to the next time at which decisions are taken."""
         arrival, runs = self._arrivals.next_us(self.now, self._load), self.agents.next_us()
-        deadlines, tenants = self.state.deadlines, self.site.tenants
         if arrival is None and not self._live:
             return None  # what becomes of the nodes is no longer of interest
-        looks = None if tenants is None else tenants.next_us(self._looked)
-        if tenants is not None and arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
-            return None  # the same cells would be offered and requested for ever
         soonest = _sooner(arrival, runs)
-        if deadlines:
+        if deadlines := self.state.deadlines:
             soonest = _sooner(soonest, deadlines[0][0])
-        if looks is not None:
-            soonest = _sooner(soonest, looks)
+        if (tenants := self.site.tenants) is not None:
+            if arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
+                return None  # the same cells would be offered and requested for ever
+            soonest = _sooner(soonest, tenants.next_us(self._looked))
         every = self.site.decide_every_us
         if soonest is None or not every:
             return soonest

@@ -192,7 +192,8 @@ class Timed:
     def next_us(self, now: Micros, _load: Load) -> Micros | None:
         if (coming := self._next) is None:
             return None
-        return coming.submit_us if coming.submit_us > now else now
+        at = coming.submit_us
+        return at if at > now else now
 
     def take(self, now: Micros, _load: Load) -> Sequence[SimJob]:
         coming = self._next
