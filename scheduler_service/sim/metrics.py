@@ -127,7 +127,7 @@ def _product(a: Floats, b: Ints) -> float:
 def _area(spans: Ints) -> float:
     """Of GPUs and microseconds."""
     begins, ends, _cpu, _memory, gpus = spans
-    return float(gpus.astype(np.float64) @ (ends - begins))
+    return _product(gpus.astype(np.float64), ends - begins)
 
 
 def _fairness(h: History) -> Iterator[tuple[str, float]]:
