@@ -63,6 +63,8 @@ class State:
         self.log: list[JobEvent] = []
         self.unsettled = True
         """Something happened since the policies last ran that may let a job start."""
+        self.longer = False
+        """Since then jobs came to stand in queues, each behind another: for those before them this changes nothing."""
         self.board_changed = True
         """Something happened since the policies last ran that may let cells be exchanged."""
         self.bound_otherwise: set[int] = set()
@@ -132,20 +134,21 @@ class State:
         """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
         tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
 
+        over = RunPhase.ENDED
         self.cluster_table: Table[int, Cluster] = Table("cluster", _no_index)
         self.jobs: Table[int, Job] = Table("job", partial(of_job, self), lambda job: job.state in ENDED)
-        self.runs: Table[RunKey, Run] = Table("run", partial(of_run, self), lambda run: run.phase is RunPhase.ENDED)
+        self.runs: Table[RunKey, Run] = Table("run", partial(of_run, self), lambda run: run.phase is over)
         self.nodes: Table[int, Node] = Table("node", partial(of_node, self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", partial(of_device, self))
         self.operations: Table[int, Operation] = Table("operation", partial(of_operation, self))
         self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", partial(of_vc, self))
         self.bindings: Table[CellKey, Binding] = Table("cell_binding", partial(of_binding, self))
-        open_order, over = OrderState.OPEN, ExchangeState.RETURNED
+        open_order, returned = OrderState.OPEN, ExchangeState.RETURNED
         self.orders: Table[int, ExchangeOrder] = Table(
             "exchange_order", partial(of_order, self), lambda o: o.state is not open_order
         )
         self.exchanges: Table[int, Exchange] = Table(
-            "exchange", partial(of_exchange, self), lambda exchange: exchange.state is over
+            "exchange", partial(of_exchange, self), lambda exchange: exchange.state is returned
         )
         self.ledger: Table[tuple[int, int, Booking], LedgerEntry] = Table("exchange_ledger", _no_index, lambda _: True)
         self.surpluses: Table[int, Surplus] = Table("exchange_surplus", _no_index)
@@ -207,6 +210,7 @@ class State:
         while len(self.news) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
             self.news.popitem()
         self.unsettled = self.board_changed = True
+        self.longer = False
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""

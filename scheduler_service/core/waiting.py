@@ -11,6 +11,7 @@ from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Guarantee
 
 QueueKey = tuple[int, bool, int]
+_QUEUED = JobState.QUEUED
 
 
 class Lane(IntEnum):
@@ -60,12 +61,13 @@ class Deadline(IntEnum):
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
-NOT_DUE = (None, None, None)
+Due = tuple[Micros | None, Micros | None, Micros | None]
+NOT_DUE: Due = (None, None, None)
 EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
 """Those of cell exchange."""
 
 
-def due(job: Job) -> tuple[Micros | None, Micros | None, Micros | None]:
+def due(job: Job) -> Due:
     """When each of DUE comes."""
     return job.eligible_us, job.limit_us, job.start_by_us
 
@@ -82,7 +84,7 @@ def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
 
 def stands(job: Job) -> bool:
     """Whether it is in a queue."""
-    if job.state is not JobState.QUEUED or job.held or job.eligible_us is not None or job.waits_for:
+    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for:
         return False
     return job.elements is None or startable(job)
 
