@@ -6,23 +6,21 @@ to be together tries one cell after the other, and all of it goes back to where 
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from scheduler_service.core.cells.asked import Asked, Need, Part, alike, groups_of, needs_of
+from scheduler_service.core.cells.choosing import Choice, Places, fewest_leave, picked
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
+from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
 
 GIVEN_UP = 2000
 """Places that a search takes back before the job is taken to fit nowhere."""
-
-
-Choose = Callable[[int, Sequence[int], Sequence[tuple[int, int]]], int]
-"""Of cells of a level in which as many opportunistic leaves are in use, and beside others, (level, index), that the job gets:
-the one to take."""
 
 
 class Found(NamedTuple):
@@ -60,11 +58,11 @@ _NOTHING = _Beside(0, -1, None, 0, 0)
 
 
 def find(
-    pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choose: Choose | None = None
+    pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choice: Choice | None = None
 ) -> Found | None:
     """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
-    them. `choose`: which cell is bound, of those that cost as much; None: the first. Changes nothing."""
-    return _Search(pool, owner, asked, gone or {}, choose).first()
+    them. `choice`: of places that cost as much; None: the first. Changes nothing."""
+    return _Search(pool, owner, asked, gone or {}, choice).first()
 
 
 def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
@@ -74,8 +72,8 @@ def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
 
 
 class _Search:
-    def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choose: Choose | None) -> None:
-        self.pool, self.owner, self.asked, self.gone, self.choose = pool, owner, asked, gone, choose
+    def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choice: Choice | None) -> None:
+        self.pool, self.owner, self.asked, self.gone, self.choice = pool, owner, asked, gone, choice
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
@@ -183,7 +181,7 @@ class _Search:
     def _places(self, need: Need, domain: _Domain | None) -> Iterator[_Place]:
         """What is bound first, the tightest unit of it; then what could be."""
         tried: set[Mask] = set()
-        for slot, available in self._tightest(need, domain):
+        for slot, available in self._sparing(need, self._tightest(need, domain)):
             if (
                 self.together or available not in tried
             ):  # what is the same elsewhere fares the same there, but for cells around it
@@ -201,10 +199,20 @@ class _Search:
                         break
 
     def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
-        avoid = self.pool.held(slot)[1]
-        if need.level >= 0:
-            return pick_cell(self.pool.shape, available, need.level, avoid & available)
-        return pick(self.pool.shape, available, need.leaves, avoid & available)
+        return picked(self.pool, slot, available, need, self.choice, self._taken)
+
+    def _sparing(self, need: Need, units: Iterator[tuple[int, Mask]]) -> Iterator[tuple[int, Mask]]:
+        """The same, but of those that are as tight and as near the one first for which the fewest leave."""
+        if self.choice is None or not self.pool.visited(self.owner):
+            yield from units
+            return
+        pick = partial(self._pick, need=need)
+        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self._distance(unit[0]))):
+            yield from fewest_leave(self.pool, alike_units, pick, self.choice, self._taken)
+
+    def _taken(self) -> Places:
+        """What the job gets so far."""
+        return [*self.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
 
     def _available(self, slot: int, mask: Mask) -> Mask:
         free = self.pool.available(slot, mask) | self.gone.get(slot, 0) & mask & self.pool.healthy(slot)
@@ -287,7 +295,9 @@ class _Search:
         self.pool.unbind(*self.binds.pop())
 
     def _choose(self, level: int, cells: Sequence[int]) -> int:
-        return self.choose(level, cells, self.binds) if self.choose is not None else cells[0]
+        if self.choice is None or len(cells) == 1:
+            return cells[0]
+        return cells[self.choice.between([leaves_of(self.pool.shape, level, cell) for cell in cells], self._taken())]
 
     def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
         """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""

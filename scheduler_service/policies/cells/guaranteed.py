@@ -17,7 +17,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.windows import most_cells
-from scheduler_service.policies.cells.reclaiming import least_lost
+from scheduler_service.policies.cells.reclaiming import LeastLost
 
 
 class Choice(NamedTuple):
@@ -49,7 +49,7 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Ma
     for name, owner in choices(pools, vc, job):
         pool = pools.pools[name]
         wanted = asked(job.spec, pool.shape, pools.share(name))
-        found = None if isinstance(wanted, str) else find(pool, owner, wanted, gone, least_lost(state, name, vc.policy.s))
+        found = None if isinstance(wanted, str) else find(pool, owner, wanted, gone, LeastLost(state, name, vc.policy.s))
         if found is not None:
             return _plan(state, pools, vc, job, name, found)
     return None
