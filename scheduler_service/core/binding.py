@@ -7,7 +7,7 @@ from scheduler_service.core.cells.around import is_unbound, unbound, unused_arou
 from scheduler_service.core.cells.around import owned as owned_by
 from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.cells.shape import level_of
-from scheduler_service.core.errors import require
+from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import Job, Operation, Run
 from scheduler_service.core.lost import left_out_of
 from scheduler_service.core.messages import Bind
@@ -21,25 +21,20 @@ def bind(state: State, action: Bind) -> None:
     """Refused where the virtual cluster has no such cell left, or where somebody else could then not have what is his: every
     legal request stays satisfiable (Eqn 2)."""
     pools = _pools(state)
-    row, pool = state.vcs.rows.get(action.vc), pools.pools.get(action.pool)
-    require(row is not None and pool is not None, f"there is no virtual cluster {action.vc}, or no pool {action.pool}")
-    assert pool is not None
+    vc, pool = state.vcs.rows.get(action.vc), pools.pools.get(action.pool)
+    if vc is None or pool is None:
+        raise PlanRefused(f"there is no virtual cluster {action.vc}, or no pool {action.pool}")
     level = level_of(pool.shape, action.level)
     if level is None:
-        require(False, f"pool {action.pool} has no level {action.level}")
-        return
-    require(
-        unbound(pool, Owner(action.vc), level) > 0, f"virtual cluster {action.vc} has no {action.level} left in {action.pool}"
-    )
-    require(is_unbound(pool, level, action.index), f"{action.level} {action.index} of {action.pool} is bound, or part of it")
-    missing = pool.shortfall()
-    state.put(state.bindings, (action.pool, action.level, action.index), Binding(*_of(action)))
-    kept = all(now <= before for now, before in zip(pool.shortfall(), missing, strict=True))
-    require(kept, f"binding {action.level} {action.index} of {action.pool} would break a promise to others")
-
-
-def _of(action: Bind) -> tuple[str, str, int, int]:
-    return action.pool, action.level, action.index, action.vc
+        raise PlanRefused(f"pool {action.pool} has no level {action.level}")
+    if unbound(pool, vc.owner, level) <= 0:
+        raise PlanRefused(f"virtual cluster {action.vc} has no {action.level} left in {action.pool}")
+    if not is_unbound(pool, level, action.index):
+        raise PlanRefused(f"{action.level} {action.index} of {action.pool} is bound, or part of it")
+    if not pool.costs_nobody(vc.owner, level, action.index):
+        raise PlanRefused(f"binding {action.level} {action.index} of {action.pool} would break a promise to others")
+    binding = Binding(action.pool, action.level, action.index, action.vc)
+    state.put(state.bindings, (action.pool, action.level, action.index), binding)
 
 
 def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
@@ -73,16 +68,17 @@ def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
 
 def owner_of(state: State, job: Job) -> Owner:
     """Whose cells are the job's own."""
-    return Owner(state.vc_ids.get(job.spec.vc, 0), job.spec.cells.pin)
+    pin, vc = job.spec.cells.pin, state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
+    return vc.owner if vc is not None and not pin else Owner(0 if vc is None else vc.id, pin)
 
 
 def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
     """Whether these are what a task with this demand is to hold on the node: as many devices as it asks for, or CPUs that
     carry it."""
-    if not state.cpus_of(node):
-        return len(devices) == demand.devices
-    seat = _pools(state).seats.get(node)
-    return seat is not None and fits(demand, times(seat.share, len(devices)))
+    seat = None if state.pools is None or state.settings.by_count else state.pools.seats.get(node)
+    if seat is None:
+        return len(devices) == demand.devices and not state.cpus_of(node)
+    return fits(demand, times(seat.share, len(devices))) if not seat.share.devices else len(devices) == demand.devices
 
 
 def give_back(state: State, node: int, mask: Mask) -> None:

@@ -44,7 +44,7 @@ from scheduler_service.core.standing import demote, promote, reclaim
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.vc import Guarantee
-from scheduler_service.core.waiting import queue_key, startable
+from scheduler_service.core.waiting import stands, startable
 from scheduler_service.core.windows import agree
 
 WAITING = frozenset(
@@ -78,13 +78,14 @@ def enact(state: State, plan: Plan, now: Micros) -> str | None:
 
 def _place(state: State, action: Place, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
-    if job is None or queue_key(job, state.settings.aging_us) is None:
+    if job is None or not stands(job):
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
     for spot in action.spots:
         if not state.room.is_open(spot.node):
             raise PlanRefused(f"node {spot.node} is not open")
-    earmarks = [state.operations.rows[i] for i in state.earmarks_of.get(job.id, ())]
-    if earmarks:
+    earmarks: list[Operation] = []
+    if job.id in state.earmarks_of:
+        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job.id]]
         text = f"it starts on {_names(state, action)}"
         drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
     if job.elements is not None:

@@ -40,11 +40,10 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         facts = {"left": job.left or told} | first | ({} if decided else codes)
     else:
         facts = codes if job.verdict is Reason.NONE and not job.left else {}
-    is_last = not state.active.get(job.id)
-    job = _with(job, facts | (_time(job, run) if is_last else {}))
-    if is_last:
-        _conclude(state, now, job, run)
+    if job.id not in state.active:  # it was the last
+        _conclude(state, now, changed(job, **facts, **_time(job, run)), run)
         return
+    job = changed(job, **facts)
     text = f"task {run.task} {describe(run, how)}"
     tell(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
     others = state.runs_of(job.id)
@@ -64,10 +63,6 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
     if how is Reason.EXIT_UNKNOWN:
         strike(state, now, run.node, f"the run of job {job.id} vanished")
     return facts
-
-
-def _with(job: Job, facts: dict[str, Any]) -> Job:
-    return changed(job, **facts)
 
 
 def _time(job: Job, last: Run) -> dict[str, Any]:

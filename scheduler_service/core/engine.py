@@ -29,11 +29,14 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     `state.undo()`, which leaves the state exactly as it was before. `now` earlier than the last step's is read as that:
     the clock never goes back. An event that raises is undone and rejected alone; its exception is its reply.
     """
-    now = max(now, state.cluster.clock_us)
-    state.put(state.cluster_table, 0, changed(state.cluster, clock_us=now))
+    cluster = state.cluster
+    if now > cluster.clock_us:
+        state.put(state.cluster_table, 0, changed(cluster, clock_us=now))
+    else:
+        now = cluster.clock_us
     replies = tuple([_take(state, event, now) for event in events])
     overdue(state, now)
-    refused = _settle(state, now, rng, policy) if state.unsettled else ()
+    refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
     return Step(state.journal.entries, replies, _orders(state), tuple(state.log), refused)
 
 
@@ -61,7 +64,7 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
                 refused.append(answer)
             plan = proposals.send(answer)
     except StopIteration:
-        state.unsettled = state.board_changed = False
+        state.unsettled = state.longer = state.board_changed = False
         state.bound_otherwise.clear()
     return tuple(refused)
 
@@ -73,12 +76,13 @@ def _orders(state: State) -> tuple[Order, ...]:
         if isinstance(key, int):
             if (job := state.jobs.rows.get(key)) is not None and job.rendezvous:
                 ready = [task for task in state.runs_of(job.id) if task.phase is RunPhase.READY]
-                orders += [Start(task.node, task, job, gang_place(state, task)) for task in ready]
+                orders += [Start(task.node, task, job, gang_place(job, task)) for task in ready]
         elif (run := state.runs.rows.get(key)) is None:
             continue
         elif run.phase is RunPhase.STARTING:
             if new:
-                orders.append(Start(run.node, run, state.jobs.rows[run.job_id], gang_place(state, run)))
+                job = state.jobs.rows[run.job_id]
+                orders.append(Start(run.node, run, job, gang_place(job, run)))
         elif run.phase is RunPhase.STOPPING and run.stop_reason is not None:
             orders.append(Stop(run.node, key, run.stop_grace_us, run.stop_reason, run.stop_for))
     return tuple(orders)

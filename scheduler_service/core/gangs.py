@@ -53,9 +53,8 @@ def all_started(state: State, job: Job) -> Job:
     return changed(job, start_by_us=None, avoid=())
 
 
-def gang_place(state: State, run: Run) -> GangPlace | None:
+def gang_place(job: Job, run: Run) -> GangPlace | None:
     """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
-    job = state.jobs.rows[run.job_id]
     return _places(job.seats)[run.task] if job.spec.gang else None
 
 

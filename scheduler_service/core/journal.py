@@ -59,15 +59,15 @@ class Journal:
 
     def put(self, table: Table[K, R], key: K, new: R | None) -> None:
         """Sets or removes (None) a row."""
-        rows, ended = table.rows, table.ended  # what `replace` does; nothing is called more often
+        rows, ended, reindex = table.rows, table.ended, table.reindex  # what `replace` does; nothing is called more often
         old = rows.get(key)
         if new is None or (ended is not None and ended(new)):
             if old is not None:
                 del rows[key]
-                table.reindex(old, None)
+                reindex(old, None)
         else:
             rows[key] = new
-            table.reindex(old, new)
+            reindex(old, new)
         self.entries.append((table, key, old, new))
 
     def savepoint(self) -> int:

@@ -16,7 +16,7 @@ def lost(pools: Pools, binding: Binding) -> tuple[bool, bool]:
     """Whether nodes of the cell are not there any more, and whether all of them: its pool or its level is called something else
     now, or they are another pool's. Nodes that are left out are still there."""
     slots = _slots(pools, binding)
-    missing = sum((binding.pool, slot) not in pools.nodes for slot in slots)
+    missing = sum(pools.node_at(binding.pool, slot) is None for slot in slots)
     if missing:
         missing -= len(left_out_of(pools, binding))
     return bool(missing) or not slots, missing == len(slots)

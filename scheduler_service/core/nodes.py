@@ -175,7 +175,8 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
         if run.phase is RunPhase.STOPPING and run.stop_reason is not None:
             orders.append(Stop(node_id, key, run.stop_grace_us, run.stop_reason, run.stop_for))
         elif (run.phase is RunPhase.STARTING and key not in known) or _has_to_begin(state, run):
-            orders.append(Start(node_id, run, state.jobs.rows[run.job_id], gang_place(state, run)))
+            job = state.jobs.rows[run.job_id]
+            orders.append(Start(node_id, run, job, gang_place(job, run)))
     for run_known in known.values():
         if run_known.key not in active and run_known.phase is not RunPhase.ENDED:
             orders.append(Stop(node_id, run_known.key, state.settings.default_grace_us, StopReason.UNCLAIMED))

@@ -118,9 +118,8 @@ def reported(state: State, event: Report, now: Micros) -> Acknowledged:
 def _new(state: State, event: Report) -> tuple[Run | None, bool]:
     """The active run that a report is about, if the report is new; and whether it comes from another boot."""
     node_id = state.node_ids.get(event.node)
-    if node_id is None or state.nodes.rows[node_id].boot_id != event.boot_id:
+    if node_id is None or (node := state.nodes.rows[node_id]).boot_id != event.boot_id:
         return None, True
-    node = state.nodes.rows[node_id]
     if event.sequence <= node.sequence:
         return None, False
     if event.sequence != node.sequence + 1:

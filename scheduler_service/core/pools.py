@@ -48,8 +48,8 @@ class Pools:
         self.seats: dict[int, Seat] = {}
         self.misfits: dict[int, str] = {}
         """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
-        self.nodes: dict[tuple[str, int], int] = {}
-        """(pool, slot) -> the node there."""
+        self.nodes: dict[str, dict[int, int]] = {}
+        """Pool -> slot -> the node there."""
         self._covered = 100 - host_percent
         self._plans = {plan.name: plan for plan in plans}
         self._planned = {name: (plan.name, slot) for plan in plans for slot, name in enumerate(plan.nodes)}
@@ -59,8 +59,8 @@ class Pools:
         """Node -> the pool among whose facts it is."""
         self._first: dict[str, int] = {}
         """Planned pool -> of its nodes the one that joined first: all others must be like it, whatever their places."""
-        self._held: dict[int, tuple[Mask, Mask]] = {}
-        """Node -> what `hold` said last."""
+        self._seated: list[int] = []
+        """What `set_node` returns."""
         self._order: list[str] | None = None
         """What `in_order` returns, until a pool comes or goes."""
         self._shares: dict[str, Counter[Vector]] = {}
@@ -73,28 +73,26 @@ class Pools:
 
     # ---- facts -----------------------------------------------------------------------------------------------------------
 
-    def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> None:
-        """What the node is and has; None: it is not there."""
+    def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> list[int]:
+        """What the node is and has; None: it is not there. Returns the nodes that have a place in a pool now, or another one:
+        what is held of them is to be told anew."""
+        self._seated = []
         name = self._pool_of.get(node)
         before = None if name is None else self._facts[name][node]
         now = None if row is None else self._described(row, devices)
         if name is not None and before is not None and (now is None or before._replace(healthy=now.healthy) != now):
             self._leave(node, name, before)
-        if now is None:
-            return
-        pool = self._join(node, now)
-        if pool is None:
-            self._unlike(node, now.seat.pool)
-        else:
-            pool.set_node(now.seat.slot, now.healthy)
+        if now is not None:
+            pool = self._join(node, now)
+            if pool is None:
+                self._unlike(node, now.seat.pool)
+            else:
+                pool.set_node(now.seat.slot, now.healthy)
+        return self._seated
 
     def hold(self, node: int, guaranteed: Mask, opportunistic: Mask) -> None:
         """The node's devices that are held, or kept, as guaranteed; and those that opportunistic runs hold."""
         seat = self.seats.get(node)
-        if guaranteed or opportunistic:
-            self._held[node] = guaranteed, opportunistic
-        else:
-            self._held.pop(node, None)
         if seat is not None:
             pool = self.pools[seat.pool]
             pool.set_guaranteed(seat.slot, positions(seat, guaranteed))
@@ -160,8 +158,8 @@ class Pools:
 
     def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
         """How many cells of each level of the pool it owns now, with those that it has in exchange."""
-        quota, owner = self.pools[pool].promises.quota, Owner(vc.id)
-        return tuple([quota.get((owner, level), 0) for level in range(len(self.pools[pool].shape.fan))])
+        promises = self.pools[pool].promises
+        return promises.quota.get(vc.owner, promises.none)
 
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
         """The pools in which it owns something, or has it in exchange."""
@@ -207,8 +205,11 @@ class Pools:
     def exists(self, pool: str, level: int, index: int) -> bool:
         plan, shape = self._plans.get(pool), self.pools[pool].shape
         if plan is None:
-            return (pool, index * shape.size(level) // shape.devices) in self.nodes
+            return index * shape.size(level) // shape.devices in self.nodes[pool]
         return 0 <= index < len(plan.nodes) * shape.devices // shape.size(level)
+
+    def node_at(self, pool: str, slot: int) -> int | None:
+        return self.nodes[pool].get(slot) if pool in self.nodes else None
 
     def inside(self, binding: Binding) -> list[tuple[int, Mask]]:
         """The nodes in the cell, or around it, with those of their devices that are in it."""
@@ -218,7 +219,7 @@ class Pools:
             return []
         found = []
         for slot, places in leaves_of(pool.shape, level, binding.index):
-            node = self.nodes.get((binding.pool, slot))
+            node = self.node_at(binding.pool, slot)
             if node is not None:
                 found.append((node, mask_of(indices(self.seats[node], places))))
         return found
@@ -274,6 +275,7 @@ class Pools:
         levels = (*leading.inner.levels, *(level for level, _ in above))
         pool = Pool(Shape(levels, (*leading.inner.fan, *(fan for _, fan in above)), leading.inner.node), name)
         self.pools[name], self.models[name], self._shares[name], self._order = pool, leading.model, Counter(), None
+        self.nodes[name] = {}
         for vc, row in self._vcs.items():
             self._set_quotas(pool, vc, row)
         for (level, index), binding in self._bindings.get(name, {}).items():
@@ -281,7 +283,6 @@ class Pools:
                 pool.bind(number, index, Owner(binding.vc, binding.pin))
         for node, fact in self._facts[name].items():
             self.seats.pop(node, None)
-            self.nodes.pop((name, fact.seat.slot), None)
             if fact.inner == leading.inner and fact.model == leading.model:
                 self.misfits.pop(node, None)
                 self._seat(node, fact)
@@ -295,11 +296,10 @@ class Pools:
     def _seat(self, node: int, fact: _Node) -> None:
         self.misfits.pop(node, None)
         self.seats[node] = fact.seat
-        self.nodes[fact.seat.pool, fact.seat.slot] = node
+        self.nodes[fact.seat.pool][fact.seat.slot] = node
         self._shares[fact.seat.pool][fact.seat.share] += 1
         self._lowest.pop(fact.seat.pool, None)
-        if node in self._held:
-            self.hold(node, *self._held[node])
+        self._seated.append(node)
 
     def _leave(self, node: int, name: str, fact: _Node) -> None:
         facts = self._facts[name]
@@ -307,7 +307,7 @@ class Pools:
         self.misfits.pop(node, None)
         if node in self.seats:
             del self.seats[node]
-            del self.nodes[name, fact.seat.slot]
+            del self.nodes[name][fact.seat.slot]
             self._shares[name] -= Counter([fact.seat.share])
             self._lowest.pop(name, None)
             pool = self.pools[name]
@@ -315,7 +315,7 @@ class Pools:
             pool.set_guaranteed(fact.seat.slot, 0)
             pool.set_opportunistic(fact.seat.slot, 0)
         if not facts:
-            del self.pools[name], self.models[name], self._shares[name], self._facts[name]
+            del self.pools[name], self.models[name], self._shares[name], self._facts[name], self.nodes[name]
             self._first.pop(name, None)
             self._order = None
         elif self._first.get(name) == node:

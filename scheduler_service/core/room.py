@@ -5,13 +5,12 @@ the order in which they are tried.
 """
 
 from collections.abc import Sequence
-from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.job import Node, NodeState
-from scheduler_service.core.values import ZERO, Vector, add, fits, sub
+from scheduler_service.core.values import ZERO, Vector, add, fits, least, sub
 
 _NEVER = -1
 _KNOWN = 1024
@@ -22,6 +21,7 @@ _KNOWN = 1024
 _CPU, _DEVICES = 25, 50
 _MOST = Vector((1 << 24) - 1, (1 << 24) - 1, (1 << 12) - 1)
 _CPU_MOST, _MEMORY_MOST, _DEVICES_MOST = _MOST
+_ALL = _MEMORY_MOST | _CPU_MOST << _CPU | _DEVICES_MOST << _DEVICES
 _GUARDS = 1 << 24 | 1 << 24 + _CPU | 1 << 12 + _DEVICES
 _CLOSED = _GUARDS
 _guards = np.array(_GUARDS)  # an array of none dimensions is what numpy computes fastest with
@@ -38,16 +38,21 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
     `offered` (3, nodes + 1) is what is free by node, as `Room.offered` gives it; what is taken is taken off it.
     """
     nodes = [0] * len(needs)
+    before: Vector | None = None
     for i in largest_first(needs):
-        cpu, memory, devices = needs[i]
-        enough = offered[2] >= devices
-        enough &= offered[0] >= cpu
-        enough &= offered[1] >= memory
-        enough[0] = False
+        need = needs[i]
+        if need != before:
+            enough = offered[2] >= need.devices
+            enough &= offered[0] >= need.cpu_milli
+            enough &= offered[1] >= need.memory_mib
+            enough[0] = False
+            before = need
         node = int(enough.argmax())
         if not enough[node]:
             return None
-        offered[:, node] -= needs[i]
+        left = sub(offered[:, node].tolist(), need)
+        offered[:, node] = left
+        enough[node] = fits(need, left)
         nodes[i] = node
     return nodes
 
@@ -55,7 +60,20 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
 class Room:
     """Free and total resources by node."""
 
-    __slots__ = ("_asked", "_ever", "_free", "_lacking", "_offered", "_scratch", "_shapes", "_stale", "_total", "_up", "count")
+    __slots__ = (
+        "_asked",
+        "_ever",
+        "_free",
+        "_lacking",
+        "_offered",
+        "_scratch",
+        "_shapes",
+        "_stale",
+        "_total",
+        "_unlisted",
+        "_up",
+        "count",
+    )
 
     def __init__(self) -> None:
         self.count = 0
@@ -71,6 +89,8 @@ class Room:
         """Nodes of which `_offered` is not up to date."""
         self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
         """What is missing to _MOST, as fields; what is more than _MOST counts as that."""
+        self._unlisted: set[int] = set()
+        """Nodes of which `_lacking` is not up to date: where there are cells nobody asks for it."""
         self._scratch = np.empty_like(self._lacking)
         self._asked: NDArray[np.int64] = np.array(0, dtype=np.int64)  # to add an int itself takes numpy three times as long
 
@@ -113,15 +133,19 @@ class Room:
         self._offer(node)
 
     def _offer(self, node: int) -> None:
-        cpu, memory, devices = self._free[node]
-        if not self._up[node] or cpu < 0 or memory < 0 or devices < 0:
-            self._lacking[node] = _CLOSED
-        else:
-            cpu = _CPU_MOST - cpu if cpu < _CPU_MOST else 0
-            memory = _MEMORY_MOST - memory if memory < _MEMORY_MOST else 0
-            devices = _DEVICES_MOST - devices if devices < _DEVICES_MOST else 0
-            self._lacking[node] = memory | cpu << _CPU | devices << _DEVICES
         self._stale.add(node)
+        self._unlisted.add(node)
+
+    def _list(self) -> None:
+        for node in self._unlisted:
+            cpu, memory, devices = self._free[node]
+            if not self._up[node] or cpu < 0 or memory < 0 or devices < 0:
+                self._lacking[node] = _CLOSED
+            else:
+                if cpu > _CPU_MOST or memory > _MEMORY_MOST or devices > _DEVICES_MOST:
+                    cpu, memory, devices = least(self._free[node], _MOST)
+                self._lacking[node] = _ALL - (memory | cpu << _CPU | devices << _DEVICES)
+        self._unlisted.clear()
 
     def free(self, node: int) -> Vector:
         return self._free[node]
@@ -138,12 +162,13 @@ class Room:
         if not fits(need, _MOST):  # very large nodes
             nodes = pack((need,), self.offered().copy())
             return None if nodes is None else nodes[0]
+        self._list()
         over, asked = self._scratch, self._asked
         asked[()] = need[1] | need[0] << _CPU | need[2] << _DEVICES
         np.add(self._lacking, asked, over)
         np.bitwise_and(over, _guards, over)
-        node = int(over.argmin())  # the first of the least, which is 0 where the need fits
-        return node if self._up[node] and fits(need, self._free[node]) else None
+        node = over.argmin()  # the first of the least, which is 0 where the need fits
+        return None if over[node] else int(node)
 
     def offered(self) -> NDArray[np.int64]:
         """(3, nodes + 1): free resources by node id, -1 for a node that is not open."""
@@ -167,10 +192,14 @@ class Room:
 
     def could_ever_fit(self, need: Vector) -> bool:
         """Whether some node, up or not, has `need` as its capacity."""
-        return any(map(fits, repeat(need), self._shapes))
+        for capacity in self._shapes:  # noqa: SIM110  # a generator takes three times as long
+            if fits(need, capacity):
+                return True
+        return False
 
     def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int]]:
         offered = self.offered()
+        self._list()
         return [
             (self._free[n], self._total[n], self._up[n], tuple(offered[:, n].tolist()), int(self._lacking[n]))
             for n in range(1, len(self._free))

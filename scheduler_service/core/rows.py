@@ -8,8 +8,8 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING
 from dataclasses import fields as fields_of
-from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dataclasses import replace as changed  # whose calls are checked against the row's fields
 
     derived = cached_property
+
+    def made(kind: Callable[P, R], /, *_: P.args, **facts: P.kwargs) -> R:
+        """A new row; its fields are given by name."""
 else:
 
     class derived(cached_property):  # noqa: N801  # as its model
@@ -35,21 +38,28 @@ else:
 
     def dataclass(*, frozen: bool, slots: bool = False) -> Callable[[type[R]], type[R]]:
         """As `dataclasses.dataclass`. That nobody changes a frozen one, mypy sees to; at run time Python would call a function
-        for each field to set it, which takes three times as long."""
-        return partial(dataclasses.dataclass, slots=slots, unsafe_hash=frozen)
+        for each field to set it, which takes three times as long. Nor do defaults stay in the class, where Python would look
+        for each field first."""
+
+        def made_of(fields: type[R]) -> type[R]:
+            kind = dataclasses.dataclass(fields, slots=slots, unsafe_hash=frozen)
+            for field in () if slots else fields_of(kind):
+                if field.default is not MISSING:
+                    delattr(kind, field.name)
+            return kind
+
+        return made_of
 
     def changed(row: R, /, **facts: Any) -> R:
-        """Does what `dataclasses.replace` does."""
+        """Does what `dataclasses.replace` does. What `|` gives may share its keys with other rows': it is slow to look into."""
         new = _new(row.__class__)
-        new.__dict__ = row.__dict__ | facts
+        new.__dict__ = {**row.__dict__, **facts}
         return new
 
-
-def made(kind: Callable[P, R], /, *_: P.args, **facts: P.kwargs) -> R:
-    """A new row; its fields are given by name."""
-    new = _new(cast("type[R]", kind))
-    new.__dict__ = _defaults(kind) | facts
-    return new
+    def made(kind: type[R], /, **facts: Any) -> R:
+        new = _new(kind)
+        new.__dict__ = _defaults(kind) | facts
+        return new
 
 
 @cache

@@ -7,6 +7,7 @@ them right.
 
 from collections.abc import Iterator
 from functools import partial
+from heapq import merge
 from typing import Any
 
 from sortedcontainers import SortedList
@@ -39,7 +40,7 @@ from scheduler_service.core.settings import DEFAULTS, Settings
 from scheduler_service.core.traded import Kind, Surplus, Traded
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import Binding, VirtualCluster
-from scheduler_service.core.waiting import Lane, Named
+from scheduler_service.core.waiting import Lane, Named, QueueKey
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -62,6 +63,8 @@ class State:
         self.log: list[JobEvent] = []
         self.unsettled = True
         """Something happened since the policies last ran that may let a job start."""
+        self.longer = False
+        """Since then jobs came to stand in queues, each behind another: for those before them this changes nothing."""
         self.board_changed = True
         """Something happened since the policies last ran that may let cells be exchanged."""
         self.bound_otherwise: set[int] = set()
@@ -76,10 +79,8 @@ class State:
         self.queues: dict[JobClass, SortedList] = {job_class: SortedList() for job_class in JobClass}
         """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id. Those of virtual
         clusters are in `lanes`."""
-        self.lanes: dict[tuple[str, Lane], SortedList] = {}
-        """Virtual cluster and what they wait for -> its queued jobs."""
-        self.asking: dict[tuple[str, Lane], dict[Named, SortedList]] = {}
-        """The same of those that wait for cells of its own, by what they name of these."""
+        self.lanes: dict[tuple[str, Lane], dict[Named, list[QueueKey]]] = {}
+        """Virtual cluster and what they wait for -> its queued jobs, by what they name of that: a queue for each."""
         self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
@@ -133,20 +134,21 @@ class State:
         """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
         tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
 
+        over = RunPhase.ENDED
         self.cluster_table: Table[int, Cluster] = Table("cluster", _no_index)
         self.jobs: Table[int, Job] = Table("job", partial(of_job, self), lambda job: job.state in ENDED)
-        self.runs: Table[RunKey, Run] = Table("run", partial(of_run, self), lambda run: run.phase is RunPhase.ENDED)
+        self.runs: Table[RunKey, Run] = Table("run", partial(of_run, self), lambda run: run.phase is over)
         self.nodes: Table[int, Node] = Table("node", partial(of_node, self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", partial(of_device, self))
         self.operations: Table[int, Operation] = Table("operation", partial(of_operation, self))
         self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", partial(of_vc, self))
         self.bindings: Table[CellKey, Binding] = Table("cell_binding", partial(of_binding, self))
-        open_order, over = OrderState.OPEN, ExchangeState.RETURNED
+        open_order, returned = OrderState.OPEN, ExchangeState.RETURNED
         self.orders: Table[int, ExchangeOrder] = Table(
             "exchange_order", partial(of_order, self), lambda o: o.state is not open_order
         )
         self.exchanges: Table[int, Exchange] = Table(
-            "exchange", partial(of_exchange, self), lambda exchange: exchange.state is over
+            "exchange", partial(of_exchange, self), lambda exchange: exchange.state is returned
         )
         self.ledger: Table[tuple[int, int, Booking], LedgerEntry] = Table("exchange_ledger", _no_index, lambda _: True)
         self.surpluses: Table[int, Surplus] = Table("exchange_surplus", _no_index)
@@ -169,6 +171,10 @@ class State:
             update_candidate(self, key)
         self.stale_candidates.clear()
         return self.kept_candidates
+
+    def waiting(self, vc: str, lane: Lane) -> Iterator[QueueKey]:
+        """The lane of a virtual cluster, in order, whatever its jobs name."""
+        return merge(*self.lanes.get((vc, lane), {}).values())
 
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
@@ -204,6 +210,7 @@ class State:
         while len(self.news) > to[2]:  # also what came in as rows were put back: a run that had ended is no new one
             self.news.popitem()
         self.unsettled = self.board_changed = True
+        self.longer = False
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""
@@ -251,8 +258,7 @@ class State:
             "residents": {vc: set(keys) for vc, keys in self.residents.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
-            "lanes": {name: list(queue) for name, queue in self.lanes.items()},
-            "asking": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.asking.items()},
+            "lanes": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.lanes.items()},
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
             "traded": self.traded.snapshot(),

@@ -141,7 +141,7 @@ def _check_pins(state: State, pools: Pools, old: VirtualCluster, row: VirtualClu
 def _numbers(state: State, pools: Pools, pool: str, level: int) -> str:
     """How cells of a level are numbered, by the example of the first node."""
     shape = pools.pools[pool].shape
-    slot, node = min((slot, node) for (name, slot), node in pools.nodes.items() if name == pool)
+    slot, node = min(pools.nodes[pool].items())
     if level > shape.node:
         return f"; it has {pools.tops(pool) * shape.size(shape.top) // shape.size(level)}, from 0 on"
     each, name = shape.devices // shape.size(level), state.nodes.rows[node].name

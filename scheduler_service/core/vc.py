@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from scheduler_service.core.rows import dataclass
+from scheduler_service.core.rows import dataclass, derived
 
 
 class Guarantee(IntEnum):
@@ -28,7 +28,8 @@ class Within(NamedTuple):
 
 
 class CellRequest(NamedTuple):
-    """What a job asks of the cells that it runs in, beyond the devices of its tasks."""
+    """What a job asks of the cells that it runs in, beyond the devices of its tasks. What it names of them
+    (`waiting.Named`) comes first."""
 
     pool: str = ""
     """Empty: any of its virtual cluster's."""
@@ -91,6 +92,11 @@ class VirtualCluster:
     weight: int = 1
     """Of its share of opportunistic cells, beside the others'."""
     policy: VcPolicy = VcPolicy()
+
+    @derived
+    def owner(self) -> "Owner":
+        """Of its cells, but the pinned ones."""
+        return Owner(self.id)
 
 
 @dataclass(frozen=True)

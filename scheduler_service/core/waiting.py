@@ -11,6 +11,7 @@ from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Guarantee
 
 QueueKey = tuple[int, bool, int]
+_QUEUED = JobState.QUEUED
 
 
 class Lane(IntEnum):
@@ -30,6 +31,9 @@ class Named(NamedTuple):
     pool: str
     model: str
     pin: str
+
+
+ANY = Named("", "", "")
 
 
 class Deadline(IntEnum):
@@ -57,12 +61,13 @@ class Deadline(IntEnum):
 
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
-NOT_DUE = (None, None, None)
+Due = tuple[Micros | None, Micros | None, Micros | None]
+NOT_DUE: Due = (None, None, None)
 EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
 """Those of cell exchange."""
 
 
-def due(job: Job) -> tuple[Micros | None, Micros | None, Micros | None]:
+def due(job: Job) -> Due:
     """When each of DUE comes."""
     return job.eligible_us, job.limit_us, job.start_by_us
 
@@ -74,11 +79,14 @@ def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
     `aging_us` of waiting: a job that has waited for longer than that stands before a new one of the next higher priority.
     As all age alike, their order never changes, and nothing need be looked at again as time goes on.
     """
-    if job.state is not JobState.QUEUED or job.held or job.eligible_us is not None or job.waits_for:
-        return None
-    if job.elements is not None and not startable(job):
-        return None
-    return place_of(job, aging_us, job.requeued)
+    return place_of(job, aging_us, job.requeued) if stands(job) else None
+
+
+def stands(job: Job) -> bool:
+    """Whether it is in a queue."""
+    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for:
+        return False
+    return job.elements is None or startable(job)
 
 
 def place_of(job: Job, aging_us: Micros, has_run: bool) -> QueueKey:
@@ -106,5 +114,9 @@ def lanes_of(job: Job) -> tuple[Lane, ...]:
 
 
 def named_by(job: Job) -> Named:
-    cells = job.spec.cells
-    return Named(cells.pool, cells.model, cells.pin)
+    return tuple.__new__(Named, job.spec.cells[:3])
+
+
+def queue_in(lane: Lane, job: Job) -> Named:
+    """In which of the lane's queues the job stands. There is one for all that is opportunistic: any cell may do."""
+    return ANY if lane is Lane.OPPORTUNISTIC else named_by(job)

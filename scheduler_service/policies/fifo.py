@@ -4,6 +4,7 @@ FitGpp (papers: section 4.1) calls this vanilla FIFO; it is also how best-effort
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason
@@ -13,10 +14,13 @@ from scheduler_service.core.waiting import QueueKey
 from scheduler_service.policies.fitting import no_room, place
 
 BOTH = tuple(JobClass)
+_NONE_SKIPPED = dict.fromkeys(BOTH, 0)
 
 
 def fifo(state: State, _rng: Rng) -> Proposals:
-    """Both classes in one queue."""
+    """Both classes in one queue. While its first job waits, those that come to stand behind it wait too."""
+    if not state.unsettled and (first := head_of(state, _NONE_SKIPPED)) is not None and first.reason is Reason.NO_ROOM:
+        return
     yield from serve(state, BOTH)
 
 
@@ -39,9 +43,7 @@ def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:
     """The first job of these queues taken together, behind those that were skipped of each."""
     first: QueueKey | None = None
     for job_class, skip in skipped.items():
-        queue = state.queues[job_class]
-        if skip < len(queue):
-            next_: QueueKey = queue[skip]
-            if first is None or next_ < first:
-                first = next_
+        next_: QueueKey | None = next(islice(state.queues[job_class], skip, None), None)
+        if next_ is not None and (first is None or next_ < first):
+            first = next_
     return None if first is None else state.jobs.rows[first[-1]]

@@ -72,7 +72,7 @@ def _uses(row: VirtualCluster, name: str, pool: Pool, traded: Traded) -> Iterabl
     """The largest cells first."""
     owner = Owner(row.id)
     for level in reversed(range(len(pool.shape.levels))):
-        owned = pool.promises.quota.get((owner, level), 0)
+        owned = pool.promises.owned(owner, level)
         bound, free = len(pool.bound_of(owner, level)), pool.promises.free_of(owner, level)
         faulty = pool.doomed(owner, level)
         known = pool.shape.levels[level]
@@ -110,7 +110,7 @@ def pool_out(state: State, name: str) -> tuple[pb.Pool, list[int]] | None:
             fan=shape.fan[number],
             cells=tops * shape.size(shape.top) // shape.size(number),
             owned=pool.promises.reserved[number],
-            free=len(pool.free[number]),
+            free=pool.counts[number],
             missing=missing[number],
         )
         for number, level in enumerate(shape.levels)
@@ -122,7 +122,7 @@ def pool_out(state: State, name: str) -> tuple[pb.Pool, list[int]] | None:
     ]
     plan = next((plan for plan in state.settings.pools or () if plan.name == name), None)
     misfits = [(state.nodes.rows[node].name, why) for node, why in sorted(pools.misfits.items())]
-    slots = sorted(slot for pool_name, slot in pools.nodes if pool_name == name)
+    slots = sorted(pools.nodes[name])
     exchanged = [
         pb.ExchangedCells(
             exchange_id=x.id,
@@ -154,7 +154,7 @@ def nodes_out(state: State, name: str, slots: Sequence[int], vc: str = "") -> li
     kept = _kept(state)
     shown = []
     for slot in slots:
-        node = pools.nodes.get((name, slot))
+        node = pools.node_at(name, slot)
         if pool is None or node is None:
             continue
         cells = _node_out(state, pools, node, slot, kept.get(node, {}))

@@ -22,7 +22,7 @@ def pin_out(state: State, pools: Pools, pin: Pin) -> pb.PinUse:
     held, faults = 0, list[pb.PinFault]()
     for slot, places in leaves(pool.shape, level, pin.cell):
         held += (pool.held(slot)[0] & places).bit_count()
-        node = pools.nodes.get((pin.pool, slot))
+        node = pools.node_at(pin.pool, slot)
         if node is None:
             faults.append(_missing(state, pools, pin.pool, slot))
         else:

@@ -340,5 +340,5 @@ class Service:
 def _heads(state: State) -> Heads:
     """The first job of each queue."""
     heads: Heads = {("", job_class): queue[0][-1] for job_class, queue in state.queues.items() if queue}
-    heads |= {at: queue[0][-1] for at, queue in state.lanes.items()}
-    return heads | {(*at, named): queue[0][-1] for at, queues in state.asking.items() for named, queue in queues.items()}
+    heads |= {at: min(queue[0] for queue in queues.values())[-1] for at, queues in state.lanes.items()}
+    return heads | {(*at, named): queue[0][-1] for at, queues in state.lanes.items() for named, queue in queues.items()}

@@ -160,7 +160,7 @@ class Agents:
         """Lets everything happen that does up to now, in order, and reports it; or only what is said of `gathering` gangs, and
         the rest later."""
         self._until = now
-        heap, heard = self._heap, self._heard
+        heap, heard, self._heard = self._heap, self._heard, []
         while heap and heap[0][0] <= now:
             at, number, what, subject = heappop(heap)
             if isinstance(subject, Task):
@@ -174,7 +174,6 @@ class Agents:
                 heard.append((what, subject))
         while self._gathering and self._gathering[0] <= now:
             heappop(self._gathering)
-        self._heard = []
         if gathering:
             self._heard = [this for this in heard if this[0] not in GATHERING]
             heard = [this for this in heard if this[0] in GATHERING]

@@ -147,6 +147,11 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     recording = case.recording()
     if recording is not None and times_us is None:
         times_us = simulate(recording).times_us()
+    with _collecting_seldom():
+        return _simulated(case, times_us, tell)
+
+
+def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Outcome:
     nodes, skipped = case.inventories(), Skipped()
     arrivals = come = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
     total = len(times_us) if times_us is not None else jobs_in(case.workload)
@@ -155,8 +160,7 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
     tell(0, total)
     lives = Lives(lambda over: tell(over, total) if over % 64 == 0 else None)
     world = World(site_of(case, nodes), arrivals, ended=lives.add)
-    with _collecting_seldom():
-        world.run()
+    world.run()
     if isinstance(come, ClosedLoop) and (left := come.left()):
         skipped[NEVER_CAME] += left
     for life in world.unfinished():

@@ -135,7 +135,7 @@ def lots(count: int) -> list[int]:
 
 def _without_cells(state: State, vc: VirtualCluster) -> Iterator[Job]:
     for lane in (Lane.TRIAL, Lane.BEST_EFFORT):
-        for key in state.lanes.get((vc.name, lane), ()):
+        for key in state.waiting(vc.name, lane):
             if key[-1] not in state.earmarks_of:
                 yield state.jobs.rows[key[-1]]
     for job in sorted({*state.overflowing.get(vc.name, ()), *state.demoted.get(vc.name, ())}):

@@ -107,22 +107,27 @@ def _cost(h: History) -> Iterator[tuple[str, float]]:
     worked = stopped - works
     at_work = np.bincount(h.owner[h.has_left], worked[h.has_left], len(gpus))
     capacity = h.capacity.devices * float(h.horizon - h.begin)
-    spent = {"useful": float(gpus @ h.done), "ending": float(gpus @ (at_work - h.done - h.lost))}
+    spent = {"useful": _product(gpus, h.done), "ending": _product(gpus, at_work - h.done - h.lost)}
     for_ever = ~h.has_left  # they hang to the end of the simulation, and nobody goes on from there
-    spent["lost"] = float(gpus @ h.lost) + float(theirs[for_ever] @ worked[for_ever])
-    spent["starting"] = float(theirs @ (works - h.placed))
-    spent["grace"] = float(theirs @ (broken - stopped))
-    spent["hanging"] = float(theirs @ (h.left - broken)) - _area(h.torn)
+    spent["lost"] = _product(gpus, h.lost) + _product(theirs[for_ever], worked[for_ever])
+    spent["starting"] = _product(theirs, works - h.placed)
+    spent["grace"] = _product(theirs, broken - stopped)
+    spent["hanging"] = _product(theirs, h.left - broken) - _area(h.torn)
     spent["down"] = _area(h.down)
     spent["idle"] = capacity - sum(spent.values())
     for name, amount in {"capacity": capacity, **spent}.items():
         yield f"gpu_h.{name}", amount / HOUR_US
 
 
+def _product(a: Floats, b: Ints) -> float:
+    """The scalar product. BLAS would start threads for it, which take longer, and sum up in another order on each machine."""
+    return float((a * b).sum())
+
+
 def _area(spans: Ints) -> float:
     """Of GPUs and microseconds."""
     begins, ends, _cpu, _memory, gpus = spans
-    return float(gpus.astype(np.float64) @ (ends - begins))
+    return _product(gpus.astype(np.float64), ends - begins)
 
 
 def _fairness(h: History) -> Iterator[tuple[str, float]]:

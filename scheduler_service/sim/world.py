@@ -13,7 +13,7 @@ from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.exchange import Exchange
 from scheduler_service.core.gangs import gang_place
 from scheduler_service.core.job import Cluster, EventKind
-from scheduler_service.core.messages import Accepted, Event, Start, Step, Stop, Submitted, VcRequested
+from scheduler_service.core.messages import Accepted, Event, Reply, Start, Step, Stop, Submitted, VcRequested
 from scheduler_service.core.settings import DEFAULTS, Settings
 from scheduler_service.core.state import State
 from scheduler_service.core.topology import Inventory
@@ -87,16 +87,15 @@ class World:
     def next_us(self) -> Micros | None:
         """When something is to happen, moved to the next time at which decisions are taken."""
         arrival, runs = self._arrivals.next_us(self.now, self._load), self.agents.next_us()
-        deadlines, tenants = self.state.deadlines, self.site.tenants
         if arrival is None and not self._live:
             return None  # what becomes of the nodes is no longer of interest
-        looks = None if tenants is None else tenants.next_us(self._looked)
-        if tenants is not None and arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
-            return None  # the same cells would be offered and requested for ever
-        soonest = arrival
-        for at in (runs, deadlines[0][0] if deadlines else None, looks):
-            if at is not None and (soonest is None or at < soonest):
-                soonest = at
+        soonest = _sooner(arrival, runs)
+        if deadlines := self.state.deadlines:
+            soonest = _sooner(soonest, deadlines[0][0])
+        if (tenants := self.site.tenants) is not None:
+            if arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
+                return None  # the same cells would be offered and requested for ever
+            soonest = _sooner(soonest, tenants.next_us(self._looked))
         every = self.site.decide_every_us
         if soonest is None or not every:
             return soonest
@@ -106,32 +105,27 @@ class World:
 
     def advance(self, now: Micros) -> None:
         """Takes everything that has happened until `now` in one step, and carries out what it orders."""
-        every, deadlines = self.site.decide_every_us, self.state.deadlines
+        every = self.site.decide_every_us
         self.now = now
         decides = not every or (now % every == 0 and now > self._decided)
         events = self.agents.happened(now, gathering=not decides)
         come: Sequence[SimJob] = ()
-        requests: Sequence[Event] = ()
         if decides:
             self._decided = now
-            if (tenants := self.site.tenants) is not None and now >= tenants.next_us(self._looked):
-                self._looked = now
-                requests = tenants.requests(self.state, now)
             come = self._arrivals.take(now, self._load)
         if events or come:
             self._stirred = now
-        if events or come or requests or (decides and deadlines and deadlines[0][0] <= now):
-            self._take([*events, *requests], come)
+        if decides and (tenants := self.site.tenants) is not None and now >= tenants.next_us(self._looked):
+            self._looked = now
+            events += tenants.requests(self.state, now)
+        deadlines = self.state.deadlines
+        if events or come or (decides and deadlines and deadlines[0][0] <= now):
+            self._take(events, come)
 
-    def _take(self, events: list[Event], come: Sequence[SimJob]) -> None:
-        submits = len(events)
-        events += [Submitted(job.user, "", job.spec) for job in come]
-        taken = self._step(events)
-        for job, reply in zip(come, taken.replies[submits:], strict=True):
-            assert isinstance(reply, Accepted)
-            self.lives[reply.job_id] = Life(job, reply.job_id, job.submit_us)
-            self._live += 1
-            self._load.asked = add(self._load.asked, job.spec.demand)
+    def _take(self, events: Sequence[Event], come: Sequence[SimJob]) -> None:
+        taken = self._step([*events, *[Submitted(job.user, "", job.spec) for job in come]] if come else events)
+        if come:
+            self._accepted(come, taken.replies[len(events) :])
         for order in taken.orders:
             if isinstance(order, Start):
                 self.agents.start(order, self.lives[order.job.id], self.now)
@@ -148,13 +142,20 @@ class World:
             exchanges = self.state.exchanges
             self.exchanges.update((key, row) for table, key, _, row in taken.entries if table is exchanges)
 
+    def _accepted(self, come: Sequence[SimJob], replies: Sequence[Reply | Exception]) -> None:
+        for job, reply in zip(come, replies, strict=True):
+            assert isinstance(reply, Accepted)
+            self.lives[reply.job_id] = Life(job, reply.job_id, job.submit_us)
+            self._live += 1
+            self._load.asked = add(self._load.asked, job.spec.demand)
+
     def _stop(self, order: Stop) -> None:
         """A run that was placed and told to leave in one step is ordered to leave alone. A node's agent answers that there is
         none such; here it comes, and goes at once."""
         run = self.state.runs.rows.get(order.key)
         if run is not None and run.placed_us == self.now and not self.agents.knows(order.key):
             job = self.state.jobs.rows[run.job_id]
-            self.agents.start(Start(order.node, run, job, gang_place(self.state, run)), self.lives[job.id], self.now)
+            self.agents.start(Start(order.node, run, job, gang_place(job, run)), self.lives[job.id], self.now)
         self.agents.stop(order, self.now)
 
     def _step(self, events: Sequence[Event]) -> Step:
@@ -180,3 +181,9 @@ class World:
         if self._ended is not None:
             del self.lives[job_id]
             self._ended(life)
+
+
+def _sooner(a: Micros | None, b: Micros | None) -> Micros | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a if a < b else b

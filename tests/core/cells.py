@@ -93,7 +93,7 @@ def cheapest_by_definition(pool: Pool, level: int) -> tuple[int, int] | None:
         if outer > level and not pool.safe_to_split(outer, level):
             continue
         fan = shape.size(outer) // shape.size(level)
-        for _, index in pool.free[outer]:
+        for _, index in pool.free(outer):
             for cell in range(index * fan, (index + 1) * fan):
                 inside = leaves_of(shape, level, cell)
                 found.append((sum(pool.held(slot)[1] >> i & 1 for slot, i in inside), outer))

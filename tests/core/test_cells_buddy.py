@@ -31,7 +31,7 @@ def test_the_lists_and_the_choices_are_those_of_algorithm_1(data: st.DataObject)
             released = held.pop(step[1] % len(held))
             printed.release_cell(*released)
             pool.unbind(*released)
-        assert [{index for _, index in cells} for cells in pool.free] == printed.free_cells
+        assert [{index for _, index in pool.free(level)} for level in range(len(pool.shape.fan))] == printed.free_cells
     for released in held:
         pool.unbind(*released)
     assert pool.snapshot() == begun
@@ -70,4 +70,4 @@ def test_as_figure_4_is_drawn() -> None:
         assert cell is not None
         pool.bind(level, cell, vc)
     assert pool.bound == [{6: 1, 7: 2}, {2: 1, 6: 2, 7: 3}, {0: 1, 2: 2}, {2: 3, 3: 3}, {}]
-    assert [list(cells) for cells in pool.free] == [[], [], [], [], []]
+    assert [pool.free(level) for level in range(5)] == [[], [], [], [], []]

@@ -57,7 +57,7 @@ class Cells(RuleBasedStateMachine):
         self.pool.set_opportunistic(slot, mask)
 
     def set_quota(self, vc: int, level: int, count: int) -> None:
-        old = self.pool.promises.quota.get((vc, level), 0)
+        old = self.pool.promises.owned(vc, level)
         self.undo.append(lambda: self.pool.set_quota(vc, level, old))
         self.pool.set_quota(vc, level, count)
 
@@ -94,7 +94,7 @@ class Cells(RuleBasedStateMachine):
             assert best is not None
             outer = [
                 k for k in range(level, pool.shape.top + 1)
-                for _, index in pool.free[k]
+                for _, index in pool.free(k)
                 if inside <= leaves_of(pool.shape, k, index)
             ]  # fmt: skip
             assert (sum(pool.held(slot)[1] >> i & 1 for slot, i in inside), *outer) == best
@@ -114,7 +114,7 @@ class Cells(RuleBasedStateMachine):
         level, index = all_[pick % len(all_)]
         before = pool.shortfall()
         owner = pool.bound[level][index]
-        legal = len(pool.bound_of(owner, level)) <= pool.promises.quota.get((owner, level), 0)
+        legal = len(pool.bound_of(owner, level)) <= pool.promises.owned(owner, level)
         well = all(pool.healthy(slot) & mask == mask for slot, mask in leaves(pool.shape, level, index))
         for slot, mask in leaves(pool.shape, level, index):
             self.set_guaranteed(slot, pool.held(slot)[0] & ~mask)
@@ -185,8 +185,8 @@ class Cells(RuleBasedStateMachine):
 
     @invariant()
     def lists_are_as_defined(self) -> None:
-        assert [list(cells) for cells in self.pool.free] == free_by_definition(self.pool, self.slots)
-        assert self.pool.balance().obtainable[-1] == len(self.pool.free[-1])
+        assert [self.pool.free(level) for level in range(len(self.pool.counts))] == free_by_definition(self.pool, self.slots)
+        assert self.pool.balance().obtainable[-1] == self.pool.counts[-1]
 
     @invariant()
     def everything_follows_from_the_facts(self) -> None:
@@ -226,15 +226,13 @@ class Cells(RuleBasedStateMachine):
                 self.unbind(level, index)
         for slot in self.slots:
             self.set_node(slot, self.full)
-        assert {level: len(cells) for level, cells in enumerate(self.pool.free) if cells} == available(
-            self.pool.shape, self.slots
-        )
+        assert {level: count for level, count in enumerate(self.pool.counts) if count} == available(self.pool.shape, self.slots)
         assert again.snapshot() == before
         self.back(0)
         first = Pool(self.pool.shape, "pool")
         for slot in self.slots:
             first.set_node(slot, self.full)
-        for (vc, level), count in self.quotas.items():
+        for vc, level, count in ((vc, *pair) for vc, counts in self.quotas.items() for pair in enumerate(counts)):
             first.set_quota(vc, level, count)
         assert self.pool.snapshot() == first.snapshot()
 

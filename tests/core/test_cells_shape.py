@@ -46,7 +46,7 @@ def test_what_is_picked_has_the_lowest_ancestor_and_spares_what_it_should(
     node: tuple[Shape, int, int], n: int, last: bool
 ) -> None:
     shape, mask, avoid = node
-    found = pick(shape, mask, n, avoid, last)
+    found = pick(shape, mask, n, (avoid,), last)
     all_ = [sum(chosen) for chosen in combinations([1 << i for i in range(shape.devices) if mask >> i & 1], n)]
     if found is None:
         assert not all_
@@ -58,11 +58,27 @@ def test_what_is_picked_has_the_lowest_ancestor_and_spares_what_it_should(
     assert (found & avoid).bit_count() == min((one & avoid).bit_count() for one in equals)
 
 
+@given(nodes(), st.integers(1, 9), st.data())
+def test_of_what_is_to_be_spared_the_last_is_spared_most(node: tuple[Shape, int, int], n: int, data: st.DataObject) -> None:
+    shape, mask, avoid = node
+    split = data.draw(st.integers(0, (1 << shape.devices) - 1))
+    layers = (avoid & split, avoid & ~split)
+    found, at_once = pick(shape, mask, n, layers), pick(shape, mask, n, (avoid,))
+    assert (found is None) == (at_once is None)
+    if found is None:
+        return
+    all_ = [sum(chosen) for chosen in combinations([1 << i for i in range(shape.devices) if mask >> i & 1], n)]
+    lowest = min(ancestor(shape, one) for one in all_)
+    fewest = min(((one & avoid).bit_count(), (one & layers[1]).bit_count()) for one in all_ if ancestor(shape, one) == lowest)
+    assert ancestor(shape, found) == lowest
+    assert ((found & avoid).bit_count(), (found & layers[1]).bit_count()) == fewest
+
+
 @given(nodes(), st.integers(1, 9))
 def test_the_last_is_the_mirror_image_of_the_first(node: tuple[Shape, int, int], n: int) -> None:
     shape, mask, avoid = node
     turned = [sum(1 << shape.devices - 1 - i for i in range(shape.devices) if m >> i & 1) for m in (mask, avoid)]
-    first, last = pick(shape, mask, n, avoid), pick(shape, *turned[:1], n, turned[1], last=True)
+    first, last = pick(shape, mask, n, (avoid,)), pick(shape, turned[0], n, (turned[1],), last=True)
     assert (first is None) == (last is None)
     if first is not None and last is not None:
         assert [first >> i & 1 for i in range(shape.devices)] == [
@@ -75,7 +91,7 @@ def test_a_cell_that_is_picked_is_whole_and_spares_what_it_can(node: tuple[Shape
     shape, mask, avoid = node
     level = min(level, shape.node)
     candidates = [cell for k, _, cell in cells(shape) if k == level and cell & ~mask == 0]
-    found = pick_cell(shape, mask, level, avoid)
+    found = pick_cell(shape, mask, level, (avoid,))
     if found is None:
         assert not candidates
     else:
@@ -85,7 +101,7 @@ def test_a_cell_that_is_picked_is_whole_and_spares_what_it_can(node: tuple[Shape
 
 def test_a_cell_is_taken_from_the_fullest_parent() -> None:
     assert pick_cell(P100, 0b1111_1100, 1) == 0b1100
-    assert pick_cell(P100, 0b1111_1100, 1, avoid=0b0100) == 0b11_0000
+    assert pick_cell(P100, 0b1111_1100, 1, avoid=(0b0100,)) == 0b11_0000
     assert pick_cell(P100, 0b1111_1111, 3) == 0b1111_1111
 
 
@@ -94,7 +110,7 @@ def test_the_tightest_of_equals_and_there_the_smallest_first() -> None:
     assert pick(P100, 0b1111_1110, 3) == 0b1110
     assert pick(P100, 0b1111_1100, 3) == 0b111_0000  # switch 1 and another would have a node in common alone
     assert pick(P100, 0b1111_0111, 6) == 0b0111_0111
-    assert pick(P100, 0b0111_1011, 4, avoid=0b1) == 0b0101_1010
+    assert pick(P100, 0b0111_1011, 4, avoid=(0b1,)) == 0b0101_1010
 
 
 def test_eight_of_sixteen_are_the_aligned_half() -> None:

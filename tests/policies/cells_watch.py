@@ -112,7 +112,7 @@ class Watched(Tenants):
         assert pools is not None
         index, free = pools.pools[pool.name], healthy(self.state, pool) - bound(self.state, pool)
         for level, cells in enumerate(maximal(pool, free)):
-            assert sorted(i for _, i in index.free[level]) == sorted(min(cell) // pool.sizes[level] for cell in cells)
+            assert sorted(i for _, i in index.free(level)) == sorted(min(cell) // pool.sizes[level] for cell in cells)
         assert list(index.shortfall()) == short(self.state, pool)
 
     def _nobody_is_held_up(self, vc: int) -> None:
@@ -132,7 +132,7 @@ def waiting(state: State, vc: str) -> list[Job]:
     """The virtual cluster's jobs that wait for cells of its own and have none, in order."""
     preempting = state.vcs.rows[state.vc_ids[vc]].policy.name in PREEMPTING
     lanes = (Lane.TRIAL, Lane.BEST_EFFORT)
-    keys = sorted((preempting and lane, key) for lane in lanes for key in state.lanes.get((vc, lane), ()))
+    keys = sorted((preempting and lane, key) for lane in lanes for key in state.waiting(vc, lane))
     return [state.jobs.rows[key[-1]] for _, key in keys if key[-1] not in state.earmarks_of]
 
 

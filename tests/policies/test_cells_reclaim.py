@@ -115,16 +115,74 @@ def test_who_overflows_is_not_told_that_it_will_never_start() -> None:
     assert tenants.job(job).state is JobState.RUNNING
 
 
+# ---- inside its own cells --------------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("priorities", [(3, 1), (1, 3)])
-def test_inside_a_cell_it_counts_how_many_devices_are_in_use_and_not_whose(priorities: tuple[int, int]) -> None:
-    """The first place of those that cost as many; where there is one that costs fewer, that."""
+def test_inside_a_cell_the_least_priority_leaves(priorities: tuple[int, int]) -> None:
     tenants = site("one")
     jobs = [guest(tenants, 2, priority=priority) for priority in priorities]
-    first = min(jobs, key=tenants.at)
     tenants.ask("A", 2)
-    assert leaving(tenants, *jobs) == [first]
+    assert leaving(tenants, *jobs) == [jobs[priorities.index(1)]]
+
+
+def test_inside_a_cell_fewer_devices_come_before_whose_they_are() -> None:
     tenants = site("one")
     small = guest(tenants, 1)
     mine = tenants.ask("A", 2)
     assert tenants.guaranteed(mine)
     assert leaving(tenants, small) == []
+
+
+@pytest.mark.parametrize("stays", range(4))
+def test_of_many_inside_a_cell_the_one_that_is_worth_most_stays(stays: int) -> None:
+    tenants = site("one")
+    jobs = [guest(tenants, 1, grace=20 if number == stays else 5) for number in range(4)]
+    tenants.ask("A", 3)
+    assert leaving(tenants, *jobs) == [job for job in jobs if job != jobs[stays]]
+
+
+@pytest.mark.parametrize("going", range(4))
+def test_inside_a_cell_who_leaves_anyhow_is_waited_for(going: int) -> None:
+    tenants = site("one")
+    jobs = [guest(tenants, 1, priority=number) for number in range(4)]
+    tenants.step(CancelRequested(jobs[going]))
+    tenants.ask("A", 1)
+    assert leaving(tenants, *jobs) == [jobs[going]]
+
+
+def two_bound_cells(tenants: Tenants, ended: int) -> None:
+    """Each with two devices in use by A, and the other two by nobody: on the first node the `ended` pair is free."""
+    first = [tenants.ask("A", 2), tenants.ask("A", 2)]
+    tenants.ask("A", 2)
+    tenants.end(first[ended])
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_of_cells_that_are_as_tight_the_one_is_taken_in_which_nobody_is(ended: int) -> None:
+    tenants = site("one", "two", cells=2)
+    two_bound_cells(tenants, ended)
+    visitor = guest(tenants, 2)
+    assert tenants.at(visitor)[0].startswith("one")
+    mine = tenants.ask("A", 2)
+    assert tenants.job(mine).state is JobState.RUNNING
+    assert leaving(tenants, visitor) == []
+
+
+@pytest.mark.parametrize("graces", [(20, 5), (5, 20)])
+def test_of_cells_that_are_as_tight_the_one_is_taken_whose_guests_are_worth_least(graces: tuple[int, int]) -> None:
+    tenants = site("one", "two", cells=2)
+    two_bound_cells(tenants, 0)
+    visitors = [guest(tenants, 2, grace=grace) for grace in graces]
+    tenants.ask("A", 2)
+    assert leaving(tenants, *visitors) == [visitors[graces.index(5)]]
+
+
+def test_a_gang_in_cells_that_are_as_tight_has_as_few_leave() -> None:
+    tenants = site("one", "two", "three", cells=3)
+    two_bound_cells(tenants, 0)
+    tenants.ask("A", 3)
+    visitor = guest(tenants, 2)
+    mine = tenants.ask("A", 1, 1)
+    assert tenants.job(mine).state is JobState.RUNNING
+    assert leaving(tenants, visitor) == []

@@ -3,9 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import JobClass, JobSpec, JobState, Reason
-from scheduler_service.core.messages import Submitted
+from scheduler_service.core.messages import Plan, Rng, Submitted
+from scheduler_service.core.state import State
 from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings
 from tests.core.driver import Driver
@@ -45,6 +48,33 @@ def test_fitgpp_serves_trials_first_where_nothing_can_be_preempted(jobs: list[Jo
     order = sorted(range(len(jobs)), key=lambda i: jobs[i].job_class)
     placed = expected([jobs[i] for i in order], nodes)
     assert {run.job_id: run.node for run in d.state.runs.rows.values()} == {order[i - 1] + 1: n for i, n in placed.items()}
+
+
+@given(st.lists(JOBS, max_size=12), st.lists(CAPACITIES.filter(any), min_size=1, max_size=4))
+def test_it_makes_no_difference_that_jobs_come_one_by_one(jobs: list[JobSpec], nodes: list[Vector]) -> None:
+    d = Driver()
+    d.step(*[d.seen(f"n{i}", node) for i, node in enumerate(nodes)])
+    jobs = [job for job in jobs if any(all(a <= b for a, b in zip(job.demand, node, strict=True)) for node in nodes)]
+    for job in jobs:
+        d.submit(job)
+    assert {run.job_id: run.node for run in d.state.runs.rows.values()} == expected(jobs, nodes)
+
+
+def test_nothing_is_proposed_where_a_job_comes_behind_one_that_waits() -> None:
+    proposed: dict[int, list[Plan]] = {}
+
+    def policy(state: State, rng: Rng) -> Proposals:
+        if state.unsettled:  # which the driver says after each step
+            yield from fifo(state, rng)
+        else:
+            proposed[len(state.jobs.rows)] = list(fifo(state, rng))
+
+    d = Driver(policy)
+    d.join(capacity=Vector(4, 4, 4))
+    for cpus in (3, 2, 1, 1):
+        d.submit(JobSpec(("true",), Vector(cpus, 1, 0)))
+    assert [job.reason for job in d.state.jobs.rows.values()] == [Reason.NONE, Reason.NO_ROOM, Reason.NONE, Reason.NONE]
+    assert proposed == {3: [], 4: []}
 
 
 def test_the_first_blocks_those_behind_it() -> None:

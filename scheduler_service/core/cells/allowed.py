@@ -38,19 +38,19 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
 
 
 def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> str:
-    shape, share = pools.pools[pool].shape, pools.share(pool)
-    wanted = asked(spec, shape, share)
+    shape = pools.pools[pool].shape
+    wanted = asked(spec, shape, pools.share(pool))
     if isinstance(wanted, str):
         return wanted
     if spec.guarantee is not Guarantee.GUARANTEED:
-        return why_never(spec, shape, share, (0,) * shape.top + (pools.tops(pool),)) if spec.gang else ""
+        return why_never(wanted, shape, (0,) * shape.top + (pools.tops(pool),)) if spec.gang else ""
     if not spec.cells.pin:
-        return why_never(spec, shape, share, most_cells(state, pools, vc, pool))
+        return why_never(wanted, shape, most_cells(state, pools, vc, pool))
     pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)
     if pin.pool != pool:
         return f"pin {pin.name} is not in it"
     owned = [int(level == pin.level) for level in shape.levels]
-    return why_never(spec, shape, share, tuple(owned))
+    return why_never(wanted, shape, tuple(owned))
 
 
 def _named(state: State, name: str) -> VirtualCluster:

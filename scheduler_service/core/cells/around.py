@@ -11,7 +11,7 @@ from scheduler_service.core.vc import Owner
 
 def unbound(pool: Pool, owner: Owner, level: int) -> int:
     """How many more cells of the level the owner may have bound; negative where it has more than it owns."""
-    return pool.promises.quota.get((owner, level), 0) - len(pool.promises.mine.get((owner, level), ()))
+    return pool.promises.unbound.get(owner, pool.promises.none)[level]
 
 
 def leaves_unbound(pool: Pool, owner: Owner) -> int:
@@ -22,11 +22,12 @@ def leaves_unbound(pool: Pool, owner: Owner) -> int:
 
 def is_unbound(pool: Pool, level: int, index: int, but: Collection[Owner] = ()) -> bool:
     """Whether neither it nor a part of it nor a cell around it is bound, but to these."""
-    return not any(
-        mask & bound and whose not in but
-        for slot, mask in leaves_of(pool.shape, level, index)
-        for bound, whose in pool.units_at(slot).items()
-    )
+    for slot, mask in pool.leaves(level, index):
+        if mask & pool.bound_at(slot):
+            for bound, whose in pool.units_at(slot).items():
+                if mask & bound and whose not in but:
+                    return False
+    return True
 
 
 def owned(pool: Pool, owner: Owner, slot: int) -> Mask:
@@ -83,6 +84,6 @@ def without(shape: Shape, tops: int, pinned: Iterable[tuple[int, int]]) -> dict[
             for slot in range(root * nodes, (root + 1) * nodes):
                 pool.set_node(slot, (1 << shape.devices) - 1)
         pool.bind(level, index, Owner(0))
-    free = {level: len(cells) for level, cells in enumerate(pool.free)}
+    free = dict(enumerate(pool.counts))
     free[shape.top] += tops - len(roots)
     return free

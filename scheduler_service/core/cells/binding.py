@@ -7,10 +7,11 @@ takes the last address of the largest, so that they meet as late as possible.
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from scheduler_service.core.cells.free import Free
+from scheduler_service.core.cells.facts import Facts
+from scheduler_service.core.cells.free import Free, key_of, used_and_index
 from scheduler_service.core.cells.promises import Balance, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, least, pick
-from scheduler_service.core.cells.spare import Facts, Spare
+from scheduler_service.core.cells.spare import Spare
 from scheduler_service.core.values import Mask
 
 _LOOKS = 64
@@ -26,7 +27,7 @@ def first(_level: int, cells: Sequence[int]) -> int:
     return cells[0]
 
 
-def best(free: Free, spare: Spare, now: Balance, level: int, choose: Choose = first) -> int | None:
+def best(free: Free, spare: Spare, now: Callable[[], Balance], level: int, choose: Choose = first) -> int | None:
     """The cell of the level that costs the fewest opportunistic leaves; where it costs some, of those that cost as much the one
     that `choose` says, who is given those in the smallest free cells first. Only cells that may be split are: taking one cell
     of `level` leaves one less at each level above it up to the one that is split, so one must be left over there that nobody
@@ -34,7 +35,7 @@ def best(free: Free, spare: Spare, now: Balance, level: int, choose: Choose = fi
     """
     found: _Cost | None = None
     for outer in range(level, len(free.lists)):
-        if outer > level and not now.left[outer]:
+        if outer > level and not now().left[outer]:
             break
         if free.counts[outer]:
             found = _fewest(found, _cheapest(free, spare, outer, level))
@@ -57,12 +58,12 @@ def _fewest(one: _Cost | None, other: _Cost) -> _Cost:
 
 def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
     """The cells of `level` with the fewest opportunistic leaves inside the free cells of `outer`."""
-    cells, shape = free.lists[outer], free.shape
-    used, index = cells[0]
+    cells = free.lists[outer]
+    used, index = used_and_index(cells[0])
     if not used:
-        return 0, [index * (shape.size(outer) // shape.size(level))]
+        return 0, [index * (free.sizes[outer] // free.sizes[level])]
     if outer == level:
-        return used, [index for count, index in cells.islice(0, _ALIKE) if count == used]
+        return used, [index for count, index in map(used_and_index, cells.islice(0, _ALIKE)) if count == used]
     found: _Cost | None = None
     for cost in islice(_parts(free, spare, outer, level), _LOOKS):
         found = _fewest(found, cost)
@@ -75,7 +76,7 @@ def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
 def _parts(free: Free, spare: Spare, outer: int, level: int) -> Iterator[_Cost]:
     """The same of each free cell of `outer`, of a larger one's nodes one by one: those with the fewest inside first."""
     shape = free.shape
-    for _, index in free.lists[outer]:
+    for _, index in map(used_and_index, free.lists[outer]):
         if outer <= shape.node:
             yield _inside(free, outer, index, level)
         elif level > shape.node:
@@ -98,7 +99,7 @@ def _inside(free: Free, outer: int, index: int, level: int) -> _Cost:
     shape = free.shape
     nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
     slot, at = divmod(index, nodes)
-    used, inside = least(shape, outer, at, level, free.opportunistic.get(slot, 0))
+    used, inside = least(shape, outer, at, level, free.facts[slot].opportunistic)
     return used, [slot * cells + cell for cell in inside]
 
 
@@ -109,7 +110,7 @@ def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, 
         return None
     slot = spare.dirty(n)
     if slot is not None:
-        return _on(free.shape, slot, facts.idle(slot) & ~facts.bound.get(slot, 0), n)
+        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
     for level in range(free.shape.top, -1, -1):
         if free.shape.size(level) < n:
             break
@@ -118,9 +119,9 @@ def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, 
             return found
     slot = spare.clean(n)
     if slot is not None:
-        return _on(free.shape, slot, facts.idle(slot) & ~facts.bound.get(slot, 0), n)
+        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
     slot = spare.bound(n)
-    return None if slot is None else _on(free.shape, slot, facts.idle(slot), n)
+    return None if slot is None else _on(free.shape, slot, facts[slot].idle(), n)
 
 
 def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
@@ -130,17 +131,17 @@ def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tup
     if level > shape.node:
         size = shape.size(level)
         fan = size // shape.devices
-        for at in range(cells.bisect_left((size,)) - 1, -1, -1):
-            index = cells[at][1]
+        for at in range(cells.bisect_left(key_of(size, 0)) - 1, -1, -1):
+            _, index = used_and_index(cells[at])
             slot = spare.last_clean(range(index * fan, (index + 1) * fan))
             if slot is not None:
-                return _on(shape, slot, facts.idle(slot), n)
+                return _on(shape, slot, facts[slot].idle(), n)
         return None
-    at = cells.bisect_left((1,)) - 1
+    at = cells.bisect_left(key_of(1, 0)) - 1
     if at < 0:
         return None
-    slot, cell = divmod(cells[at][1], shape.devices // shape.size(level))
-    return _on(shape, slot, facts.idle(slot) & cell_mask(shape, level, cell), n)
+    slot, cell = divmod(cells[at], shape.devices // shape.size(level))  # none is used
+    return _on(shape, slot, facts[slot].idle() & cell_mask(shape, level, cell), n)
 
 
 def _on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
@@ -157,15 +158,15 @@ def partly_healthy(
     if level >= shape.node:
         fan = shape.size(level) // shape.devices
         for index in partly[level]:
-            if well[level][index] >= need and not any(s in facts.bound for s in range(index * fan, (index + 1) * fan)):
+            if well[level][index] >= need and not any(facts[s].bound for s in range(index * fan, (index + 1) * fan)):
                 found.append((well[level][index], index))
     else:
         cells = shape.devices // shape.size(level)
         for slot in partly[shape.node]:
             for cell in range(cells):
                 mask = cell_mask(shape, level, cell)
-                count = (facts.healthy[slot] & mask).bit_count()
-                if max(1, need) <= count < shape.size(level) and not facts.bound.get(slot, 0) & mask:
+                count = (facts[slot].healthy & mask).bit_count()
+                if max(1, need) <= count < shape.size(level) and not facts[slot].bound & mask:
                     found.append((count, slot * cells + cell))
     return [index for _, index in sorted(found)]
 

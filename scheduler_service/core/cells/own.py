@@ -2,25 +2,18 @@
 
 from functools import lru_cache
 
-from scheduler_service.core.cells.asked import Asked, asked
+from scheduler_service.core.cells.asked import Asked
 from scheduler_service.core.cells.placing import never
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
-from scheduler_service.core.job import JobSpec
-from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import Owner
 
 _ME = Owner(1)
 
 
-def why_never(spec: JobSpec, shape: Shape, share: Vector, cells: tuple[int, ...]) -> str:
-    """Why a virtual cluster that owns so many cells of each level could never have the job; empty where it could."""
-    wanted = asked(spec, shape, share)
-    return wanted if isinstance(wanted, str) else _why_never(wanted, shape, cells)
-
-
 @lru_cache(maxsize=1024)
-def _why_never(wanted: Asked, shape: Shape, cells: tuple[int, ...]) -> str:
+def why_never(wanted: Asked, shape: Shape, cells: tuple[int, ...]) -> str:
+    """Why a virtual cluster that owns so many cells of each level could never have this; empty where it could."""
     pool = _private(shape, cells)
     if not never(pool, _ME, wanted):
         return ""

@@ -6,23 +6,21 @@ to be together tries one cell after the other, and all of it goes back to where 
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+from itertools import groupby
 from typing import NamedTuple
 
 from scheduler_service.core.cells.asked import Asked, Need, Part, alike, groups_of, needs_of
+from scheduler_service.core.cells.choosing import Choice, Places, fewest_leave, picked
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
+from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
 
 GIVEN_UP = 2000
 """Places that a search takes back before the job is taken to fit nowhere."""
-
-
-Choose = Callable[[int, Sequence[int], Sequence[tuple[int, int]]], int]
-"""Of cells of a level in which as many opportunistic leaves are in use, and beside others, (level, index), that the job gets:
-the one to take."""
 
 
 class Found(NamedTuple):
@@ -51,16 +49,20 @@ class _Beside(NamedTuple):
     available: Mask
 
 
+_Cell = tuple[int, int]
+"""Level and index."""
+_Place = tuple[int, Mask, Mask, _Cell | None]
+"""Slot, what is available there, what of it the task gets, and the cell that is to be bound for it."""
 _NO_WAY = object()
 _NOTHING = _Beside(0, -1, None, 0, 0)
 
 
 def find(
-    pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choose: Choose | None = None
+    pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choice: Choice | None = None
 ) -> Found | None:
     """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
-    them. `choose`: which cell is bound, of those that cost as much; None: the first. Changes nothing."""
-    return _Search(pool, owner, asked, gone or {}, choose).first()
+    them. `choice`: of places that cost as much; None: the first. Changes nothing."""
+    return _Search(pool, owner, asked, gone or {}, choice).first()
 
 
 def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
@@ -70,8 +72,8 @@ def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
 
 
 class _Search:
-    def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choose: Choose | None) -> None:
-        self.pool, self.owner, self.asked, self.gone, self.choose = pool, owner, asked, gone, choose
+    def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choice: Choice | None) -> None:
+        self.pool, self.owner, self.asked, self.gone, self.choice = pool, owner, asked, gone, choice
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
@@ -84,6 +86,11 @@ class _Search:
         self.left = GIVEN_UP
 
     def first(self) -> Found | None:
+        part = self.asked.parts[0]
+        if isinstance(part, Need) and not self.several:  # its first place is the way, and nothing more to be looked for
+            for slot, _, mask, cell in self._places(part, None):
+                return Found(() if cell is None else (cell,), {part.rank: (slot, mask)})
+            return None
         if not self._suffices():
             return None
         ways = self.all(self.asked.parts, None)
@@ -151,47 +158,61 @@ class _Search:
 
     def _task(self, need: Need, domain: _Domain | None) -> Generator[None]:
         before = self.beside
-        for slot, available, mask in self._places(need, domain):
+        for slot, available, mask, cell in self._places(need, domain):
             if self.left <= 0:
                 return
             taken = self.taken.get(slot, 0)
             self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
             self._stands(slot, 1)
+            if cell is not None:
+                self._bind(cell)
             try:
                 yield
             finally:
+                if cell is not None:
+                    self._unbind()
                 self._stands(slot, -1)
                 self.beside = before
                 del self.seats[need.rank]
                 self.taken[slot] = taken
                 self.left -= 1
 
-    def _places(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask, Mask]]:
-        """Slot, what is available there, and what of it the task gets."""
+    def _places(self, need: Need, domain: _Domain | None) -> Iterator[_Place]:
+        """What is bound first, the tightest unit of it; then what could be."""
         tried: set[Mask] = set()
-        for slot, available in self._tightest(need, domain):
+        for slot, available in self._sparing(need, self._tightest(need, domain)):
             if (
                 self.together or available not in tried
             ):  # what is the same elsewhere fares the same there, but for cells around it
                 tried.add(available)
                 mask = self._pick(slot, available, need)
                 if mask is not None:
-                    yield slot, available, mask
+                    yield slot, available, mask, None
         if domain is None:
-            for level, index in self._fresh(need.leaves, 0):
-                for slot, cell in leaves_of(self.pool.shape, level, index):
-                    available = self._available(slot, cell)
+            for cell in self._fresh(need.leaves, 0):
+                for slot, inside in self.pool.leaves(*cell):
+                    available = self._available(slot, inside)
                     mask = self._pick(slot, available, need) if available.bit_count() >= need.leaves else None
                     if mask is not None:
-                        yield slot, available, mask
+                        yield slot, available, mask, cell
                         break
 
     def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
-        avoid = self.pool.held(slot)[1]
-        if need.level >= 0:
-            return pick_cell(self.pool.shape, available, need.level, avoid & available)
-        return pick(self.pool.shape, available, need.leaves, avoid & available)
+        return picked(self.pool, slot, available, need, self.choice, self._taken)
+
+    def _sparing(self, need: Need, units: Iterator[tuple[int, Mask]]) -> Iterator[tuple[int, Mask]]:
+        """The same, but of those that are as tight and as near the one first for which the fewest leave."""
+        if self.choice is None or not self.pool.visited(self.owner):
+            yield from units
+            return
+        pick = partial(self._pick, need=need)
+        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self._distance(unit[0]))):
+            yield from fewest_leave(self.pool, alike_units, pick, self.choice, self._taken)
+
+    def _taken(self) -> Places:
+        """What the job gets so far."""
+        return [*self.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
 
     def _available(self, slot: int, mask: Mask) -> Mask:
         free = self.pool.available(slot, mask) | self.gone.get(slot, 0) & mask & self.pool.healthy(slot)
@@ -199,10 +220,10 @@ class _Search:
 
     def _tightest(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         """Of the bound cells, the tightest first: slot and what is available there."""
-        beside = self.beside
-        if (need.leaves, need.level, domain) == beside[:3] and beside.available.bit_count() >= need.leaves:
+        leaves, beside = need.leaves, self.beside
+        if beside.leaves == leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
             yield beside.slot, beside.available
-        yield from self._units(need.leaves, domain)
+        yield from self._units(leaves, domain)
 
     def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         if domain is not None:
@@ -258,23 +279,25 @@ class _Search:
     # ---- cells -----------------------------------------------------------------------------------------------------------
 
     def _fresh(self, leaves: int, least: int) -> Iterator[tuple[int, int]]:
-        """Free virtual cells of this level at least that are large enough for something on one node, the smallest first; each
-        is bound while it is looked at."""
-        pool, shape = self.pool, self.pool.shape
-        for level in range(least, len(shape.fan)):
-            if shape.size(level) < leaves or pool.promises.free_of(self.owner, level) <= 0:
-                continue
-            for index in pool.all_to_bind(self.owner, level, leaves, self._choose):
-                pool.bind(level, index, self.owner)
-                self.binds.append((level, index))
-                try:
+        """Cells for its free virtual cells of this level at least that are large enough for something on one node, the smallest
+        first; each may be bound and unbound while it is looked at."""
+        pool = self.pool
+        for level in range(least, len(pool.sizes)):
+            if pool.sizes[level] >= leaves and pool.promises.free_of(self.owner, level):
+                for index in pool.all_to_bind(self.owner, level, leaves, self._choose):
                     yield level, index
-                finally:
-                    self.binds.pop()
-                    pool.unbind(level, index)
+
+    def _bind(self, cell: _Cell) -> None:
+        self.pool.bind(*cell, self.owner)
+        self.binds.append(cell)
+
+    def _unbind(self) -> None:
+        self.pool.unbind(*self.binds.pop())
 
     def _choose(self, level: int, cells: Sequence[int]) -> int:
-        return self.choose(level, cells, self.binds) if self.choose is not None else cells[0]
+        if self.choice is None or len(cells) == 1:
+            return cells[0]
+        return cells[self.choice.between([leaves_of(self.pool.shape, level, cell) for cell in cells], self._taken())]
 
     def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
         """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""
@@ -296,7 +319,11 @@ class _Search:
                 fan = shape.size(outer) // shape.size(level)
                 for inner in (self._domain(level, i) for i in range(index * fan, (index + 1) * fan)):
                     if sum(self._available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
-                        yield inner
+                        self._bind((outer, index))
+                        try:
+                            yield inner
+                        finally:
+                            self._unbind()
                         break
 
     def _in(self, domain: _Domain) -> Iterator[tuple[int, Mask]]:

@@ -7,14 +7,13 @@ slots are any integers.
 
 from collections.abc import Iterator, Sequence, Set
 
-from sortedcontainers import SortedList
-
 from scheduler_service.core.cells.binding import Choose, best, costs_nobody, first, opportunistic, partly_healthy
-from scheduler_service.core.cells.free import Free
+from scheduler_service.core.cells.facts import Facts, Slot, Unit
+from scheduler_service.core.cells.free import Free, used_and_index
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
-from scheduler_service.core.cells.spare import Facts, Spare
-from scheduler_service.core.cells.units import Unit, Units
+from scheduler_service.core.cells.spare import Spare
+from scheduler_service.core.cells.units import Units
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
 
@@ -29,11 +28,12 @@ class Pool:
         "_spare",
         "_units",
         "bound",
-        "free",
+        "counts",
         "name",
         "partly",
         "promises",
         "shape",
+        "sizes",
         "well",
     )
 
@@ -47,12 +47,14 @@ class Pool:
         """Healthy leaves in a cell, from the level of nodes up."""
         self.partly: list[set[int]] = [set() for _ in shape.fan]
         """Cells from the level of nodes up with healthy leaves and others."""
-        self._facts = Facts()
-        self._lists = Free(shape)
-        self.free: list[SortedList] = self._lists.lists
-        """(opportunistic leaves inside, index) of the free cells of Algorithm 1, by level."""
+        self._facts = Facts(Slot)
+        self._lists = Free(shape, self._facts)
+        self.counts = self._lists.counts
+        """f_k: how many free cells of Algorithm 1 there are of each level."""
         self._spare = Spare(self._facts, shape)
         self._units = Units(self._facts)
+        self.sizes = self._lists.sizes
+        """Leaves in a cell, by level."""
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
         self._masks = [[cell_mask(shape, level, cell) for cell in range(per)] for level, per in enumerate(self._per)]
         self._balance: Balance | None = None
@@ -62,14 +64,14 @@ class Pool:
 
     def set_node(self, slot: int, healthy: Mask | None) -> None:
         """Which positions are healthy and open for placement; None: there is no such node."""
-        facts, new = self._facts, healthy or 0
-        old = facts.healthy.get(slot, 0)
+        here, new = self._facts[slot], healthy or 0
+        old = here.healthy
         if new == old:
             return
-        _set(facts.healthy, slot, new)
+        here.healthy = new
         self._count_well(slot, new.bit_count() - old.bit_count())
         self._units.stale.add(slot)
-        self._lists.set_open(slot, new & ~facts.bound.get(slot, 0))
+        self._lists.set_open(slot, new & ~here.bound)
         self._spare.stale.add(slot)
         self._balance = None
 
@@ -82,14 +84,13 @@ class Pool:
             self.unbind(level, index)
         self.bound[level][index] = vc
         self.promises.bind(vc, level, index)
-        facts = self._facts
-        for slot, mask in self._leaves(level, index):
-            before, healthy = facts.bound.get(slot, 0), facts.healthy.get(slot, 0)
-            if before & mask:
+        for slot, mask in self.leaves(level, index):
+            here = self._facts[slot]
+            if here.bound & mask:
                 raise ValueError(f"level {level} cell {index} of {self.name} overlaps a cell that is bound")
-            facts.bound[slot] = before | mask
+            here.bound |= mask
             self._units.add(vc, slot, mask)
-            self._lists.set_open(slot, healthy & ~(before | mask))
+            self._lists.set_open(slot, here.healthy & ~here.bound)
             self._spare.stale.add(slot)
         self._balance = None
 
@@ -98,24 +99,27 @@ class Pool:
         if vc is None:
             return
         self.promises.unbind(vc, level, index)
-        facts = self._facts
-        for slot, mask in self._leaves(level, index):
-            healthy, left = facts.healthy.get(slot, 0), facts.bound[slot] & ~mask
-            _set(facts.bound, slot, left)
+        for slot, mask in self.leaves(level, index):
+            here = self._facts[slot]
+            here.bound &= ~mask
             self._units.remove(slot, mask)
-            self._lists.set_open(slot, healthy & ~left)
+            self._lists.set_open(slot, here.healthy & ~here.bound)
             self._spare.stale.add(slot)
         self._balance = None
 
     def set_guaranteed(self, slot: int, mask: Mask) -> None:
         """The leaves that guaranteed runs hold, or that are kept for them."""
-        _set(self._facts.guaranteed, slot, mask)
+        here = self._facts[slot]
+        if mask == here.guaranteed:
+            return
+        here.guaranteed = mask
         self._units.stale.add(slot)
         self._spare.stale.add(slot)
 
     def set_opportunistic(self, slot: int, mask: Mask) -> None:
         """The leaves that opportunistic runs hold."""
-        _set(self._facts.opportunistic, slot, mask)
+        if mask == self._facts[slot].opportunistic:
+            return
         self._units.stale.add(slot)
         self._lists.set_opportunistic(slot, mask)
         self._spare.stale.add(slot)
@@ -125,7 +129,8 @@ class Pool:
         self.promises.set_quota(vc, level, count)
         self._balance = None
 
-    def _leaves(self, level: int, index: int) -> Sequence[tuple[int, Mask]]:
+    def leaves(self, level: int, index: int) -> Sequence[tuple[int, Mask]]:
+        """(slot, positions) of a cell, for each of its nodes."""
         if level > self.shape.node:
             return leaves(self.shape, level, index)
         slot, cell = divmod(index, self._per[level])
@@ -146,15 +151,16 @@ class Pool:
     # ---- what follows --------------------------------------------------------------------------------------------------
 
     def healthy(self, slot: int) -> Mask:
-        return self._facts.healthy.get(slot, 0)
+        return self._facts[slot].healthy
 
     def idle(self, slot: int) -> Mask:
         """Healthy leaves that no run holds and that are kept for none."""
-        return self._facts.idle(slot)
+        return self._facts[slot].idle()
 
     def held(self, slot: int) -> tuple[Mask, Mask]:
         """What guaranteed and what opportunistic runs hold of a node."""
-        return self._facts.guaranteed.get(slot, 0), self._facts.opportunistic.get(slot, 0)
+        here = self._facts[slot]
+        return here.guaranteed, here.opportunistic
 
     def bound_of(self, vc: Owner, level: int) -> list[int]:
         """The VC's bound cells of the level, in order; there are a_{t,k} of them."""
@@ -183,13 +189,22 @@ class Pool:
         """The nodes on which opportunistic runs hold leaves of the VC's bound cells."""
         return self._units.visited(vc)
 
+    def bound_at(self, slot: int) -> Mask:
+        """The leaves of all units on the node."""
+        return self._facts[slot].bound
+
     def units_at(self, slot: int) -> dict[Mask, Owner]:
         """positions -> VC of all units on the node."""
-        return self._units.at.get(slot, {})
+        return self._facts[slot].units
 
     def available(self, slot: int, mask: Mask) -> Mask:
         """The healthy leaves of these that no guaranteed run holds."""
-        return self._facts.healthy.get(slot, 0) & mask & ~self._facts.guaranteed.get(slot, 0)
+        here = self._facts[slot]
+        return here.healthy & mask & ~here.guaranteed
+
+    def free(self, level: int) -> list[tuple[int, int]]:
+        """(opportunistic leaves inside, index) of the free cells of Algorithm 1, in order."""
+        return [used_and_index(key) for key in self._lists.lists[level]]
 
     # ---- questions -----------------------------------------------------------------------------------------------------
 
@@ -216,7 +231,9 @@ class Pool:
 
     def safe_to_split(self, level_from: int, level_to: int) -> bool:
         """Whether as much of Eqn 2 holds after a claim to one `level_to` cell is met out of a free `level_from` cell."""
-        return self._lists.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
+        if level_from == level_to:
+            return self.counts[level_from] > 0
+        return self.counts[level_from] > 0 and all(self.balance().left[level_to + 1 : level_from + 1])
 
     def costs_nobody(self, vc: Owner, level: int, index: int) -> bool:
         """Whether no more would be missing anywhere if this cell, under no binding, were the VC's, which has one free."""
@@ -240,12 +257,12 @@ class Pool:
         A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
         are healthy: so the whole ones stay with those who can still get them. Of whole ones one tells what there is to know.
         """
-        now = self.balance()
-        if now.missing[level] and self.doomed(vc, level):  # nobody's is where none is missing
+        if self.partly[max(level, self.shape.node)] and self.doomed(vc, level):
+            now = self.balance()
             for index in partly_healthy(self._lists, self._facts, self.well, self.partly, level, need):
                 if costs_nobody(self._lists, self.promises.claims, now, level, index):
                     yield index
-        whole = best(self._lists, self._spare, now, level, choose)
+        whole = best(self._lists, self._spare, self.balance, level, choose)
         if whole is not None:
             yield whole
 
@@ -263,39 +280,38 @@ class Pool:
 
     def rebuilt(self) -> "Pool":
         other = Pool(self.shape, self.name)
-        facts = self._facts
-        for slot, mask in facts.healthy.items():
-            other.set_node(slot, mask)
+        for slot, here in self._facts.items():
+            other.set_node(slot, here.healthy)
+            other.set_guaranteed(slot, here.guaranteed)
+            other.set_opportunistic(slot, here.opportunistic)
         for level, cells in enumerate(self.bound):
             for index, vc in cells.items():
                 other.bind(level, index, vc)
-        for slot, mask in facts.guaranteed.items():
-            other.set_guaranteed(slot, mask)
-        for slot, mask in facts.opportunistic.items():
-            other.set_opportunistic(slot, mask)
-        for (vc, level), count in self.promises.quota.items():
-            other.set_quota(vc, level, count)
+        for vc, counts in self.promises.quota.items():
+            for level, count in enumerate(counts):
+                other.set_quota(vc, level, count)
         return other
 
     def snapshot(self) -> dict[str, object]:
         """Everything as plain comparable values."""
-        facts, lists, promises = self._facts, self._lists, self.promises
+        lists, promises = self._lists, self.promises
+        facts = {s: (x.healthy, x.bound, x.guaranteed, x.opportunistic, x.open) for s, x in self._facts.items()}
         return {
             "bound": [dict(cells) for cells in self.bound],
-            "free": [list(cells) for cells in self.free],
+            "free": [list(cells) for cells in lists.lists],
             "counts": (
                 list(lists.counts),
                 [dict(c) for c in lists.used],
                 [dict(c) for c in lists.wholes],
                 [dict(c) for c in self.well],
             ),
-            "open": (dict(lists.open), dict(lists.opportunistic)),
             "partly": [set(cells) for cells in self.partly],
-            "facts": tuple(dict(getattr(facts, name)) for name in facts.__slots__),
+            "facts": {slot: masks for slot, masks in facts.items() if any(masks)},
             "spare": self._spare.snapshot(),
             "units": self._units.snapshot(),
             "promises": (dict(promises.quota), {key: set(cells) for key, cells in promises.mine.items()}),
-            "sums": (list(promises.reserved), list(promises.allocated), list(promises.claims)),
+            "unbound": {vc: tuple(counts) for vc, counts in promises.unbound.items() if any(counts)},
+            "sums": (list(promises.reserved), list(promises.claims)),
             "balance": self.balance(),
         }
 

@@ -23,57 +23,75 @@ class Balance(NamedTuple):
 
 def balance(free: Sequence[int], claims: Sequence[int], fan: Sequence[int]) -> Balance:
     """Eqn 1 from the top down. `claims` are r_k - a_k, free virtual cells."""
-    obtainable, left, missing = [], [], []
+    levels = len(fan)
+    obtainable, left, missing = [0] * levels, [0] * levels, [0] * levels
     split = 0  # F_k
-    for count, claimed, into in zip(reversed(free), reversed(claims), reversed(fan), strict=True):
-        have = count + split
-        over = have - claimed
-        split = over * into if over > 0 else 0
-        obtainable.append(have)
-        left.append(over if over > 0 else 0)
-        missing.append(-over if over < 0 else 0)
-    return Balance(tuple(obtainable[::-1]), tuple(left[::-1]), tuple(missing[::-1]))
+    for level in range(levels - 1, -1, -1):
+        have = obtainable[level] = free[level] + split
+        over = have - claims[level]
+        if over > 0:
+            left[level], split = over, over * fan[level]
+        else:
+            missing[level], split = -over, 0
+    return Balance(tuple(obtainable), tuple(left), tuple(missing))
 
 
 class Promises:
     """r and a, in all and for each VC."""
 
-    __slots__ = ("allocated", "claims", "mine", "quota", "reserved")
+    __slots__ = ("claims", "mine", "none", "quota", "reserved", "unbound")
 
     def __init__(self, levels: int) -> None:
-        self.quota: dict[tuple[Owner, int], int] = {}
-        """(VC, level) -> r_{t,k}."""
+        self.none = (0,) * levels
+        self.quota: dict[Owner, tuple[int, ...]] = {}
+        """VC -> r_{t,k} by level; `none` where it owns nothing."""
         self.mine: dict[tuple[Owner, int], set[int]] = {}
         """(VC, level) -> its bound cells; there are a_{t,k} of them."""
+        self.unbound: dict[Owner, list[int]] = {}
+        """VC -> r_{t,k} - a_{t,k} by level: negative where it has more bound than it owns."""
         self.reserved = [0] * levels
-        self.allocated = [0] * levels
         self.claims = [0] * levels
         """Free virtual cells of all VCs. A VC that has more bound than it owns (it was made smaller) has none, and takes
         nothing from the others' claims."""
 
+    def owned(self, vc: Owner, level: int) -> int:
+        """r_{t,k}"""
+        return self.quota.get(vc, self.none)[level]
+
     def free_of(self, vc: Owner, level: int) -> int:
         """Its free virtual cells."""
-        return max(0, self.quota.get((vc, level), 0) - len(self.mine.get((vc, level), ())))
+        return max(0, self.unbound.get(vc, self.none)[level])
 
     def set_quota(self, vc: Owner, level: int, count: int) -> None:
-        before = self.free_of(vc, level)
-        self.reserved[level] += count - self.quota.pop((vc, level), 0)
-        if count:
-            self.quota[vc, level] = count
-        self.claims[level] += self.free_of(vc, level) - before
+        before, free = self.quota.pop(vc, self.none), self.free_of(vc, level)
+        after = (*before[:level], count, *before[level + 1 :])
+        if any(after):
+            self.quota[vc] = after
+        self.reserved[level] += count - before[level]
+        self._unbound(vc)[level] += count - before[level]
+        self.claims[level] += self.free_of(vc, level) - free
 
     def bind(self, vc: Owner, level: int, index: int) -> None:
-        cells = self.mine.setdefault((vc, level), set())
+        cells = self.mine.get((vc, level))
+        if cells is None:
+            cells = self.mine[vc, level] = set()
         cells.add(index)
-        self.allocated[level] += 1
-        if len(cells) <= self.quota.get((vc, level), 0):
+        unbound = self._unbound(vc)
+        unbound[level] -= 1
+        if unbound[level] >= 0:
             self.claims[level] -= 1
 
     def unbind(self, vc: Owner, level: int, index: int) -> None:
-        cells = self.mine[vc, level]
-        if len(cells) <= self.quota.get((vc, level), 0):
+        unbound, cells = self.unbound[vc], self.mine[vc, level]
+        if unbound[level] >= 0:
             self.claims[level] += 1
+        unbound[level] += 1
         cells.remove(index)
-        self.allocated[level] -= 1
         if not cells:
             del self.mine[vc, level]
+
+    def _unbound(self, vc: Owner) -> list[int]:
+        found = self.unbound.get(vc)
+        if found is None:
+            found = self.unbound[vc] = [0] * len(self.none)
+        return found

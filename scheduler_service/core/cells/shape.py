@@ -120,43 +120,58 @@ def least(shape: Shape, outer: int, index: int, level: int, avoid: Mask) -> tupl
 
 
 @lru_cache(maxsize=_KNOWN)
-def pick(shape: Shape, mask: Mask, n: int, avoid: Mask = 0, last: bool = False) -> Mask | None:
+def pick(shape: Shape, mask: Mask, n: int, avoid: tuple[Mask, ...] = (), last: bool = False) -> Mask | None:
     """`n` leaves of the mask with the lowest common ancestor possible, or None.
 
-    Among the cells that have them: where they touch `avoid` least, then where the fewest others are, then the first; and
-    inside, what is whole stays so where it can. `last`: the mirror image of it, from the far end.
+    Among the cells that have them: where they touch least of `avoid`, and of that least of its last masks; then where the
+    fewest others are, then the first; and inside, what is whole stays so where it can. `last`: the mirror image of it, from
+    the far end.
     """
     if last:
-        found = pick(shape, _mirror(shape, mask), n, _mirror(shape, avoid))
+        found = pick(shape, _mirror(shape, mask), n, tuple(_mirror(shape, each) for each in avoid))
         return None if found is None else _mirror(shape, found)
     if n < 1:
         return 0
     for level in range(shape.node + 1):
-        best: tuple[int, int, int, Mask] | None = None
+        best: tuple[int, list[int], int, int, Mask] | None = None
         for index in range(shape.devices // shape.size(level)):
             inside = mask & cell_mask(shape, level, index)
             count = inside.bit_count()
             if count >= n:
-                key = (max(0, n - (inside & ~avoid).bit_count()), count, index, inside)
+                chosen = _sparing(shape, inside, n, avoid)
+                touched = [(chosen & each).bit_count() for each in reversed(avoid)]
+                key = (sum(touched), touched, count, index, chosen)
                 best = key if best is None else min(best, key)
         if best is not None:
-            touched, _, _, inside = best
-            return _fill(shape, inside & ~avoid, n - touched) | _fill(shape, inside & avoid, touched)
+            return best[4]
     return None
 
 
 @lru_cache(maxsize=_KNOWN)
-def pick_cell(shape: Shape, mask: Mask, level: int, avoid: Mask = 0) -> Mask | None:
-    """A cell of the level that the mask holds all of: touching `avoid` least, then with the fullest parent, then the first."""
-    best: tuple[int, int, int, Mask] | None = None
+def pick_cell(shape: Shape, mask: Mask, level: int, avoid: tuple[Mask, ...] = ()) -> Mask | None:
+    """A cell of the level that the mask holds all of: that touches least of `avoid`, and of that least of its last masks; then
+    with the fullest parent, then the first."""
+    best: tuple[int, list[int], int, int, Mask] | None = None
     above = shape.fan[level + 1] if level < shape.node else 1
     for index in range(shape.devices // shape.size(level)):
         cell = cell_mask(shape, level, index)
         if cell & ~mask == 0:
             around = cell_mask(shape, min(level + 1, shape.node), index // above)
-            key = ((cell & avoid).bit_count(), (around & mask).bit_count(), index, cell)
+            touched = [(cell & each).bit_count() for each in reversed(avoid)]
+            key = (sum(touched), touched, (around & mask).bit_count(), index, cell)
             best = key if best is None else min(best, key)
-    return None if best is None else best[3]
+    return None if best is None else best[4]
+
+
+def _sparing(shape: Shape, inside: Mask, n: int, avoid: tuple[Mask, ...]) -> Mask:
+    """`n` of these leaves: such as are in nothing that is to be avoided, then from its first mask, and so on."""
+    clear = inside
+    for each in avoid:
+        clear &= ~each
+    chosen: Mask = 0
+    for each in (clear, *(inside & each for each in avoid)):
+        chosen |= _fill(shape, each & ~chosen, min(n - chosen.bit_count(), (each & ~chosen).bit_count()))
+    return chosen
 
 
 def _fill(shape: Shape, mask: Mask, n: int) -> Mask:

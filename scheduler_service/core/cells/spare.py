@@ -6,25 +6,8 @@ nothing here in the end.
 
 from sortedcontainers import SortedList
 
+from scheduler_service.core.cells.facts import Facts
 from scheduler_service.core.cells.shape import Shape, parts
-from scheduler_service.core.values import Mask
-
-
-class Facts:
-    """What is set for each slot; an empty mask has no entry."""
-
-    __slots__ = ("bound", "guaranteed", "healthy", "opportunistic")
-
-    def __init__(self) -> None:
-        self.healthy: dict[int, Mask] = {}
-        self.bound: dict[int, Mask] = {}
-        """Leaves under a binding of any level."""
-        self.guaranteed: dict[int, Mask] = {}
-        self.opportunistic: dict[int, Mask] = {}
-
-    def idle(self, slot: int) -> Mask:
-        taken = self.guaranteed.get(slot, 0) | self.opportunistic.get(slot, 0)
-        return self.healthy.get(slot, 0) & ~taken
 
 
 class Spare:
@@ -47,9 +30,10 @@ class Spare:
     def refresh(self) -> None:
         facts, keys = self._facts, self._keys
         for slot in self.stale:
-            idle, bound = facts.idle(slot), facts.bound.get(slot, 0)
+            here = facts[slot]
+            idle, bound = here.idle(), here.bound
             count = (idle & ~bound).bit_count()
-            outside = (int(slot not in facts.opportunistic), count, -slot) if count else None
+            outside = (0 if here.opportunistic else 1, count, -slot) if count else None
             inside = (idle.bit_count(), slot) if idle & bound else None
             largest = parts(self._shape, idle)[-1].level if idle else None
             before = keys.get(slot, _NONE)

@@ -8,41 +8,27 @@ enters a list.
 """
 
 from collections.abc import Iterator, Sequence, Set
-from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
-from scheduler_service.core.cells.spare import Facts
+from scheduler_service.core.cells.facts import Facts, Slot, Unit
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
-
-
-class Unit(NamedTuple):
-    available: int
-    """How many leaves of it are available; in order of this, then of the address."""
-    slot: int
-    mask: Mask
-    """All its positions."""
-
 
 _new = tuple.__new__
 
 
 class Units:
-    __slots__ = ("_facts", "_hosts", "_listed", "_lists", "_visited", "at", "stale")
+    __slots__ = ("_facts", "_hosts", "_lists", "_visited", "stale")
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
         self._lists: dict[Owner, SortedList] = {}
         """VC -> its units of which something is available."""
-        self._listed: dict[int, list[tuple[Owner, Unit]]] = {}
-        """Slot -> (VC, unit) as the lists have them."""
         self._visited: dict[Owner, set[int]] = {}
         """VC -> the slots on which opportunistic runs hold leaves of its units."""
         self._hosts: dict[int, set[Owner]] = {}
         """The same the other way round."""
-        self.at: dict[int, dict[Mask, Owner]] = {}
-        """Slot -> mask -> VC, of every unit."""
         self.stale: set[int] = set()
         """Slots of which something changed since the lists were last looked at."""
 
@@ -65,50 +51,47 @@ class Units:
         return self._visited.get(vc, _NOWHERE)
 
     def add(self, vc: Owner, slot: int, mask: Mask) -> None:
-        here = self.at.get(slot)
-        if here is None:
-            self.at[slot] = {mask: vc}
+        here = self._facts[slot]
+        if here.units:
+            here.units[mask] = vc
         else:
-            here[mask] = vc
+            here.units = {mask: vc}
         self.stale.add(slot)
 
     def remove(self, slot: int, mask: Mask) -> None:
-        here = self.at[slot]
-        del here[mask]
-        if not here:
-            del self.at[slot]
+        del self._facts[slot].units[mask]
         self.stale.add(slot)
 
     def _refresh(self) -> None:
-        healthy, guaranteed, opportunistic = self._facts.healthy, self._facts.guaranteed, self._facts.opportunistic
         for slot in self.stale:
-            usable = healthy.get(slot, 0) & ~guaranteed.get(slot, 0)
-            now = [
-                (vc, _new(Unit, ((usable & mask).bit_count(), slot, mask)))
-                for mask, vc in self.at.get(slot, _NOTHING).items()
-                if usable & mask
-            ]
-            before = self._listed.pop(slot, _UNLISTED)
-            if now:
-                self._listed[slot] = now
-            for vc, unit in before:
-                if (vc, unit) not in now:
-                    self._lists[vc].remove(unit)
-            for vc, unit in now:
-                if (vc, unit) not in before:
-                    if vc not in self._lists:
-                        self._lists[vc] = SortedList()
-                    self._lists[vc].add(unit)
-            if slot in self._hosts or slot in opportunistic:
-                self._visit(slot)
+            here, now = self._facts[slot], []
+            usable = here.healthy & ~here.guaranteed
+            for mask, vc in here.units.items():
+                if usable & mask:
+                    now.append((vc, _new(Unit, ((usable & mask).bit_count(), slot, mask))))
+            if now != here.listed:
+                self._list(here.listed, now)
+                here.listed = now
+            if here.opportunistic or slot in self._hosts:
+                self._visit(slot, here)
         self.stale.clear()
 
-    def _visit(self, slot: int) -> None:
-        guests, before = self._facts.opportunistic.get(slot, 0), self._hosts.pop(slot, None)
+    def _list(self, before: list[tuple[Owner, Unit]], now: list[tuple[Owner, Unit]]) -> None:
+        for vc, unit in before:
+            if (vc, unit) not in now:
+                self._lists[vc].remove(unit)
+        for vc, unit in now:
+            if (vc, unit) not in before:
+                if vc not in self._lists:
+                    self._lists[vc] = SortedList()
+                self._lists[vc].add(unit)
+
+    def _visit(self, slot: int, here: Slot) -> None:
+        guests, before = here.opportunistic, self._hosts.pop(slot, None)
         if before is not None:
             for vc in before:
                 self._visited[vc].discard(slot)
-        if guests and (hosts := {vc for mask, vc in self.at.get(slot, _NOTHING).items() if mask & guests}):
+        if guests and (hosts := {vc for mask, vc in here.units.items() if mask & guests}):
             self._hosts[slot] = hosts
             for vc in hosts:
                 self._visited.setdefault(vc, set()).add(slot)
@@ -117,12 +100,9 @@ class Units:
         if self.stale:
             self._refresh()
         lists = {vc: list(units) for vc, units in self._lists.items() if units}
-        listed = {slot: sorted(units) for slot, units in self._listed.items()}
+        listed = {slot: sorted(here.listed) for slot, here in self._facts.items() if here.listed}
         visited = {vc: set(slots) for vc, slots in self._visited.items() if slots}
-        return lists, listed, visited, {slot: dict(here) for slot, here in self.at.items()}
+        return lists, listed, visited, {slot: dict(here.units) for slot, here in self._facts.items() if here.units}
 
 
-_NOTHING: dict[Mask, Owner] = {}
-_UNLISTED: list[tuple[Owner, Unit]] = []
 _NOWHERE: Set[int] = frozenset()
-"""What is without any has these. Nobody writes to them."""

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from scheduler_service.core.indices.deadlines import set_deadline
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
-from scheduler_service.core.indices.small import add_or_discard, add_or_remove, set_or_drop
+from scheduler_service.core.indices.small import add_or_discard, insert_or_remove, set_or_drop
 from scheduler_service.core.job import Job, JobState, Operation
 from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Guarantee
-from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Lane, QueueKey, due, lanes_of, named_by, queue_key
+from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Due, QueueKey, due, lanes_of, queue_in, queue_key
 
 if TYPE_CHECKING:
     from scheduler_service.core.state import State
@@ -17,27 +17,27 @@ QUEUED = JobState.QUEUED
 
 
 def of_job(state: "State", old: Job | None, new: Job | None) -> None:
-    aging = state.settings.aging_us
-    was = queue_key(old, aging) if old is not None and old.state is QUEUED else None
-    now = queue_key(new, aging) if new is not None and new.state is QUEUED else None
+    was = queue_key(old, state.settings.aging_us) if old is not None and old.state is QUEUED else None
+    now = queue_key(new, state.settings.aging_us) if new is not None and new.state is QUEUED else None
     if was != now:
-        for row, at, there in ((old, was, False), (new, now, True)):
-            if row is not None and at is not None:
-                _queue(state, row, at, there)
-        state.unsettled = True
-    if new is not None and new.rendezvous and (old is None or old.rendezvous != new.rendezvous):
+        if old is not None and was is not None:
+            _dequeue(state, old, was)
+            state.unsettled = True
+        if new is not None and now is not None:
+            if _enqueue(state, new, now):
+                state.longer = True
+            else:
+                state.unsettled = True
+    if old is not None and new is not None:
+        _changes(state, old, new)
+    elif (row := new or old) is not None:
+        _comes_or_goes(state, row, new is not None)
+
+
+def _changes(state: "State", old: Job, new: Job) -> None:
+    if new.rendezvous and old.rendezvous != new.rendezvous:
         state.news.setdefault(new.id, True)
-    if old is None or new is None:
-        row = new or old
-        if row is None:
-            return
-        if row.request_id:
-            set_or_drop(state.requests, (row.user, row.request_id), row.id if new else None)
-        if row.array_job:
-            add_or_discard(state.elements_of, row.array_job, row.id, new is not None)
-        for key in state.active.get(row.id, ()):
-            refresh_candidate(state, key)
-    elif (
+    if (
         old.priority != new.priority
         or old.time_limit_us != new.time_limit_us
         or old.preempted_for_trial != new.preempted_for_trial
@@ -45,30 +45,65 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
         state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
         for key in state.active.get(new.id, ()):
             refresh_candidate(state, key)
-    before, after = due(old) if old is not None else NOT_DUE, due(new) if new is not None else NOT_DUE
+    before, after = due(old), due(new)
     if before != after:
-        for kind, was_due, now_due in zip(DUE, before, after, strict=True):
-            if was_due != now_due:
-                set_deadline(state, kind, ((old or new).id,), was_due, now_due)  # type: ignore[union-attr]  # one is there
-    if (old is not None and old.waits_for) or (new is not None and new.waits_for):
-        for row, there in ((old, False), (new, True)):
-            for dependency in row.waits_for if row is not None else ():
-                add_or_discard(state.dependents, dependency.job_id, row.id, there)  # type: ignore[union-attr]
+        _set_due(state, new.id, before, after)
+    if old.waits_for is not new.waits_for:
+        _depend(state, old, there=False)
+        _depend(state, new, there=True)
 
 
-def _queue(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
-    if not job.spec.vc:
-        queue = state.queues[job.spec.job_class]
-        queue.add(key) if stands else queue.remove(key)
-        return
+def _comes_or_goes(state: "State", job: Job, there: bool) -> None:
+    if there and job.rendezvous:
+        state.news.setdefault(job.id, True)
+    if job.request_id:
+        set_or_drop(state.requests, (job.user, job.request_id), job.id if there else None)
+    if job.array_job:
+        add_or_discard(state.elements_of, job.array_job, job.id, there)
+    for key in state.active.get(job.id, ()):
+        refresh_candidate(state, key)
+    at = due(job)
+    if at != NOT_DUE:
+        _set_due(state, job.id, *((NOT_DUE, at) if there else (at, NOT_DUE)))
+    if job.waits_for:
+        _depend(state, job, there)
+
+
+def _set_due(state: "State", job: int, before: Due, after: Due) -> None:
+    for kind, was, now in zip(DUE, before, after, strict=True):
+        if was != now:
+            set_deadline(state, kind, (job,), was, now)
+
+
+def _depend(state: "State", job: Job, there: bool) -> None:
+    for dependency in job.waits_for:
+        add_or_discard(state.dependents, dependency.job_id, job.id, there)
+
+
+def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
+    """Whether it is known to stand behind another."""
+    if job.spec.vc:
+        _stand_in_lanes(state, job, key, stands=True)
+        return False
+    queue = state.queues[job.spec.job_class]
+    queue.add(key)
+    return bool(queue[0] < key)
+
+
+def _dequeue(state: "State", job: Job, key: QueueKey) -> None:
+    if job.spec.vc:
+        _stand_in_lanes(state, job, key, stands=False)
+    else:
+        state.queues[job.spec.job_class].remove(key)
+
+
+def _stand_in_lanes(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
     for lane in lanes_of(job):
         at = job.spec.vc, lane
-        add_or_remove(state.lanes, at, key, stands)
-        if lane is not Lane.OPPORTUNISTIC:
-            asking = state.asking.setdefault(at, {})
-            add_or_remove(asking, named_by(job), key, stands)
-            if not asking:
-                del state.asking[at]
+        queues = state.lanes.setdefault(at, {})
+        insert_or_remove(queues, queue_in(lane, job), key, stands)
+        if not queues:
+            del state.lanes[at]
 
 
 def of_operation(state: "State", old: Operation | None, new: Operation | None) -> None:

@@ -15,11 +15,11 @@ _ONE_DEVICE = Vector(0, 0, 1)
 
 
 def of_node(state: "State", old: Node | None, new: Node | None) -> None:
+    if old is not None and new is not None and _offers_the_same(old, new):
+        return  # a report was counted, or its agent connected again
     row = new or old
     if row is None:
         return
-    if old is not None and new is not None and _offers_the_same(old, new):
-        return  # a report was counted, or its agent connected again
     set_or_drop(state.node_ids, row.name, row.id if new else None)
     state.room.set_node(row.id, new)
     if state.host is not None:
@@ -84,13 +84,16 @@ def _place_in_pool(state: "State", node: int) -> None:
             devices = [device for index in range(count) if (device := rows.get((node, index))) is not None]
         if len(devices) < count:
             row = None  # as it joins, or is loaded, or its inventory changes, its devices come one by one
-    state.pools.set_node(node, row, devices)
+    for seated in state.pools.set_node(node, row, devices):
+        hold_cells(state, seated)
     state.board_changed = True  # a pool may have come, or gone
-    hold_cells(state, node)
 
 
 def _offers_the_same(a: Node, b: Node) -> bool:
     """In all that decides whether something fits there, the names of its cells included."""
-    return (a.state, a.capacity, a.levels) == (b.state, b.capacity, b.levels) and (a.drained_us is None) == (
-        b.drained_us is None
+    return (
+        a.state is b.state
+        and a.capacity == b.capacity
+        and a.levels == b.levels
+        and (a.drained_us is None) == (b.drained_us is None)
     )

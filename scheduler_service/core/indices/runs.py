@@ -68,30 +68,37 @@ def _stand(state: "State", old: Run | None, new: Run | None) -> None:
     row = new or old
     if row is None:
         return
-    for run, sign in ((old, -1), (new, 1)):
-        if run is not None and run.demand.devices:
-            counts = state.regular if run.guaranteed else state.opportunistic
-            set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * run.demand.devices) or None)
-        elif run is not None and not run.guaranteed:
-            counts, held = state.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
-            set_or_drop(counts, run.vc, (counts.get(run.vc, 0) + sign * held) or None)
+    if old is not None:
+        _count(state, old, -1)
+    if new is not None:
+        _count(state, new, 1)
     if not row.devices:
         return
-    add_or_discard(state.guests, row.vc, row.key, new is not None and not new.guaranteed)
-    add_or_discard(state.residents, row.vc, row.key, new is not None and new.guaranteed)
-    guarantee = state.jobs.rows[row.job_id].spec.guarantee
-    if guarantee is not Guarantee.OPPORTUNISTIC:
-        more = (new is not None and not new.guaranteed) - (old is not None and not old.guaranteed)
-        without = state.without.get(row.job_id, 0) + more
-        set_or_drop(state.without, row.job_id, without or None)
-        index = state.overflowing if guarantee is Guarantee.OVERFLOW else state.demoted
-        add_or_discard(index, row.vc, row.job_id, without > 0)
     mask, node = mask_of(row.devices), row.node
     guaranteed = state.guaranteed_devices.get(node, 0) & ~mask
     if new is not None and new.guaranteed:
         guaranteed |= mask
     set_or_drop(state.guaranteed_devices, node, guaranteed or None)
     hold_cells(state, node)
+
+
+def _count(state: "State", run: Run, sign: int) -> None:
+    """A run (+1) as what it is, or one that is it no more (-1)."""
+    vc, guaranteed = run.vc, run.guaranteed
+    if run.demand.devices:
+        counts = state.regular if guaranteed else state.opportunistic
+        set_or_drop(counts, vc, (counts.get(vc, 0) + sign * run.demand.devices) or None)
+    elif not guaranteed:
+        counts, held = state.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
+        set_or_drop(counts, vc, (counts.get(vc, 0) + sign * held) or None)
+    if not run.devices:
+        return
+    add_or_discard(state.residents if guaranteed else state.guests, vc, run.key, sign > 0)
+    if not guaranteed and (guarantee := state.jobs.rows[run.job_id].spec.guarantee) is not Guarantee.OPPORTUNISTIC:
+        without = state.without.get(run.job_id, 0) + sign
+        set_or_drop(state.without, run.job_id, without or None)
+        index = state.overflowing if guarantee is Guarantee.OVERFLOW else state.demoted
+        add_or_discard(index, vc, run.job_id, without > 0)
 
 
 def hold_cells(state: "State", node: int) -> None:

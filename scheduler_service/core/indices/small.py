@@ -1,31 +1,39 @@
 """Dictionaries that have no empty entries."""
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable
 from typing import TypeVar
 
-from sortedcontainers import SortedList
-
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
+Q = TypeVar("Q", bound=tuple[int, ...])
 
 
 def add_or_discard(index: dict[K, set[R]], key: K, member: R, there: bool) -> None:
+    members = index.get(key)
     if there:
-        index.setdefault(key, set()).add(member)
-    elif (members := index.get(key)) is not None:
+        if members is None:
+            index[key] = {member}
+        else:
+            members.add(member)
+    elif members is not None:
         members.discard(member)
         if not members:
             del index[key]
 
 
-def add_or_remove(index: dict[K, SortedList], key: K, member: object, there: bool) -> None:
-    """The same in order; the member is there if it is to go."""
+def insert_or_remove(index: dict[K, list[Q]], key: K, member: Q, there: bool) -> None:
+    """The same in order; the member is there if it is to go. A plain list: most are short, and of a long one all behind the
+    member's place is moved in one go."""
     members = index.get(key)
     if members is None:
-        members = index[key] = SortedList()
-    members.add(member) if there else members.remove(member)
-    if not members:
+        index[key] = [member]
+    elif there:
+        insort(members, member)
+    elif len(members) == 1:
         del index[key]
+    else:
+        del members[bisect_left(members, member)]
 
 
 def set_or_drop(index: dict[K, R], key: K, value: R | None) -> None:

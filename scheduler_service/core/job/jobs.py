@@ -1,5 +1,6 @@
 """Jobs and their runs."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.job.numbers import DependencyKind, JobClass, JobState, Reason, RunPhase, StopReason
@@ -89,7 +90,13 @@ class JobSpec:
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""
-        return tuple(group.demand for group in self.gang for _ in range(group.size)) if self.gang else (self.demand,)
+        return _tasks(self.gang) if self.gang else (self.demand,)
+
+
+@lru_cache(maxsize=1024)
+def _tasks(gang: tuple[TaskGroup, ...]) -> tuple[Vector, ...]:
+    """Asked for at every look at a gang that waits; there are few different ones."""
+    return tuple(group.demand for group in gang for _ in range(group.size))
 
 
 @dataclass(frozen=True)

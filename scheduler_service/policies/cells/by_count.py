@@ -3,6 +3,8 @@
 A run is guaranteed here where its virtual cluster's devices, wherever they are, are no more than its quota.
 """
 
+from itertools import islice
+
 from scheduler_service.core.binding import entitled
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import Job, Reason
@@ -121,7 +123,6 @@ def _head(state: State, vc: VirtualCluster, skip: int) -> Job | None:
     """The job behind so many others in the tenant's queue."""
     first: list[QueueKey] = []
     for lane in (*LANES, Lane.OPPORTUNISTIC):
-        queue = state.lanes.get((vc.name, lane), ())
-        first += queue[: skip + 1]
+        first += islice(state.waiting(vc.name, lane), skip + 1)
     ordered = sorted(set(first))
     return state.jobs.rows[ordered[skip][-1]] if skip < len(ordered) else None

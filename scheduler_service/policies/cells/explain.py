@@ -68,7 +68,7 @@ def _served_before(state: State, vc: VirtualCluster, lane: Lane, mine: QueueKey 
     """In the order of `policy.serve_guaranteed`, or of opportunistic work."""
 
     def before(lane: Lane) -> Iterable[QueueKey]:
-        return takewhile(lambda key: mine is not None and key < mine, state.lanes.get((vc.name, lane), ()))
+        return takewhile(lambda key: mine is not None and key < mine, state.waiting(vc.name, lane))
 
     if lane is Lane.OPPORTUNISTIC:
         return before(lane)
@@ -76,4 +76,4 @@ def _served_before(state: State, vc: VirtualCluster, lane: Lane, mine: QueueKey 
         return merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
     if lane is Lane.TRIAL:
         return before(lane)
-    return chain(state.lanes.get((vc.name, Lane.TRIAL), ()), before(lane))
+    return chain(state.waiting(vc.name, Lane.TRIAL), before(lane))

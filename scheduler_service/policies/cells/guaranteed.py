@@ -17,7 +17,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.windows import most_cells
-from scheduler_service.policies.cells.reclaiming import least_lost
+from scheduler_service.policies.cells.reclaiming import LeastLost
 
 
 class Choice(NamedTuple):
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 def choices(pools: Pools, vc: VirtualCluster, job: Job) -> list[Choice]:
     """The pools in which the virtual cluster owns something that the job may have, in the order in which they are tried."""
     cells = job.spec.cells
-    owner = Owner(vc.id, cells.pin)
+    owner = Owner(vc.id, cells.pin) if cells.pin else vc.owner
     owned = {pin.pool for pin in vc.pins if pin.name == cells.pin} if cells.pin else pools.has_cells_in(vc)
     return [Choice(name, owner) for name in pools.in_order() if name in owned and suits(pools, job, name)]
 
@@ -49,7 +49,7 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Ma
     for name, owner in choices(pools, vc, job):
         pool = pools.pools[name]
         wanted = asked(job.spec, pool.shape, pools.share(name))
-        found = None if isinstance(wanted, str) else find(pool, owner, wanted, gone, least_lost(state, name, vc.policy.s))
+        found = None if isinstance(wanted, str) else find(pool, owner, wanted, gone, LeastLost(state, name, vc.policy.s))
         if found is not None:
             return _plan(state, pools, vc, job, name, found)
     return None
@@ -57,20 +57,26 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Ma
 
 def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan:
     levels = pools.pools[name].shape.levels
-    actions: list[Action] = []
-    binds = [Bind(vc.id, name, levels[level], index) for level, index in found.binds]
-    spots = []
-    for rank in range(len(found.seats)):
-        slot, mask = found.seats[rank]
-        node = pools.nodes[name, slot]
-        spots.append(Spot(node, indices(pools.seats[node], mask)))
-    actions += [*_guests_lose(state, spots), *binds]
+    spots = spots_at(pools, name, found.seats)
+    actions = _guests_lose(state, spots) if state.guests_devices else []
+    for level, index in found.binds:
+        actions.append(Bind(vc.id, name, levels[level], index))
     in_the_way = in_the_way_of(state, spots)
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
     actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves(state, victim)]
     return (*actions, *keep(job, spots, in_the_way))
+
+
+def spots_at(pools: Pools, pool: str, seats: dict[int, tuple[int, Mask]]) -> list[Spot]:
+    """By rank, where these slots and positions of a pool are."""
+    spots, nodes = [], pools.nodes[pool]
+    for rank in range(len(seats)):
+        slot, mask = seats[rank]
+        node = nodes[slot]
+        spots.append(Spot(node, indices(pools.seats[node], mask)))
+    return spots
 
 
 def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decision: Decision | None = None) -> Plan:
@@ -103,16 +109,15 @@ def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
 
 def in_the_way_of(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
     """By node, the runs that hold a device of these."""
-    found: dict[int, list[RunKey]] = defaultdict(list)
-    wanted: dict[int, Mask] = defaultdict(int)
-    for spot in spots:
-        wanted[spot.node] |= mask_of(spot.devices)
-    for node, mask in wanted.items():
-        if mask & state.held_devices.get(node, 0):
-            for key in sorted(state.runs_on[node]):
-                if mask_of(state.runs.rows[key].devices) & mask:
-                    found[node].append(key)
-    return found
+    wanted: dict[int, Mask] = {}
+    for node, devices in spots:
+        taken = mask_of(devices) & state.held_devices.get(node, 0)
+        if taken:
+            wanted[node] = wanted.get(node, 0) | taken
+    return {
+        node: [key for key in sorted(state.runs_on[node]) if mask_of(state.runs.rows[key].devices) & mask]
+        for node, mask in wanted.items()
+    }
 
 
 def _leaves(state: State, job_id: int) -> bool:
@@ -187,4 +192,6 @@ def _never_in(pools: Pools, choice: Choice, job: Job, cells: tuple[int, ...]) ->
     """Why so many cells of each level would not do with nothing else running; empty where they would. A pin is one's own."""
     if job.spec.cells.pin:
         return ""
-    return why_never(job.spec, pools.pools[choice.pool].shape, pools.share(choice.pool), cells)
+    shape = pools.pools[choice.pool].shape
+    wanted = asked(job.spec, shape, pools.share(choice.pool))
+    return wanted if isinstance(wanted, str) else why_never(wanted, shape, cells)

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
-from scheduler_service.core.cells.seats import indices
 from scheduler_service.core.job import Job, JobClass, RunPhase
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import VirtualCluster
-from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, suits
+from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool, decided, in_order, leaves_of, may_go
 
 
@@ -95,5 +94,4 @@ def _without(state: State, job: Job, gone: Sequence[Job]) -> list[Spot] | None:
             pool.set_opportunistic(slot, mask)
     if seats is None:
         return None
-    nodes = [pools.nodes[name, seats[rank][0]] for rank in range(len(seats))]
-    return [Spot(node, indices(pools.seats[node], seats[rank][1])) for rank, node in enumerate(nodes)]
+    return spots_at(pools, name, seats)

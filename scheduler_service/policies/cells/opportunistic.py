@@ -12,7 +12,7 @@ from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.loose import asks_no_cell, place_loose
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.seats import indices, positions
+from scheduler_service.core.cells.seats import positions
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
@@ -22,8 +22,8 @@ from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, Vector, mask_of
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.waiting import Lane
-from scheduler_service.policies.cells.guaranteed import Choice, holds_up, suits
+from scheduler_service.core.waiting import ANY, Lane
+from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
 from scheduler_service.policies.cells.standing import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
@@ -40,7 +40,10 @@ def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, V
     """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
-    nowhere, in_vain = set[_Kind](), set[_Wanting]()
+    if not waiting:
+        return None
+    nowhere: set[_Kind] = set()
+    in_vain: set[_Wanting] = set()
     everything = _all(state) if len(waiting) > 1 else (1, 1)
     while waiting:
         vc = waiting[0]
@@ -78,7 +81,7 @@ def _serve_one(
 ) -> Generator[Plan, str | None, Job | None]:
     """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
     gone that it may have leave; there is ever less."""
-    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), ())
+    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), {}).get(ANY, ())
     looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
     if vc.policy.name in PREEMPTING:
         looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)  # as in its own cells
@@ -125,12 +128,7 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
         wanted = asked(job.spec, pools.pools[name].shape, pools.share(name))
         seats = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
         if seats is not None:
-            spots = []
-            for rank in range(len(seats)):
-                slot, mask = seats[rank]
-                node = pools.nodes[name, slot]
-                spots.append(Spot(node, indices(pools.seats[node], mask)))
-            return Place(job.id, tuple(spots))
+            return Place(job.id, tuple(spots_at(pools, name, seats)))
     return None
 
 
@@ -188,8 +186,8 @@ def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:
 def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
     """The jobs with a run on one of these nodes."""
     assert state.pools is not None
-    nodes = (state.pools.nodes.get((pool, slot), 0) for slot in slots)  # none is 0
-    return {key.job_id for node in nodes for key in state.runs_on.get(node, ())}
+    nodes = (state.pools.node_at(pool, slot) for slot in slots)
+    return {key.job_id for node in nodes if node is not None for key in state.runs_on.get(node, ())}
 
 
 def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:

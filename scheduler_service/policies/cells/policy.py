@@ -38,8 +38,9 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
                 return
 
     def serve(state: State, rng: Rng) -> Proposals:
-        yield from start_on_cells_kept(state)
-        for vc_id in sorted(state.vc_ids[name] for name in _with_work(state)):
+        if state.earmarks_of:
+            yield from start_on_cells_kept(state)
+        for vc_id in _with_work(state):
             yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:
             yield from serve_guaranteed(state, vc, rng, promotes)
@@ -47,9 +48,11 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
     return policy
 
 
-def _with_work(state: State) -> set[str]:
-    """Virtual clusters that have jobs which wait, or would rather be guaranteed."""
-    return {name for name, _ in state.lanes}.union(state.overflowing, state.demoted)
+def _with_work(state: State) -> list[int]:
+    """Virtual clusters that have jobs which wait for cells of theirs, or would rather be guaranteed; in order of their ids."""
+    names = {name for name, lane in state.lanes if lane is not Lane.OPPORTUNISTIC}
+    names.update(state.overflowing, state.demoted)
+    return sorted([state.vc_ids[name] for name in names])
 
 
 def start_on_cells_kept(state: State) -> Proposals:
@@ -64,19 +67,21 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it that may have the
     same. Where trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those
     who wait, and whoever lost its cells before them."""
-    yield from _give_back(state, vc, promotes)
-    trials_first, held = vc.policy.name in PREEMPTING, set[Choice]()
+    if promotes and vc.name in state.demoted:
+        yield from _give_back(state, vc)
+    trials_first = vc.policy.name in PREEMPTING
+    held: set[Choice] = set()
     for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else (LANES,):
         yield from _serve(state, vc, lanes, held, rng, promotes)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
-            yield from promote(state, vc, jobs.get(vc.name, frozenset()), held)
+            if vc.name in jobs:
+                yield from promote(state, vc, jobs[vc.name], held)
 
 
-def _give_back(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
+def _give_back(state: State, vc: VirtualCluster) -> Proposals:
     """Those who lost their cells have such again, if they would stand before all that wait."""
-    if promotes and vc.name in state.demoted:
-        yield from promote(state, vc, outranking(state, vc))
+    return promote(state, vc, outranking(state, vc))
 
 
 def outranking(state: State, vc: VirtualCluster) -> set[int]:
@@ -96,7 +101,7 @@ def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
     assert state.pools is not None
     first: dict[Choice, QueueKey] = {}
     for lane in LANES:
-        for queue in state.asking.get((vc.name, lane), {}).values():
+        for queue in state.lanes.get((vc.name, lane), {}).values():
             for key in islice(queue, BEHIND):
                 job = state.jobs.rows[key[-1]]
                 mine = choices(state.pools, vc, job)
@@ -112,7 +117,8 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
     cells, and holds up nobody."""
     assert state.pools is not None
     skipped: dict[_Queue, int] = {}
-    in_vain, looks = set[_Kind](), BEHIND
+    in_vain: set[_Kind] = set()
+    looks = BEHIND
     while looks and (head := _head(state, vc, lanes, skipped)) is not None:
         at, job = head
         standing = [job]
@@ -133,8 +139,8 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
             continue
         yield from _begin(state, vc, at[0], standing, rng)
         started = not _stands(state, vc, at, skipped[at], job)
-        if started or job.id in state.earmarks_of:
-            yield from _give_back(state, vc, promotes)  # who comes before the next, and not before this one
+        if promotes and vc.name in state.demoted and (started or job.id in state.earmarks_of):
+            yield from _give_back(state, vc)  # who comes before the next, and not before this one
         if started:
             continue
         if job.id not in state.earmarks_of:
@@ -178,7 +184,7 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
     """The first job of the lanes taken together, behind those that were skipped of each queue."""
     first: tuple[QueueKey, _Queue] | None = None
     for lane in lanes:
-        for named, queue in state.asking.get((vc.name, lane), {}).items():
+        for named, queue in state.lanes.get((vc.name, lane), {}).items():
             skip = skipped.setdefault((lane, named), 0)
             if skip < len(queue) and (first is None or queue[skip] < first[0]):
                 first = queue[skip], (lane, named)
@@ -187,5 +193,5 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
 
 def _stands(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
     """Whether it is where it was in its queue; an array that stays there may have begun one more of its elements."""
-    queue = state.asking.get((vc.name, at[0]), {}).get(at[1], ())
+    queue = state.lanes.get((vc.name, at[0]), {}).get(at[1], ())
     return skipped < len(queue) and queue[skipped][-1] == job.id and state.jobs.rows[job.id].elements == job.elements

@@ -39,6 +39,7 @@ class Trials(Model):
     def rule(self, rng: Random) -> Callable[[Row, Micros], JobClass]:
         """Says the class of a row's job, which works so long."""
         share, shorter_us = self.share, None if self.shorter_than_s is None else self.shorter_than_s * SECOND
+        trials, others = JobClass.TRIAL, JobClass.BEST_EFFORT
 
         def of(row: Row, work_us: Micros) -> JobClass:
             if share is not None:
@@ -50,7 +51,7 @@ class Trials(Model):
                 if self.column not in row.values:
                     raise row.bad(self.column, "is not there, and is to say which jobs are trials")
                 trial = row.values[self.column] in self.values
-            return JobClass.TRIAL if trial else JobClass.BEST_EFFORT
+            return trials if trial else others
 
         return of
 

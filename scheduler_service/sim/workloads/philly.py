@@ -55,21 +55,21 @@ def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[Sim
 
     kept = None if model.vcs is None else _largest(file, model.vcs)
     asked = cache(lambda gpus: by_gpus(gpus, model.gang_of, per_gpu))
+    from_us, wanted, grace_s, told = model.from_s * SECOND, model.gpus, model.grace_s.draw, model.estimates == "right"
 
     for row in rows(file, COLUMNS):
-        submit_us, gpus = row.micros("submit_s"), row.amount("num_gpus")
+        submit_us, gpus, vc = row.micros("submit_s"), row.amount("num_gpus"), row.text("vc")
         work_us = max(row.micros("duration_s"), SECOND)
-        if submit_us < model.from_s * SECOND:
+        if submit_us < from_us:
             skipped[f"submitted before second {model.from_s:.0f}"] += 1
-        elif kept is not None and row.text("vc") not in kept:
+        elif kept is not None and vc not in kept:
             skipped["is not of one of the virtual clusters with the most jobs"] += 1
-        elif model.gpus and gpus not in model.gpus:
+        elif wanted and gpus not in wanted:
             skipped["asks for another number of GPUs than those that are kept"] += 1
         else:
             demand, gang = asked(gpus)
-            grace_us = round(model.grace_s.draw(rng) * SECOND)
-            told = spec(demand, job_class(row, work_us), grace_us, gang, work_us if model.estimates == "right" else 0)
-            yield SimJob(told, work_us, submit_us, row.text("vc"), row.text("vc"))
+            grace_us, estimate_us = round(grace_s(rng) * SECOND), work_us if told else 0
+            yield SimJob(spec(demand, job_class(row, work_us), grace_us, gang, estimate_us), work_us, submit_us, vc, vc)
 
 
 def _largest(file: Path, count: int) -> frozenset[str]:

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
+from scheduler_service.core.rows import dataclass
 from scheduler_service.core.values import SECOND, Micros
 
 LARGEST = 2**62
@@ -34,7 +35,8 @@ class Skipped(Counter[str]):
         return "\n".join(f"{count:,} skipped: {why}" for why, count in self.most_common())
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Row:
     file: Path
     line: int
     values: dict[str, str]
