@@ -184,7 +184,7 @@ class Executor:
                 self._finish(record, Exited(unknown=True))
 
     def kill_all(self) -> None:
-        """Ends every run at once, without grace."""
+        """Ends every run at once, without grace, and launches none from here on."""
         self._killing = True
         for record in self._spool.live():
             if record.pid:
@@ -205,6 +205,8 @@ class Executor:
     def _launch(self, key: RunKey) -> None:
         """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
         self._cancel(self._retries, key)
+        if self._killing:
+            return  # nothing begins here any more; the agent that comes next finds it in the spool
         record = self._spool.runs[key]
         if waits(record):
             self._get_ready(record)

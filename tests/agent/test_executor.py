@@ -76,6 +76,17 @@ async def test_two_stops_in_one_message_are_one_signal_and_the_earlier_deadline(
     assert stage.executor._deadlines[ONE].when() == record.stop_deadline
 
 
+async def test_once_all_are_killed_nothing_is_launched_and_the_next_agent_does(stage: Stage) -> None:
+    """The devices of those that were killed are free, and the scheduler may be quick."""
+    stage.running(ONE, 77)
+    stage.executor.kill_all()
+    stage.executor.hear([Ended(ONE, 0, signal.SIGKILL)])
+    stage.executor.obey([StartOrder(TWO, ("true",))])
+    assert stage.signals == [(77, signal.SIGKILL)]
+    assert stage.launching.asked == [("spawn", ONE)]
+    assert stage.spool.runs[TWO].phase is RunPhase.STARTING
+
+
 async def test_an_event_that_fails_leaves_memory_and_numbers_as_they_were(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
