@@ -51,24 +51,22 @@ def _picked(shape: Shape, available: Mask, need: Need, avoid: tuple[Mask, ...]) 
 
 
 def fewest_leave(
-    pool: Pool,
-    units: Iterable[tuple[int, Mask]],
-    pick: Callable[[int, Mask], Mask | None],
-    choice: Choice,
-    taken: Callable[[], Places],
+    pool: Pool, units: Iterable[tuple[int, Mask]], need: Need, choice: Choice, taken: Callable[[], Places]
 ) -> Iterator[tuple[int, Mask]]:
     """Units, a slot and what is available there, that are as good but for who would have to leave: nobody comes first, then
-    those with the fewest leaves in use, and of as many the best choice. `pick` says what the task would get."""
-    dear: list[tuple[int, int, Mask, Mask]] = []
+    those with the fewest leaves in use, and of as many the best choice, among the first of them."""
+    dear: list[tuple[int, int, Mask]] = []
     for slot, available in units:
-        guests = pool.held(slot)[1]
-        touched = (pick(slot, available) or 0) & guests if guests & available else 0
+        guests = pool.held(slot)[1] & available
+        touched = guests & (picked(pool, slot, available, need, None, taken) or 0) if guests else 0
         if touched:
-            dear.append((touched.bit_count(), slot, available, touched))
+            dear.append((touched.bit_count(), slot, available))
         else:
             yield slot, available
     dear.sort()
-    options = [((slot, touched),) for count, slot, _, touched in dear[:IN_CHOICE] if count == dear[0][0]]
-    if len(options) > 1:
+    as_few = [(slot, available) for count, slot, available in dear[:IN_CHOICE] if count == dear[0][0]]
+    if len(as_few) > 1:
+        masks = [picked(pool, *unit, need, choice, taken) or 0 for unit in as_few]
+        options = [((slot, mask & pool.held(slot)[1]),) for (slot, _), mask in zip(as_few, masks, strict=True)]
         dear.insert(0, dear.pop(choice.between(options, taken())))
-    yield from ((slot, available) for _, slot, available, _ in dear)
+    yield from ((slot, available) for _, slot, available in dear)

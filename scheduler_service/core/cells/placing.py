@@ -7,7 +7,6 @@ to be together tries one cell after the other, and all of it goes back to where 
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -206,9 +205,8 @@ class _Search:
         if self.choice is None or not self.pool.visited(self.owner):
             yield from units
             return
-        pick = partial(self._pick, need=need)
         for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self._distance(unit[0]))):
-            yield from fewest_leave(self.pool, alike_units, pick, self.choice, self._taken)
+            yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken)
 
     def _taken(self) -> Places:
         """What the job gets so far."""
