@@ -77,20 +77,31 @@ def read(lines: Iterable[str]) -> Sequence[Failure]:
     """A CSV with the columns node, at_s and back_s, in any order of rows: the node's number from 1, and seconds from the
     beginning. An empty back_s: it does not come back. Raises BadSchedule."""
     failures = []
-    rows = csv.DictReader(lines, strict=True)
-    if not {"node", "at_s", "back_s"} <= set(rows.fieldnames or ()):
-        raise BadSchedule("line 1: it must name the columns node, at_s and back_s")
-    for row in rows:
+    for line, row in _rows(lines):
         try:
             node, at, back = int(row["node"]), float(row["at_s"]), float(row["back_s"]) if row["back_s"] else None
         except (KeyError, TypeError, ValueError) as error:
             raise BadSchedule(
-                f"line {rows.line_num}: node must be a whole number, at_s and back_s seconds, back_s perhaps empty ({error})"
+                f"line {line}: node must be a whole number, at_s and back_s seconds, back_s perhaps empty ({error})"
             ) from error
         if node < 1 or not 0 <= at < float("inf") or (back is not None and not at < back < float("inf")):
-            raise BadSchedule(f"line {rows.line_num}: node must be 1 or more, at_s not negative, and back_s later than at_s")
+            raise BadSchedule(f"line {line}: node must be 1 or more, at_s not negative, and back_s later than at_s")
         failures.append(Failure(node, round(at * SECOND), None if back is None else round(back * SECOND)))
     for before, after in pairwise(sorted(failures)):
         if before.node == after.node and (before.back_us is None or after.at_us < before.back_us):
             raise BadSchedule(f"node {after.node} dies at {after.at_us / SECOND:g} s, and is not back from the time before")
     return sorted(failures, key=_when)
+
+
+def _rows(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """With their lines."""
+    rows, read = csv.DictReader(lines, strict=True), 0
+    try:
+        if not {"node", "at_s", "back_s"} <= set(rows.fieldnames or ()):
+            raise BadSchedule("line 1: it must name the columns node, at_s and back_s")
+        read = rows.line_num
+        for row in rows:
+            read = rows.line_num
+            yield read, row
+    except csv.Error as error:
+        raise BadSchedule(f"line {read + 1}: cannot be read: {error}") from error

@@ -1,6 +1,5 @@
 """What a case says of a site, as data: its nodes, its policy, how long things take there, and what breaks."""
 
-import csv
 from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
@@ -16,6 +15,7 @@ from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.agents import Delay, Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
 from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
+from scheduler_service.sim.workloads.reading import not_utf8
 
 NO_CAP = 2**31 - 1
 LONGEST_S = 1e10
@@ -185,8 +185,11 @@ class Failures(Model):
             try:
                 with (folder / self.file).open(encoding="utf-8-sig", newline="") as lines:
                     failures = read(lines)
-            except (BadSchedule, UnicodeDecodeError, csv.Error) as error:
+            except BadSchedule as error:
                 raise BadSchedule(f"{folder / self.file}: {error}") from error
+            except UnicodeDecodeError as error:
+                where = f"{folder / self.file}: line {not_utf8(folder / self.file)}"
+                raise BadSchedule(f"{where}: cannot be read: it is not UTF-8 ({error.reason})") from error
             if (last := max((failure.node for failure in failures), default=1)) > nodes:
                 raise BadSchedule(f"{folder / self.file}: there is no node {last}: the cluster has {nodes}")
             return failures

@@ -236,6 +236,22 @@ def test_failures_that_cannot_happen_are_told_with_their_file(tmp_path: Path, co
         Failures(file=Path("failures.csv")).outages(2, 1, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"node,at_s,back_s\n1,2,3\n2,\xff,4\n", "line 3: cannot be read: it is not UTF-8 (invalid start byte)"),
+        (b"n\xf8de,at_s,back_s\n", "line 1: cannot be read: it is not UTF-8 (invalid start byte)"),
+        (b'node,at_s,back_s\n1,2,3\n1,4,"5\n1,6,7\n', "line 3: cannot be read: unexpected end of data"),
+        (b'"node,at_s,back_s\n', "line 1: cannot be read: unexpected end of data"),
+    ],
+)
+def test_failures_that_cannot_be_read_are_told_with_their_line(tmp_path: Path, content: bytes, told: str) -> None:
+    (tmp_path / "failures.csv").write_bytes(content)
+    with pytest.raises(BadSchedule) as refused:
+        Failures(file=Path("failures.csv")).outages(2, 1, tmp_path)
+    assert str(refused.value) == f"{tmp_path / 'failures.csv'}: {told}"
+
+
 @pytest.mark.parametrize("wrong", [{}, {"mtbf_h": 1}, {"file": "x.csv", "mtbf_h": 1, "mttr_h": 1, "until_h": 1}])
 def test_failures_are_said_in_one_way(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="give file; or mtbf_h, mttr_h and until_h, all three"):

@@ -98,7 +98,7 @@ def rows(file: Path, needed: Collection[str], optional: Collection[str] | None =
                     raise BadTrace(file, read, "", rule)
                 yield Row(file, read, dict(zip(header, values, strict=True)))
     except UnicodeDecodeError as error:
-        raise BadTrace(file, _not_utf8(file), "", f"cannot be read: it is not UTF-8 ({error.reason})") from error
+        raise BadTrace(file, not_utf8(file), "", f"cannot be read: it is not UTF-8 ({error.reason})") from error
     except (OSError, EOFError, zlib.error, csv.Error) as error:
         line = 0 if isinstance(error, OSError) and not read else read + 1
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -123,7 +123,7 @@ def _text(file: Path) -> TextIO:
     return file.open(encoding="utf-8-sig", newline="")
 
 
-def _not_utf8(file: Path) -> int:
+def not_utf8(file: Path) -> int:
     """The first line that is not. Text is decoded many lines at a time: who reads it does not know at which it failed."""
     with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
