@@ -42,18 +42,18 @@ SMALL, LARGE = Known(6197.5, 3034.1, 160677), Known(6384.4, 161.4, 2120239)
 
 
 def run() -> list[Figure]:
+    trace, simulator = _trace(), tiresias.named()  # what was named wrongly is told before anything is measured
     took = apart(_case(counting_gpus(SLICE), Nodes(gpus=128)))
     _check(took, SMALL)
     figures = [figure(BENCH, "1,000 jobs on 128 GPUs", took.seconds, "s")]
-    if "EBB_PHILLY" not in os.environ:
+    if trace is None:
         print("EBB_PHILLY names no file of the whole trace: its slice of 1,000 jobs is all there is")
         return figures
-    trace = Path(os.environ["EBB_PHILLY"]).absolute()
     with scratch() as folder:
         jobs = _slice(trace, 5000, folder / "slice.csv.gz")
         took = apart(_case(counting_gpus(jobs), Nodes(gpus=512)))
         _check(took, LARGE)
-        beside = _beside(took, jobs, 512, folder / "tiresias")
+        beside = [] if simulator is None else _beside(simulator, took, jobs, 512, folder / "tiresias")
     whole = apart(_case(Philly(file=trace), Nodes(nodes=56, cpus=32, memory_gib=256, gpus=8)))
     return [
         *figures,
@@ -67,6 +67,16 @@ def run() -> list[Figure]:
     ]
 
 
+def _trace() -> Path | None:
+    """The file that `EBB_PHILLY` names; None: it names none."""
+    if "EBB_PHILLY" not in os.environ:
+        return None
+    file = Path(os.environ["EBB_PHILLY"]).absolute()
+    if not file.is_file():
+        raise FileNotFoundError(f"EBB_PHILLY names {file}, which is no file: name that of the trace, or leave it unset")
+    return file
+
+
 def _slice(trace: Path, jobs: int, file: Path) -> Path:
     """A file of the first so many jobs from the 36th day on that ask for a power of two, as other simulators were given it."""
     with gzip.open(trace, "rt") as lines, gzip.open(file, "wt") as made:
@@ -78,11 +88,9 @@ def _slice(trace: Path, jobs: int, file: Path) -> Path:
     return file
 
 
-def _beside(took: Took, jobs: Path, gpus: int, folder: Path) -> list[Figure]:
-    """Tiresias' simulator on this machine, if it is there: it is to come to the same."""
-    if "EBB_TIRESIAS" not in os.environ:
-        return []
-    theirs = tiresias.simulate(Path(os.environ["EBB_TIRESIAS"]).absolute(), jobs, gpus, folder)
+def _beside(simulator: Path, took: Took, jobs: Path, gpus: int, folder: Path) -> list[Figure]:
+    """Tiresias' simulator on this machine: it is to come to the same."""
+    theirs = tiresias.simulate(simulator, jobs, gpus, folder)
     _check(theirs, LARGE)
     return [
         figure(BENCH, "Tiresias' simulator, here and now", theirs.seconds, "s"),

@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 GPUS_PER_NODE = 8
 _SUPPLIED = {"sitecustomize.py": "import sys\nsys.maxint = sys.maxsize\n", "lp.py": ""}
-_BEGIN = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_path('run_sim.py', run_name='__main__')"
+_PROGRAM = "run_sim.py"
+_BEGIN = f"import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_path({_PROGRAM!r}, run_name='__main__')"
 """The simulator's own folder comes last, so that what is supplied is found before."""
 _COLUMNS = ("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval")
 
@@ -29,6 +30,17 @@ class Took(NamedTuple):
     completion: float
     wait: float
     makespan: float
+
+
+def named() -> Path | None:
+    """The folder that `EBB_TIRESIAS` names; None: it names none. Raises FileNotFoundError where the simulator is not there."""
+    if "EBB_TIRESIAS" not in os.environ:
+        return None
+    simulator = Path(os.environ["EBB_TIRESIAS"]).absolute()
+    if not (simulator / _PROGRAM).is_file():
+        there = f"EBB_TIRESIAS names {simulator}, in which there is no {_PROGRAM}"
+        raise FileNotFoundError(f"{there}: name the folder `simulator` of Tiresias, or leave it unset")
+    return simulator
 
 
 def simulate(simulator: Path, trace: Path, gpus: int, folder: Path) -> Took:
