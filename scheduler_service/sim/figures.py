@@ -108,15 +108,27 @@ def _over_time(
 
 
 def preemptions(groups: Sequence[Group]) -> Figure | None:
-    """The share of jobs that were preempted, and how long they then waited for their next run."""
-    if not any((estimate := group.estimate("preemptions")) and estimate.mean for group in groups):
+    """The share of jobs that were preempted, and how long they then waited for their next run; and, where there are such, who
+    left because the cells went to those who have a right to them."""
+    panels: list[tuple[str, float, str, str]] = []
+    if _any(groups, "preemptions"):
+        panels.append(("preempted.share", 100, "Jobs preempted", "% of all jobs"))
+        panels.append(("interval_s.p50", 1 / 60, "From preemption to next start", "minutes (median)"))
+    if _any(groups, "reclaimed"):
+        panels.append(("reclaimed.share", 100, "Jobs told to leave cells", "% of all jobs"))
+        panels.append(("reclaimed", 1, "Runs told to leave cells", "runs"))
+    if not panels:
         return None
-    figure, (share, interval) = sheet(1, 2)
-    _bars(share, groups, "preempted.share", 100)
-    share.set(title="Jobs preempted", ylabel="% of all jobs")
-    _bars(interval, groups, "interval_s.p50", 1 / 60)
-    interval.set(title="From preemption to next start", ylabel="minutes (median)")
+    rows = len(panels) // 2
+    figure, all_axes = sheet(rows, 2, HEIGHT * rows)
+    for (metric, scale, title, unit), axes in zip(panels, all_axes, strict=True):
+        _bars(axes, groups, metric, scale)
+        axes.set(title=title, ylabel=unit)
     return figure
+
+
+def _any(groups: Sequence[Group], metric: str) -> bool:
+    return any((estimate := group.estimate(metric)) and estimate.mean for group in groups)
 
 
 def cost(groups: Sequence[Group]) -> Figure | None:

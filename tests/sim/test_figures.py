@@ -254,6 +254,24 @@ def test_what_there_is_nothing_of_is_not_drawn(tmp_path: Path) -> None:
     assert names == {"slowdown", "queue", "utilisation", "preemptions"}
 
 
+def panels(*groups: Group) -> list[str]:
+    made = figures.preemptions(groups)
+    return [] if made is None else [axes.get_title() for axes in made.axes]
+
+
+def test_runs_that_left_for_the_owners_of_their_cells_are_drawn_where_there_are_any() -> None:
+    preempted, reclaimed = (
+        ["Jobs preempted", "From preemption to next start"],
+        ["Jobs told to leave cells", "Runs told to leave cells"],
+    )
+    none = {"reclaimed": 0.0, "reclaimed.share": 0.0}
+    some = {"reclaimed": 4.0, "reclaimed.share": 0.25}
+    assert panels(group("a", 1)) == panels(group("a", 1, **none)) == preempted
+    assert panels(group("a", 1, **some), group("b", 1, **none)) == preempted + reclaimed
+    assert panels(group("a", 1, **some | {"preemptions": 0.0})) == reclaimed
+    assert panels(group("a", 1, **none | {"preemptions": 0.0})) == []
+
+
 def test_pyplot_is_left_alone() -> None:
     """Its global state would be shared by whoever draws in the same process."""
     import sys
