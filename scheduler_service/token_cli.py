@@ -79,7 +79,7 @@ def list_(output: str | None, **database: Any) -> None:
     Example:
       ebb-scheduler token list --embedded /var/lib/ebb/db
     """
-    with connection(database, _ready) as conn:
+    with connection(database, _require_tokens, new=False) as conn:
         from scheduler_service import store
 
         rows = [_row(each) for each in store.list_tokens(conn)]
@@ -106,7 +106,7 @@ def revoke(token_id: int, **database: Any) -> None:
     Example:
       ebb-scheduler token revoke 3 --embedded /var/lib/ebb/db
     """
-    with connection(database, _ready) as conn:
+    with connection(database, _require_tokens, new=False) as conn:
         from scheduler_service import store
         from scheduler_service.run.tokens import wall_clock
 
@@ -140,7 +140,15 @@ def _ready(engine: "Engine") -> None:
 
     if not store.revision(engine):
         store.migrate(engine)  # a new database; an older one is its scheduler's to bring up to date
-    if (revision := store.revision(engine)) < "0002":  # revisions count up, as 0001, 0002, ...
+    _require_tokens(engine)
+
+
+def _require_tokens(engine: "Engine") -> None:
+    from scheduler_service import store
+
+    if not (revision := store.revision(engine)):
+        raise CommandError("no scheduler has used this database yet: it has no tokens")
+    if revision < "0002":  # revisions count up, as 0001, 0002, ...
         raise CommandError(
             f"the database is at revision {revision}, which knows no tokens: start `ebb-scheduler serve` of this version once"
         )

@@ -99,6 +99,22 @@ def test_a_new_database_is_made_ready_and_an_old_one_left_to_its_scheduler(postg
         engine.dispose()
 
 
+@pytest.mark.parametrize("asked", [["list"], ["revoke", "1"]])
+def test_who_asks_for_tokens_makes_no_database(asked: list[str], postgres_url: str, tmp_path: Path) -> None:
+    for folder in (tmp_path / "nothing", tmp_path):
+        done = command(*asked, "--embedded", str(folder))
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr.startswith(f"ebb-scheduler: there is no database in {folder}: name the folder")
+    assert list(tmp_path.iterdir()) == []
+    with new_database(postgres_url) as url:
+        done = command(*asked, "--database", url)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr == "ebb-scheduler: no scheduler has used this database yet: it has no tokens\n"
+        engine = store.open_engine(url)
+        assert not store.revision(engine)
+        engine.dispose()
+
+
 def test_settings_come_as_for_serve(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text(f'database: "{database_url}"\nauth: token\n')
@@ -138,9 +154,21 @@ def test_an_embedded_database_alone_and_beside_the_process_that_uses_it() -> Non
         assert [row.split()[1] for row in good("list", *on).splitlines()] == ["USER", "ada", "bob"]
 
 
-def test_an_embedded_database_whose_server_is_about_to_start() -> None:
+@pytest.mark.parametrize("asked", [["create", "--user", "ada"], ["list"], ["revoke", "1"]])
+def test_an_embedded_database_whose_server_is_about_to_start(asked: list[str]) -> None:
     with short_dir() as folder, (folder / "lock").open("w") as lock:
+        (folder / "postgres" / "data").mkdir(parents=True)
+        (folder / "postgres" / "data" / "PG_VERSION").write_text("18\n")  # it was made before
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = command("list", "--embedded", str(folder))
+        done = command(*asked, "--embedded", str(folder))
     assert done.exit_code == 1
     assert "its server is about to start or to stop: try again" in done.stderr
+
+
+def test_an_embedded_database_that_a_scheduler_is_making() -> None:
+    """It is there for nobody yet but for who would make it, too."""
+    with short_dir() as folder, (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made, listed = (command(*asked, "--embedded", str(folder)) for asked in (("create", "--user", "ada"), ("list",)))
+    assert "its server is about to start or to stop: try again" in made.stderr
+    assert f"there is no database in {folder}" in listed.stderr
