@@ -7,6 +7,7 @@ which a sweep knows the results that are there already.
 import gc
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import LONGEST_S, Cluster, Failures, Nodes, Policy, Times, micros
-from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, of_known
-from scheduler_service.sim.workloads import Hived, Skipped, Workload, arrivals_of, jobs_of, times_from
+from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, check_users, of_known
+from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.world import Site, World
@@ -190,7 +191,7 @@ def _collecting_seldom() -> Iterator[None]:
 def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
     """How many jobs come, counted no further than `most`, and what of the workload is skipped. It reads the files that the
     case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come, or a virtual cluster cannot be. With
-    virtual clusters it looks at all jobs, whether each is of one that there is."""
+    virtual clusters it looks at all jobs that any seed could give, whether each is of one that there is."""
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
@@ -201,8 +202,13 @@ def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
             raise ValueError(f"virtual_clusters: {refusal}") from refusal
     jobs = jobs_of(case.workload, case.seed, case.folder, nodes, skipped)
     if case.virtual_clusters:
-        most = None
-        jobs = of_known(jobs, [vc.name for vc in case.virtual_clusters])
+        most, names = None, [vc.name for vc in case.virtual_clusters]
+        if isinstance(case.workload, Generated):
+            check_users(case.workload, names)
+        elif (whole := undrawn(case.workload)) is not case.workload:
+            deque(of_known(jobs_of(whole, case.seed, case.folder, nodes), names), 0)
+        else:
+            jobs = of_known(jobs, names)
     return sum(1 for _ in islice(jobs, most)), skipped
 
 

@@ -14,6 +14,7 @@ from scheduler_service.core.vc import Guarantee, Quota, VcPolicy
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Model, pairs
+from scheduler_service.sim.workloads.generated import Generated
 
 Cells = Annotated[tuple[tuple[str, Annotated[int, Field(ge=0, le=10_000_000)]], ...], BeforeValidator(pairs)]
 """Level: how many."""
@@ -59,13 +60,25 @@ class Pool(Model):
 
 def of_known(jobs: Iterable[SimJob], names: Sequence[str]) -> Iterator[SimJob]:
     """The jobs. Raises ValueError at one that is of no virtual cluster with such a name."""
-    known, told = frozenset(names), ", ".join(names)
+    known = frozenset(names)
     for number, job in enumerate(jobs, 1):
         if job.vc not in known:
             when = f" at {job.submit_us / SECOND:g} s" if job.submit_us else ""
-            which = f"names the virtual cluster {job.vc!r}" if job.vc else "names no virtual cluster"
-            raise ValueError(f"virtual_clusters: job {number} of the workload, of {job.user}{when}, {which}; there are {told}")
+            raise _unknown(f"job {number} of the workload, of {job.user}{when},", job.vc, names)
         yield job
+
+
+def check_users(workload: Generated, names: Sequence[str]) -> None:
+    """Raises ValueError at a user who is of no virtual cluster with such a name: some seed draws a job of theirs."""
+    for number, kind in enumerate(workload.kinds):
+        for user in kind.users:
+            if user.weight and user.vc not in names:
+                raise _unknown(f"workload.kinds.{number}.users: {user.name}", user.vc, names)
+
+
+def _unknown(who: str, vc: str, names: Sequence[str]) -> ValueError:
+    which = f"names the virtual cluster {vc!r}" if vc else "names no virtual cluster"
+    return ValueError(f"virtual_clusters: {who} {which}; there are {', '.join(names)}")
 
 
 class InVirtualClusters:

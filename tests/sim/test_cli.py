@@ -311,6 +311,44 @@ def test_jobs_of_virtual_clusters_that_are_not_there_are_told_before_anything_is
         )
 
 
+IN_CELLS = (
+    "cluster: {nodes: 1, gpus: 8}\npolicies: [cells]\nvirtual_clusters: [{name: a, owns: {gpu-8: {node: 1}}}, {name: b}]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("users", "said"),
+    [
+        ("[{name: ann, vc: a, weight: 1000000}, {name: bob, vc: c}]", "bob names the virtual cluster 'c'; there are a, b"),
+        ("[{name: ann, vc: a, weight: 1000000}, {name: bob}]", "bob names no virtual cluster; there are a, b"),
+    ],
+)
+def test_a_user_whom_only_another_seed_draws_is_told_before_anything_is_simulated(
+    tmp_path: Path, users: str, said: str
+) -> None:
+    kinds = f"[{{work_s: 60, gpus: 1, users: [{{name: eve, vc: b}}]}}, {{work_s: 60, users: {users}}}]"
+    (tmp_path / "site.yaml").write_text(f"{IN_CELLS}workload: {{kind: generated, jobs: 3, kinds: {kinds}}}\n")
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml")])
+    assert (done.exit_code, done.stderr) == (2, f"ebb-sim: virtual_clusters: workload.kinds.1.users: {said}\n")
+
+
+def test_a_user_who_submits_nothing_may_be_of_any_virtual_cluster(tmp_path: Path) -> None:
+    kinds = "[{work_s: 60, gpus: 1, users: [{name: eve, vc: b}, {name: bob, vc: c, weight: 0}]}]"
+    (tmp_path / "site.yaml").write_text(f"{IN_CELLS}workload: {{kind: generated, jobs: 3, kinds: {kinds}}}\n")
+    assert CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml"), "--check"]).exit_code == 0
+
+
+def test_jobs_of_a_trace_that_only_another_seed_draws_are_told_too(tmp_path: Path) -> None:
+    lines = [*(f"{n},60,ann,a,1" for n in range(500)), "500,60,bob,c,1"]
+    (tmp_path / "jobs.csv").write_text("\n".join(["submit_s,work_s,user,vc,gpus", *lines]))
+    (tmp_path / "site.yaml").write_text(
+        f"{IN_CELLS}workload: {{kind: csv, file: jobs.csv, jobs: 2, resample: true, arrivals: {{kind: closed_loop}}}}\n"
+    )
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml")])
+    told = "job 501 of the workload, of bob at 500 s, names the virtual cluster 'c'; there are a, b"
+    assert (done.exit_code, done.stderr) == (2, f"ebb-sim: virtual_clusters: {told}\n")
+
+
 @pytest.mark.parametrize(
     ("told", "said"),
     [

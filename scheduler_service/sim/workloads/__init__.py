@@ -15,6 +15,7 @@ from scheduler_service.core.values import ZERO, Vector, add
 from scheduler_service.sim.jobs import Arrivals, SimJob
 from scheduler_service.sim.workloads import arriving, fitgpp, generated, hived, jobs_csv, openb, philly, sacct
 from scheduler_service.sim.workloads.arriving import NeedsCapacity
+from scheduler_service.sim.workloads.assuming import File
 from scheduler_service.sim.workloads.fitgpp import FitGpp
 from scheduler_service.sim.workloads.generated import Generated
 from scheduler_service.sim.workloads.hived import Hived
@@ -40,6 +41,7 @@ __all__ = [
     "arrivals_of",
     "jobs_of",
     "times_from",
+    "undrawn",
     "write",
     "write_to",
 ]
@@ -119,6 +121,13 @@ def _capacity(nodes: Iterable[Inventory]) -> Vector:
     for inventory in nodes:
         whole = add(whole, inventory.capacity)
     return whole
+
+
+def undrawn(workload: Workload) -> Workload:
+    """Of a trace of which jobs are drawn all of it, whichever the seed would draw; of others the same."""
+    if isinstance(workload, File) and workload.resample:
+        return workload.model_copy(update={"resample": False, "jobs": None, "arrivals": arriving.Recorded()})
+    return workload
 
 
 def times_from(workload: Workload) -> str | None:
