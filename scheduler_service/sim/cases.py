@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,11 +28,12 @@ from scheduler_service.sim.history import History, Span
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
-from scheduler_service.sim.site import LONGEST_S, Cluster, Failures, Nodes, Policy, Times, micros
+from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, check_users, of_known
 from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.limits import LONGEST_S, in_time
 from scheduler_service.sim.world import Site, World
 
 __all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "engine", "preview", "simulate"]
@@ -188,10 +188,10 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
-    """How many jobs come, counted no further than `most`, and what of the workload is skipped. It reads the files that the
-    case names: raises BadTrace, BadSchedule, or ValueError where no such jobs can come, or a virtual cluster cannot be. With
-    virtual clusters it looks at all jobs that any seed could give, whether each is of one that there is."""
+def preview(case: Case) -> tuple[int, Skipped]:
+    """How many jobs come, and what of the workload is skipped. It reads the files that the case names, and looks at all jobs:
+    raises BadTrace, BadSchedule, or ValueError where no such jobs can come, they could last for too long, or a virtual cluster
+    cannot be. With virtual clusters it looks at those that any seed could give, whether each is of one that there is."""
     nodes, skipped = case.inventories(), Skipped()
     if case.failures is not None:
         case.failures.outages(len(nodes), case.seed, case.folder)
@@ -202,14 +202,15 @@ def preview(case: Case, most: int | None = None) -> tuple[int, Skipped]:
             raise ValueError(f"virtual_clusters: {refusal}") from refusal
     jobs = jobs_of(case.workload, case.seed, case.folder, nodes, skipped)
     if case.virtual_clusters:
-        most, names = None, [vc.name for vc in case.virtual_clusters]
+        names = [vc.name for vc in case.virtual_clusters]
         if isinstance(case.workload, Generated):
             check_users(case.workload, names)
         elif (whole := undrawn(case.workload)) is not case.workload:
             deque(of_known(jobs_of(whole, case.seed, case.folder, nodes), names), 0)
         else:
             jobs = of_known(jobs, names)
-    return sum(1 for _ in islice(jobs, most)), skipped
+    jobs = in_time(jobs, case.delays.least_us() + micros(case.decide_every))
+    return sum(1 for _ in jobs), skipped
 
 
 def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:

@@ -110,7 +110,7 @@ def run(
     if jobs is not None and on != "local":
         raise click.UsageError("-j is for this machine: leave --on away, or -j")
     settings, folder = _load(config), output or Path("results") / config.stem
-    plan = _plan(settings, config, None if check else 1)
+    plan = _plan(settings, config)
     if check:
         click.echo(plan)
         return
@@ -192,8 +192,8 @@ def _load(file: Path) -> "Config":
         _end(str(error), 2)
 
 
-def _plan(settings: "Config", file: Path, most: int | None) -> str:
-    """Also reads the files that the configuration names, and counts the jobs, no further than `most`. Leaves where it finds
+def _plan(settings: "Config", file: Path) -> str:
+    """Also reads the files that the configuration names, and looks at all jobs of the first seed. Leaves where it finds
     something wrong: better once, and at once, than in each simulation."""
     from scheduler_service.sim.cases import preview
     from scheduler_service.sim.failures import BadSchedule
@@ -202,7 +202,7 @@ def _plan(settings: "Config", file: Path, most: int | None) -> str:
     cases = settings.cases(file.parent)
     try:
         different = len({case.digest() for case in cases})
-        jobs, skipped = preview(cases[0], most)
+        jobs, skipped = preview(cases[0])
     except OSError as error:
         _end(f"{error.filename} cannot be read: {error.strerror}", 2)
     except (BadTrace, BadSchedule, ValueError, ArithmeticError) as error:

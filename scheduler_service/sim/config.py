@@ -11,10 +11,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
-from scheduler_service.sim.site import LONGEST_S, Cluster
+from scheduler_service.sim.site import Cluster
 from scheduler_service.sim.tenants import Pool, VirtualCluster
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.limits import LONGEST_S
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -37,6 +38,7 @@ class Candidate(Policy):
 
 
 MOST_SEEDS = 10_000
+MOST_SIMULATIONS = 100_000
 
 
 class Config(Model):
@@ -93,6 +95,9 @@ class Config(Model):
             raise ValueError(f"two policies are called {twice!r}: give them labels")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is there twice, which gives the same again")
+        count = len(self.seeds) * sum(policy.repeats for policy in self.policies)
+        if count > MOST_SIMULATIONS:
+            raise ValueError(f"these are {count:,} simulations, with seeds and repeats, and {MOST_SIMULATIONS:,} is the most")
         for policy in self.policies:
             check_policy(policy.name, self.virtual_clusters)
         check_exchange(self.exchange, self.virtual_clusters)

@@ -30,14 +30,16 @@ class Exchange(Model):
     """How tenants offer and request cells. Durations are in hours."""
 
     policy: Literal["balanced", "auction"] = Field(default="balanced", description="the arbiter's")
-    offer_after_h: float = Field(default=10, gt=0, le=1e6, description="how long a cell must have been idle to be offered")
+    offer_after_h: float = Field(default=10, ge=1e-3, le=1e6, description="how long a cell must have been idle to be offered")
     offer_for_h: float = Field(
         default=100, ge=1e-3, le=1e6, description="from then on, unless its owner needs it before it is taken"
     )
     keep: int = Field(default=0, ge=0, description="idle cells that are not offered")
-    request_for_h: float = Field(default=10, gt=0, le=1e6, description="how long a tenant wants cells; it may ask again then")
+    request_for_h: float = Field(
+        default=10, ge=1e-3, le=1e6, description="how long a tenant wants cells; it may ask again then"
+    )
     request_every_h: float = Field(
-        default=1, gt=0, le=1e6, description="how often tenants see what they lack, and request that"
+        default=1, ge=1e-3, le=1e6, description="how often tenants see what they lack, and request that"
     )
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.sim.workloads.limits import LONGEST_S
 
 
 class BadSchedule(Exception):
@@ -84,8 +85,9 @@ def read(lines: Iterable[str]) -> Sequence[Failure]:
             raise BadSchedule(
                 f"line {line}: node must be a whole number, at_s and back_s seconds, back_s perhaps empty ({error})"
             ) from error
-        if node < 1 or not 0 <= at < float("inf") or (back is not None and not at < back < float("inf")):
-            raise BadSchedule(f"line {line}: node must be 1 or more, at_s not negative, and back_s later than at_s")
+        if node < 1 or not 0 <= at <= LONGEST_S or (back is not None and not at < back <= LONGEST_S):
+            rule = f"node must be 1 or more, at_s not negative, and back_s later than at_s, both {LONGEST_S:g} at most"
+            raise BadSchedule(f"line {line}: {rule}")
         failures.append(Failure(node, round(at * SECOND), None if back is None else round(back * SECOND)))
     for before, after in pairwise(sorted(failures)):
         if before.node == after.node and (before.back_us is None or after.at_us < before.back_us):

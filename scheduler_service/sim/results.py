@@ -7,11 +7,11 @@ import contextlib
 import errno
 import io
 import shutil
+import struct
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.exchange import Exchange
 from scheduler_service.core.job import JobClass, StopReason
+from scheduler_service.core.values import SECOND
 from scheduler_service.sim.lives import Life
 
 NEVER = np.iinfo(np.int64).min
 """A time that has not come; null in the tables."""
+NUMBERS_END = int(np.iinfo(np.int64).max)
 
 _JOB = np.dtype(
     [
@@ -62,9 +64,13 @@ _RUN = np.dtype(
 )
 _CODES = {"<i8": "q", "<i4": "i", "|i1": "b"}
 _pack_job, _pack_run = (
-    Struct("<" + "".join(_CODES[rows[name].str] for name in rows.names or ())).pack for rows in (_JOB, _RUN)
+    struct.Struct("<" + "".join(_CODES[rows[name].str] for name in rows.names or ())).pack for rows in (_JOB, _RUN)
 )
 CLASSES = {JobClass.TRIAL: "trial", JobClass.BEST_EFFORT: "best_effort"}
+
+
+class OutOfTime(Exception):
+    """A simulation has come further than its numbers."""
 
 
 class Lives:
@@ -78,7 +84,15 @@ class Lives:
         self._vcs: dict[str, int] = {}
 
     def add(self, life: Life) -> None:
-        """A life that is over, or that was left over when nothing happened any more."""
+        """A life that is over, or that was left over when nothing happened any more. Raises OutOfTime."""
+        try:
+            self._add(life)
+        except struct.error:
+            raise OutOfTime(
+                f"it lasts for more than {NUMBERS_END / SECOND:.3g} s, and times cannot be counted further"
+            ) from None
+
+    def _add(self, life: Life) -> None:
         job, spec = life.job, life.job.spec
         start, preemptions = NEVER, 0
         for number, launch in enumerate(life.launches, 1):

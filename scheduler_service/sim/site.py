@@ -15,14 +15,12 @@ from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.agents import Delay, Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
 from scheduler_service.sim.workloads.distributions import Amount, Model, pairs
+from scheduler_service.sim.workloads.limits import LONGEST_H, LONGEST_S
 from scheduler_service.sim.workloads.reading import not_utf8
 
 NO_CAP = 2**31 - 1
-LONGEST_S = 1e10
-"""Three centuries: what is longer is a mistake, and would not fit into the engine's numbers."""
-LONGEST_H = LONGEST_S // 3600
 MOST = 1_000_000
-"""Nodes or GPUs of a cluster: so many take a gigabyte."""
+"""Nodes or GPUs of a cluster: so many take a gigabyte. And failures of nodes."""
 
 
 class Nodes(Model):
@@ -94,11 +92,15 @@ class Policy(Model):
         description="of cells: what runs beyond a quota becomes guaranteed where it is, once there are cells for it; false: as "
         "in HiveD's paper",
     )
-    default_grace: float = Field(default=30, ge=0, description="of jobs that name no grace period")
-    aging: float = Field(default=0, ge=0, description="how much waiting is worth a step of priority; 0: none")
-    min_run: float = Field(default=0, ge=0, description="how long a run may not be preempted for a trial after its start")
-    earmark_ttl: float = Field(default=60, gt=0, description="how long freed resources are kept for a trial that does not come")
-    gang_start: float = Field(default=60, gt=0, description="in which all tasks of a gang must have started")
+    default_grace: float = Field(default=30, ge=0, le=LONGEST_S, description="of jobs that name no grace period")
+    aging: float = Field(default=0, ge=0, le=LONGEST_S, description="how much waiting is worth a step of priority; 0: none")
+    min_run: float = Field(
+        default=0, ge=0, le=LONGEST_S, description="how long a run may not be preempted for a trial after its start"
+    )
+    earmark_ttl: float = Field(
+        default=60, ge=1e-3, le=LONGEST_S, description="how long freed resources are kept for a trial that does not come"
+    )
+    gang_start: float = Field(default=60, ge=1e-3, le=LONGEST_S, description="in which all tasks of a gang must have started")
 
     @field_validator("name")
     @classmethod
@@ -146,8 +148,12 @@ class Times(Model):
     )
     end: Amount | None = Field(default=None, description="from the end of the work until the scheduler hears of it")
     checkpoint_every: float | None = Field(
-        default=None, gt=0, le=LONGEST_S, description="work between the checkpoints that jobs make by themselves"
+        default=None, ge=1e-3, le=LONGEST_S, description="work between the checkpoints that jobs make by themselves"
     )
+
+    def least_us(self) -> Micros:
+        """What each job is delayed by in any case."""
+        return sum(micros(amount.least()) for amount in (self.start, self.end) if amount is not None)
 
     def delays(self) -> Delays:
         given = {name: getattr(self, name) for name in ("start", "resume", "checkpoint", "end")}
@@ -193,7 +199,14 @@ class Failures(Model):
             if (last := max((failure.node for failure in failures), default=1)) > nodes:
                 raise BadSchedule(f"{folder / self.file}: there is no node {last}: the cluster has {nodes}")
             return failures
-        mtbf, mttr, until = (micros(3600 * hours) for hours in (self.mtbf_h, self.mttr_h, self.until_h) if hours is not None)
+        assert self.mtbf_h is not None  # `_one` says so
+        assert self.mttr_h is not None
+        assert self.until_h is not None
+        if nodes * self.until_h > MOST * (every := self.mtbf_h + self.mttr_h):
+            dies = f"a node dies every {every:g} hours until hour {self.until_h:g}"
+            too_often = f"{dies}, which with {nodes:,} is more than {MOST:,} times"
+            raise BadSchedule(f"failures: {too_often}: give a longer mtbf_h, or an earlier until_h")
+        mtbf, mttr, until = (micros(3600 * hours) for hours in (self.mtbf_h, self.mttr_h, self.until_h))
         return Exponential(nodes, mtbf, mttr, until, seed)
 
 

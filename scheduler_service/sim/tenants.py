@@ -49,8 +49,8 @@ class Pool(Model):
     """A pool that is named, and not told from its nodes."""
 
     name: str = Field(min_length=1, max_length=64)
-    first: int = Field(ge=1, description="number of its first node; nodes count from 1")
-    last: int = Field(ge=1)
+    first: int = Field(ge=1, le=1_000_000, description="number of its first node; nodes count from 1")
+    last: int = Field(ge=1, le=1_000_000)
     levels: tuple[Above, ...] = Field(default=(), description="above the node, from below: racks, pods")
 
     def plan(self) -> PoolPlan:

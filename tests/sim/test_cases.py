@@ -11,10 +11,11 @@ from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim import config
-from scheduler_service.sim.cases import Case, Failures, Policy, simulate
+from scheduler_service.sim.cases import Case, Failures, Policy, preview, simulate
 from scheduler_service.sim.config import ConfigError
 from scheduler_service.sim.failures import BadSchedule
 from scheduler_service.sim.lives import Life
+from scheduler_service.sim.results import OutOfTime
 from scheduler_service.sim.workloads import arrivals_of
 from scheduler_service.sim.workloads.arriving import NEVER_CAME
 from scheduler_service.sim.world import Site, World
@@ -252,6 +253,13 @@ def test_failures_that_cannot_be_read_are_told_with_their_line(tmp_path: Path, c
     assert str(refused.value) == f"{tmp_path / 'failures.csv'}: {told}"
 
 
+def test_failures_without_end_are_refused() -> None:
+    with pytest.raises(
+        BadSchedule, match=r"a node dies every 0\.002 hours .*, which with 4 is more than 1,000,000 times: give"
+    ):
+        Failures(mtbf_h=0.001, mttr_h=0.001, until_h=1e4).outages(4, 1, Path())
+
+
 @pytest.mark.parametrize("wrong", [{}, {"mtbf_h": 1}, {"file": "x.csv", "mtbf_h": 1, "mttr_h": 1, "until_h": 1}])
 def test_failures_are_said_in_one_way(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="give file; or mtbf_h, mttr_h and until_h, all three"):
@@ -264,6 +272,16 @@ def test_jobs_that_can_never_run_are_told() -> None:
     outcome = simulate(Case.model_validate({"cluster": [{"gpus": 4, "nodes": 64}], "workload": philly}))
     assert sum(outcome.skipped.values()) > 0
     assert len(outcome.jobs) + sum(outcome.skipped.values()) == 1000
+
+
+def test_a_simulation_that_outlasts_its_numbers_says_so() -> None:
+    """What nobody knows beforehand: how long the delays are that it draws."""
+    delays = {"start": {"kind": "choice", "values": [0, 1e12], "weights": [1, 99]}}
+    drawn = {"kind": "generated", "jobs": 20, "kinds": [{"work_s": 1, "gpus": 8}]}
+    endless = Case.model_validate({"cluster": [{"gpus": 8}], "workload": drawn, "delays": delays})
+    assert preview(endless)[0] == 20
+    with pytest.raises(OutOfTime, match=r"it lasts for more than 9\.22e.12 s"):
+        simulate(endless)
 
 
 def test_titles_say_what_is_unusual() -> None:
@@ -305,6 +323,30 @@ def refused(**other: Any) -> str:
         ({"delays": {"start": -1}}, "delays.start: it can be negative: give it `low: 0`, or more"),
         ({"delays": {"start": "soon"}}, "delays.start: 'soon' is neither a number nor a distribution"),
         ({"delays": {"start": 1e300}}, "delays.start: it is more than 1e+12"),
+        ({"delays": {"checkpoint_every": 1e-300}}, "delays.checkpoint_every: Input should be greater than or equal to 0.001"),
+        ({"policies": [{"name": "fifo", "default_grace": 1e300}]}, "policies.0.default_grace: Input should be less than or"),
+        (
+            {"policies": [{"name": "fifo", "aging": 1e11}]},
+            "policies.0.aging: Input should be less than or equal to 10000000000",
+        ),
+        ({"policies": [{"name": "fifo", "gang_start": 1e-9}]}, "policies.0.gang_start: Input should be greater than or equal"),
+        ({"seeds": "1-9999", "policies": [{"name": "rand", "repeats": 500}]}, "the configuration: these are 4,999,500 simulat"),
+        ({"workload": {"kind": "fitgpp", "grace": 1e-300}}, "workload.grace: it must be from 1e-06 to 1e+06, and is 1e-300"),
+        ({"workload": {"kind": "fitgpp", "load": 1e-9}}, "workload.load: it must be from 1e-06 to 1e+09, and is 1e-09"),
+        ({"workload": {"kind": "hived", "scale": 1e99}}, "workload.scale: it must be from 1e-06 to 1e+09, and is 1e+99"),
+        ({"workload": {"kind": "hived", "days": 1e12}}, "workload.days: it must be from 0.001 to 100000, and is 1e+12"),
+        (
+            {"workload": {"kind": "csv", "file": "x", "arrivals": {"kind": "recorded", "speed": 1e-300}}},
+            "workload.arrivals.speed: it must be from 1e-06 to 1e+09, and is 1e-300",
+        ),
+        (
+            {"workload": {"kind": "philly", "file": "x", "cpus_per_gpu": 1e300}},
+            "workload.cpus_per_gpu: Input should be less th",
+        ),
+        (
+            {"workload": {"kind": "csv", "file": "x", "jobs": 10**9}},
+            "workload.jobs: Input should be less than or equal to 1000",
+        ),
         ({"policies": "fifo"}, "policies: it must be a list, such as [a, b]"),
         ({"policies": []}, "policies: it must have 1 or more"),
         ({"policies": [3]}, "policies.0: it must be settings, such as {name: value}"),

@@ -190,10 +190,11 @@ def test_a_wrong_call_is_told(site: Path, args: list[str], told: str) -> None:
 
 
 def test_a_simulation_that_fails_is_told_and_the_others_are_shown(site: Path) -> None:
-    too_long = "{kind: generated, jobs: 30, kinds: [{work_s: 1e12, gpus: 8}]}"  # one after the other
-    (site / "broken.yaml").write_text(SMALL.replace("{kind: fitgpp, jobs: 120}", too_long).replace("1-2", "1"))
+    slow = "delays: {start: {kind: choice, values: [0, 1e12], weights: [1, 99]}}"  # too much together, as may be seen later
+    drawn = SMALL.replace("{kind: fitgpp, jobs: 120}", "{kind: generated, jobs: 30, kinds: [{work_s: 1, gpus: 8}]}")
+    (site / "broken.yaml").write_text(drawn.replace("1-2", "1") + slow)
     done = ebb_sim("run", "broken.yaml", "-j", "1", cwd=site, status=1)
-    assert "FAILED fifo, seed 1: " in done.stderr
+    assert "FAILED fifo, seed 1: it lasts for more than 9.22e+12 s, and times cannot be counted further" in done.stderr
     assert "2 of 2 simulations failed" in done.stderr
 
 
@@ -363,6 +364,47 @@ def test_what_could_never_end_well_is_told_at_once(tmp_path: Path, told: str, sa
     done = CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml"), "--check"])
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+LONG = (
+    "a simulation ends at 4.61e+12 s at most: look for times that are too long (also delays and decide_every), and for "
+    "arrivals that are too slow"
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            "workload: {kind: csv, file: jobs.csv}",
+            f"workload: with job 5 (of bob, at 4 s, for 1e+12 s) the jobs may last until 5e+12 s, and {LONG}",
+        ),
+        (
+            "workload: {kind: csv, file: late.csv, arrivals: {kind: recorded, speed: 0.1}}",
+            f"workload: with job 2 (of user, at 1e+13 s, for 1 s) the jobs may last until 1e+13 s, and {LONG}",
+        ),
+        (
+            "workload: {kind: generated, jobs: 9, kinds: [{work_s: 1.0e+12}]}",
+            f"workload: with job 5 (of user, for 1e+12 s) the jobs may last until 5e+12 s, and {LONG}",
+        ),
+        (
+            "workload: {kind: generated, jobs: 9, kinds: [{work_s: 1}], arrivals: {kind: batches, gap_s: 1.0e+12, size: 1}}",
+            f"workload: with job 6 (of user, at 5e+12 s, for 1 s) the jobs may last until 5e+12 s, and {LONG}",
+        ),
+        (
+            "workload: {kind: generated, jobs: 9, kinds: [{work_s: 1}]}\ndelays: {start: 1.0e+12, end: 1.0e+12}",
+            f"workload: with job 3 (of user, for 1 s) the jobs may last until 6e+12 s, and {LONG}",
+        ),
+    ],
+)
+def test_times_that_are_too_long_together_are_told_before_anything_is_simulated(tmp_path: Path, told: str, said: str) -> None:
+    jobs = "".join(f"{n},1000000000000,bob,1\n" for n in range(9))
+    (tmp_path / "jobs.csv").write_text(f"submit_s,work_s,user,gpus\n{jobs}")
+    (tmp_path / "late.csv").write_text("submit_s,work_s\n0,1\n1000000000000,1\n")
+    (tmp_path / "site.yaml").write_text(f"cluster: {{nodes: 1, gpus: 8}}\npolicies: [fifo]\n{told}\n")
+    for flags in (["-o", str(tmp_path / "out")], ["--check"]):
+        done = CliRunner().invoke(main, ["run", str(tmp_path / "site.yaml"), *flags])
+        assert (done.exit_code, done.stderr) == (2, f"ebb-sim: {said}\n")
 
 
 def test_a_result_that_was_cut_off_is_made_again(tmp_path: Path) -> None:

@@ -272,6 +272,8 @@ def test_a_schedule_is_read_from_a_file() -> None:
         ("1,-1,2", "line 2: .*at_s not negative"),
         ("1,nan,2", "line 2: .*at_s not negative"),
         ("1,2,2", "line 2: .*back_s later than at_s"),
+        ("1,1,2\n1,3,1e11", "line 3: .*back_s later than at_s, both 1e.10 at most"),
+        ("1,1e300,", "line 2: .*both 1e.10 at most"),
         ("1,1,3\n1,2,4", "node 1 dies at 2 s, and is not back from the time before"),
         ("1,1,\n1,2,4", "node 1 dies at 2 s, and is not back from the time before"),
     ],

@@ -130,6 +130,10 @@ def test_measured_values_become_a_distribution() -> None:
         ({"kind": "normal", "mean": float("nan"), "deviation": 1}, "finite"),
         ({"kind": "normal", "mean": 9, "deviation": 1}, "it can be negative: give it `low: 0`"),
         (-1, "it can be negative"),
+        ({"kind": "lognormal", "mean": 1e-300, "deviation": 1e300}, "it must be from 1e-09 to 1e.12, and is 1e-300"),
+        ({"kind": "exponential", "mean": 1e-320}, "it must be from 1e-09 to 1e.12"),
+        ({"kind": "uniform", "low": 1, "high": 2, "step": 1e-320}, "step .* must be 0, or from 1e-09 on"),
+        ({"kind": "choice", "values": [1, 2], "weights": [1e308, 1e308]}, "weights must not be more than 1e.12"),
         ({"kind": "gauss"}, "does not match any of the expected tags"),
         ({"kind": "uniform", "low": 1, "high": 2, "mean": 3}, "Extra inputs are not permitted"),
     ],
@@ -224,7 +228,7 @@ def test_the_same_seed_gives_the_same_jobs(facts: dict[str, Any]) -> None:
 
 
 def test_jobs_are_made_when_they_are_asked_for() -> None:
-    for facts in ({"kind": "fitgpp", "jobs": 2**40}, MIXED | {"jobs": 2**40, "arrivals": {"kind": "poisson", "per_hour": 9}}):
+    for facts in ({"kind": "fitgpp", "jobs": 10**7}, MIXED | {"jobs": 10**7, "arrivals": {"kind": "poisson", "per_hour": 9}}):
         assert len(list(islice(jobs_of(workload(facts), 1, HERE, NODES), 3))) == 3
 
 
@@ -246,6 +250,15 @@ def test_what_fits_nowhere_is_left_out_and_told() -> None:
     [
         ({"kinds": []}, "at least 1 item"),
         ({"jobs": 0}, "greater than or equal to 1"),
+        ({"jobs": 10**8}, "less than or equal to 10000000"),
+        ({"kinds": [{"work_s": 1, "share": 1e308}]}, "it must be from 1e-09 to 1e.09, and is 1e.308"),
+        ({"kinds": [{"work_s": 1, "users": [{"name": "x", "weight": 1e308}]}]}, "less than or equal to 1000000000"),
+        ({"kinds": [{"work_s": 1, "estimate_error": 1e308}]}, "less than or equal to 100"),
+        ({"arrivals": {"kind": "poisson", "per_hour": 1e-320}}, "it must be from 1e-06 to 1e.09, and is 9.99989e-321"),
+        ({"arrivals": {"kind": "poisson", "load": 1e300}}, "it must be from 1e-06 to 1e.09"),
+        ({"arrivals": {"kind": "closed_loop", "load": 1e-300}}, "it must be from 1e-06 to 1e.09"),
+        ({"arrivals": {"kind": "diurnal", "per_hour": 1, "days": [1e-200] * 7}}, "each must be 0, or from 1e-06 to 1e.06"),
+        ({"arrivals": {"kind": "diurnal", "per_hour": 1, "hours": [1e200] * 24}}, "each must be 0, or from 1e-06 to 1e.06"),
         ({"kinds": [{"work_s": 1, "users": 0}]}, "at least 1 item"),
         ({"kinds": [{"work_s": 1, "users": [{"name": "x", "weight": 0}]}]}, "one weight must be more than 0"),
         ({"kinds": [{"work_s": {"kind": "normal", "mean": 1, "deviation": 1}}]}, "it can be negative"),

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, PositiveFloat, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from scheduler_service.core.values import SECOND, Micros, Vector
 from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
+from scheduler_service.sim.workloads.limits import Rate
 from scheduler_service.sim.workloads.reading import Skipped
 
 HOUR_S = 3600
@@ -42,8 +43,8 @@ class Recorded(Model):
     so that they bring this load on average, from the first to the last."""
 
     kind: Literal["recorded"] = "recorded"
-    speed: PositiveFloat = 1
-    load: PositiveFloat | None = None
+    speed: Rate = 1
+    load: Rate | None = None
 
     @model_validator(mode="after")
     def _one(self) -> "Recorded":
@@ -57,30 +58,30 @@ class Closed(Model):
     which jobs come under that one are taken for all others, so that these are given the same."""
 
     kind: Literal["closed_loop"] = "closed_loop"
-    load: PositiveFloat = 2.0
+    load: Rate = 2.0
     times_from: PolicyName | None = None
 
 
-class Rate(Model):
+class AtRate(Model):
     """How many come: so many an hour on average, or as many as make a load."""
 
-    per_hour: PositiveFloat | None = None
-    load: PositiveFloat | None = None
+    per_hour: Rate | None = None
+    load: Rate | None = None
 
     @model_validator(mode="after")
-    def _one(self) -> "Rate":
+    def _one(self) -> "AtRate":
         if (self.per_hour is None) == (self.load is None):
             raise ValueError("give per_hour or load, one of them")
         return self
 
 
-class Poisson(Rate):
+class Poisson(AtRate):
     """Each comes independently of all others."""
 
     kind: Literal["poisson"] = "poisson"
 
 
-class Diurnal(Rate):
+class Diurnal(AtRate):
     """As `poisson`, with a rate that follows the hour of the day and the day of the week. The simulation begins on a Monday
     at midnight; factors are relative, and by default those of an office week, which is an assumption."""
 
@@ -92,6 +93,8 @@ class Diurnal(Rate):
     def _factors(self) -> "Diurnal":
         if min(*self.hours, *self.days) < 0 or max(self.hours) == 0 or max(self.days) == 0:
             raise ValueError("hours and days must not be negative, and one of each must be more than 0")
+        if not all(factor == 0 or 1e-6 <= factor <= 1e6 for factor in (*self.hours, *self.days)):
+            raise ValueError("hours and days: each must be 0, or from 1e-06 to 1e+06")
         return self
 
 

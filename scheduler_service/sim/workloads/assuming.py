@@ -13,6 +13,7 @@ from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
 from scheduler_service.core.values import SECOND, Micros, Vector
 from scheduler_service.sim.workloads.arriving import Arriving, Recorded
 from scheduler_service.sim.workloads.distributions import Amount, Model, Normal
+from scheduler_service.sim.workloads.limits import MOST_JOBS
 from scheduler_service.sim.workloads.reading import Row
 
 COMMAND = ("job",)
@@ -60,7 +61,7 @@ class File(Model):
     """What all traces have in common."""
 
     file: Path = Field(description="from the folder of the configuration, if it is relative; packed if it ends with .gz")
-    jobs: int | None = Field(default=None, ge=1, description="only so many of them, the first ones")
+    jobs: int | None = Field(default=None, ge=1, le=MOST_JOBS, description="only so many of them, the first ones")
     resample: bool = Field(default=False, description="draw `jobs` of them at random, each perhaps several times")
     arrivals: Arriving = Recorded()
 

@@ -15,12 +15,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
+from scheduler_service.sim.workloads.limits import between
+
 MOST = 1e12
 """In microseconds or bytes still a number that the engine can hold. Of a distribution that has no end more is drawn again."""
 LEAST_SHARE = 1e-3
 """Of the draws must lie within the bounds, else drawing again takes too long; such bounds are rather a mistake."""
 
 
+LEAST_STEP = 1e-9
 _SLACK = 1e-9
 """Of a step: 3 * 0.1 is more than 0.3."""
 
@@ -34,6 +37,9 @@ class Model(BaseModel):
 def pairs(value: Any) -> Any:
     """A mapping as its items, in order: what is written as a mapping and kept as what does not change."""
     return tuple(value.items()) if isinstance(value, dict) else value
+
+
+Positive = Annotated[float, between(1e-9, MOST)]
 
 
 class Constant(Model):
@@ -134,8 +140,8 @@ class Lognormal(Bounded):
     """Its logarithm is normal. Mean and deviation are its own, before it is cut, and not those of its logarithm."""
 
     kind: Literal["lognormal"] = "lognormal"
-    mean: PositiveFloat
-    deviation: PositiveFloat
+    mean: Positive
+    deviation: Positive
 
     @cached_property
     def _sigma(self) -> float:
@@ -154,7 +160,7 @@ class Lognormal(Bounded):
 
 class Exponential(Bounded):
     kind: Literal["exponential"] = "exponential"
-    mean: PositiveFloat
+    mean: Positive
 
     def share_below(self, value: float) -> float:
         return -math.expm1(-value / self.mean) if value > 0 else 0.0
@@ -178,6 +184,8 @@ class Choice(Model):
             )
         if self.weights and (min(self.weights) < 0 or sum(self.weights) <= 0):
             raise ValueError("weights must not be negative, and one must be more than 0")
+        if self.weights and max(self.weights) > MOST:
+            raise ValueError(f"weights must not be more than {MOST:g}")
         return self
 
     @cached_property
@@ -244,6 +252,8 @@ def _stepped(value: float, step: float, low: float, high: float) -> float:
 def _require_order(low: float, high: float, step: float) -> None:
     if not low <= high:
         raise ValueError(f"low ({low:g}) must not be more than high ({high:g})")
+    if 0 < step < LEAST_STEP:
+        raise ValueError(f"step ({step:g}) must be 0, or from {LEAST_STEP:g} on")
     if step and math.isfinite(low) and math.floor(high / step + _SLACK) < math.ceil(low / step - _SLACK):
         raise ValueError(f"there is no multiple of the step {step:g} between {low:g} and {high:g}")
 

@@ -7,9 +7,9 @@ the load is the mean over the three resources.
 
 from collections.abc import Iterator
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from scheduler_service.core.job import JobClass, JobSpec
 from scheduler_service.core.rows import changed
@@ -18,6 +18,7 @@ from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.arriving import Closed, PolicyName
 from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.limits import MOST_JOBS, Rate, between
 
 MINUTE = 60 * SECOND
 
@@ -26,10 +27,10 @@ class FitGpp(Model):
     """The paper's synthetic jobs, in a closed loop."""
 
     kind: Literal["fitgpp"] = "fitgpp"
-    jobs: int = Field(default=2**16, ge=1)
+    jobs: int = Field(default=2**16, ge=1, le=MOST_JOBS)
     trials: float = Field(default=0.3, ge=0, le=1, description="share of the jobs that are trials")
-    grace: PositiveFloat = Field(default=1.0, description="times the paper's grace periods (figure 7)")
-    load: PositiveFloat = Field(default=2.0, description="the next job comes whenever the load is below this")
+    grace: Annotated[float, between(1e-6, 1e6)] = Field(default=1.0, description="times the paper's grace periods (figure 7)")
+    load: Rate = Field(default=2.0, description="the next job comes whenever the load is below this")
     times_from: PolicyName | None = Field(
         default="fifo", description="the policy whose submit times all others are given; none: each its own"
     )

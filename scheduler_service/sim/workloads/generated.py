@@ -6,7 +6,7 @@ from itertools import accumulate
 from random import Random
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveFloat, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
 from scheduler_service.core.rows import changed
@@ -15,7 +15,7 @@ from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import arriving
 from scheduler_service.sim.workloads.assuming import COMMAND
 from scheduler_service.sim.workloads.distributions import Amount, Constant, Distribution, Model, cut
-from scheduler_service.sim.workloads.jobs_csv import MOST_TASKS
+from scheduler_service.sim.workloads.limits import MOST_JOBS, MOST_TASKS, between
 
 NOTHING = Constant(value=0)
 ONE = Constant(value=1)
@@ -26,7 +26,9 @@ LEAST_ESTIMATE = 0.01
 
 class User(Model):
     name: str = Field(min_length=1)
-    weight: float = Field(default=1, ge=0, description="how many of the jobs are this user's, against the other users' weights")
+    weight: float = Field(
+        default=1, ge=0, le=1e9, description="how many of the jobs are this user's, against the other users' weights"
+    )
     vc: str = Field(default="", description="the virtual cluster that the user belongs to")
 
 
@@ -44,7 +46,7 @@ class Kind(Model):
     """Jobs that are alike but for what is drawn. What a job asks for is of each of its tasks."""
 
     name: str = ""
-    share: PositiveFloat = Field(
+    share: Annotated[float, between(1e-9, 1e9)] = Field(
         default=1, description="how many of the jobs are of this kind, against the other kinds' shares"
     )
     trial: bool = False
@@ -56,7 +58,7 @@ class Kind(Model):
     tasks: Amount = ONE
     users: Users = (User(name="user"),)
     estimate_error: float | None = Field(
-        default=None, ge=0, description="relative deviation of the users' estimates; none: they give none"
+        default=None, ge=0, le=100, description="relative deviation of the users' estimates; none: they give none"
     )
 
     @model_validator(mode="after")
@@ -72,7 +74,7 @@ class Generated(Model):
     """Jobs of some kinds, mixed at random."""
 
     kind: Literal["generated"] = "generated"
-    jobs: int = Field(ge=1)
+    jobs: int = Field(ge=1, le=MOST_JOBS)
     kinds: tuple[Kind, ...] = Field(min_length=1)
     arrivals: arriving.Generated = arriving.Closed()
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from scheduler_service.core.job import JobClass, TaskGroup
 from scheduler_service.core.values import SECOND, Micros, Vector
@@ -26,6 +26,7 @@ from scheduler_service.sim.workloads import philly
 from scheduler_service.sim.workloads.arriving import Recorded
 from scheduler_service.sim.workloads.assuming import by_gpus, spec
 from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.limits import LONGEST_S, MOST_JOBS, Rate, between
 from scheduler_service.sim.workloads.reading import BadTrace, rows
 
 NODES, SPARE, NODE_GPUS = 279, 6, 8
@@ -106,17 +107,19 @@ class Hived(Model):
     """Jobs of the paper's tenants."""
 
     kind: Literal["hived"] = "hived"
-    jobs: int = Field(default=JOBS, ge=1, description="of all tenants together, in table 2's proportions")
-    days: PositiveFloat | None = Field(default=None, description="in which they come; none: at the paper's rate, 62 for all")
+    jobs: int = Field(default=JOBS, ge=1, le=MOST_JOBS, description="of all tenants together, in table 2's proportions")
+    days: Annotated[float, between(1e-3, 1e5)] | None = Field(
+        default=None, description="in which they come; none: at the paper's rate, 62 for all"
+    )
     tenants: tuple[Name, ...] = Field(default=(), description="only the jobs of these, which are the same then; none: of all")
-    scale: PositiveFloat = Field(
+    scale: Rate = Field(
         default=1, description="times the jobs' work; 1: all of it is 70 % of the paper's 279 nodes while jobs come"
     )
     durations: Durations = Field(
         default="by_size",
         description="of each size as Philly's jobs of that size, or of all as Philly's of one GPU; an assumption",
     )
-    grace_s: float = Field(default=30, ge=0, description="an assumption")
+    grace_s: float = Field(default=30, ge=0, le=LONGEST_S, description="an assumption")
     file: Path | None = Field(default=None, description="the Philly trace, whose times and durations are then drawn instead")
 
     @property

@@ -18,7 +18,8 @@ from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
 from scheduler_service.core.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import COMMAND, File
-from scheduler_service.sim.workloads.reading import LARGEST, Row, Skipped, rows
+from scheduler_service.sim.workloads.limits import LARGEST, MOST_TASKS
+from scheduler_service.sim.workloads.reading import Row, Skipped, rows
 
 NEEDED = ("submit_s", "work_s")
 OPTIONAL = (
@@ -38,7 +39,6 @@ OPTIONAL = (
 COLUMNS = (*NEEDED, *OPTIONAL)
 CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 NAMES = {job_class: name for name, job_class in CLASSES.items()}
-MOST_TASKS = 100_000
 
 
 class Csv(File):

@@ -17,6 +17,7 @@ from pydantic import Field
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import Trace, Trials, by_gpus, spec
+from scheduler_service.sim.workloads.limits import MOST_TASKS
 from scheduler_service.sim.workloads.reading import Skipped, rows
 
 COLUMNS = ("submit_s", "duration_s", "num_gpus", "vc")
@@ -31,8 +32,8 @@ class Philly(Trace):
         default=None, ge=1, description="only jobs of so many virtual clusters, those with the most jobs; none: of all"
     )
     gpus: tuple[int, ...] = Field(default=(), description="only jobs that ask for one of these numbers of GPUs; none: all jobs")
-    cpus_per_gpu: float = Field(default=4, ge=0, description="an assumption: the cluster had CPUs enough")
-    memory_gib_per_gpu: float = Field(default=32, ge=0, description="an assumption")
+    cpus_per_gpu: float = Field(default=4, ge=0, le=1e6, description="an assumption: the cluster had CPUs enough")
+    memory_gib_per_gpu: float = Field(default=32, ge=0, le=1e9, description="an assumption")
     gang_of: int | None = Field(
         default=8, ge=1, description="GPUs of a node: a job of more is a gang; none: of one task, however many"
     )
@@ -66,6 +67,8 @@ def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[Sim
             skipped["is not of one of the virtual clusters with the most jobs"] += 1
         elif wanted and gpus not in wanted:
             skipped["asks for another number of GPUs than those that are kept"] += 1
+        elif model.gang_of is not None and gpus > model.gang_of * MOST_TASKS:
+            raise row.bad("num_gpus", f"makes a gang of more than {MOST_TASKS} tasks, and is {row.text('num_gpus')}")
         else:
             demand, gang = asked(gpus)
             grace_us, estimate_us = round(grace_s(rng) * SECOND), work_us if told else 0

@@ -11,9 +11,7 @@ from typing import TextIO
 
 from scheduler_service.core.rows import dataclass
 from scheduler_service.core.values import SECOND, Micros
-
-LARGEST = 2**62
-"""No amount is larger: the engine's numbers have 64 bits."""
+from scheduler_service.sim.workloads.limits import LARGEST, LATEST_S
 
 
 class BadTrace(Exception):
@@ -51,8 +49,8 @@ class Row:
         """A number that is not negative, times `scale`, to the nearest whole; with a scale of 1 it must be whole. An empty one
         is the default, if there is one."""
         text = self.values.get(column, "")
-        if text.isdigit() and text.isascii() and len(text) < 16:  # most are; it is several times as fast
-            return int(text) * scale
+        if text.isdigit() and text.isascii() and len(text) < 16 and (value := int(text) * scale) <= LARGEST:
+            return value  # most are; it is several times as fast
         text = text.strip()
         return default if not text and default is not None else self.parsed(column, text, scale)
 
@@ -62,15 +60,20 @@ class Row:
             value = Decimal(text)
         except InvalidOperation:
             raise self.bad(column, f"must be a number, and is {text!r}") from None
-        if not value.is_finite() or not 0 <= value <= LARGEST // scale:
+        if not value.is_finite() or value < 0:
             raise self.bad(column, f"must be a number from 0 on, and is {text!r}")
+        if value > LARGEST // scale:
+            raise self.bad(column, f"must be {LARGEST // scale:g} at most, and is {text!r}")
         if scale == 1 and value != int(value):
             raise self.bad(column, f"must be a whole number, and is {text!r}")
         return round(value * scale)
 
     def micros(self, column: str, default: Micros | None = None) -> Micros:
         """Of a column of seconds."""
-        return self.amount(column, SECOND, default)
+        value = self.amount(column, SECOND, default)
+        if value > LATEST_S * SECOND:
+            raise self.bad(column, f"must be {LATEST_S:g} at most, and is {self.text(column)!r}")
+        return value
 
 
 def rows(file: Path, needed: Collection[str], optional: Collection[str] | None = None, delimiter: str = ",") -> Iterator[Row]:

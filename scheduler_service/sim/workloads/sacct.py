@@ -17,6 +17,7 @@ from scheduler_service.core.job import TaskGroup
 from scheduler_service.core.values import SECOND, Micros, Vector, add
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import Trace, spec, spread
+from scheduler_service.sim.workloads.limits import MOST_TASKS
 from scheduler_service.sim.workloads.reading import Row, Skipped, rows
 
 COLUMNS = ("JobID", "User", "Submit", "Start", "ElapsedRaw", "State", "ReqTRES", "AllocTRES")
@@ -122,6 +123,8 @@ def _part(model: Sacct, row: Row, skipped: Skipped) -> Part | None:
         if submit_us is None:
             raise row.bad("Submit", f"must be a time, and is {row.text('Submit')!r}")
         demand, nodes = _allocated(row) if model.demand == "allocated" else _requested(row)
+        if nodes > MOST_TASKS:
+            raise row.bad("AllocTRES" if model.demand == "allocated" else "ReqTRES", f"is on more than {MOST_TASKS} nodes")
         return Part(row, submit_us, max(elapsed_us, SECOND), demand, spread(demand, nodes))
     return None
 
