@@ -78,7 +78,10 @@ def groups_in(folders: Sequence[Path]) -> list[Group]:
         try:
             found[folder] = sweep.load(folder)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            reason = f"there is no {sweep.MANIFEST} in it" if isinstance(error, FileNotFoundError) else error
+            reason: object = error
+            if isinstance(error, OSError) and error.filename is not None:
+                here = Path(error.filename) == folder / sweep.MANIFEST
+                reason = f"there is no {sweep.MANIFEST} in it" if here else f"{error.filename} cannot be read: {error.strerror}"
             raise Unusable(f"{folder} holds no results of `ebb-sim run`: {reason}") from None
     if not any(found.values()):
         raise Unusable(f"no simulation of {', '.join(map(str, folders))} is complete")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from scheduler_service.sim.cases import FORMAT, Case, engine, simulate
 from scheduler_service.sim.results import csv, parquet, write
@@ -20,6 +20,8 @@ from scheduler_service.sim.runners import Done, Failed, Runner, Tell, Told, runn
 
 Keep = Literal["summary", "jobs", "all"]
 MANIFEST = "sweep.json"
+END = b"PAR1"
+"""Of a Parquet file that is whole."""
 LOG = ".error.txt"
 """After a digest: how that case failed in the last sweep."""
 
@@ -152,7 +154,7 @@ def sweep(
 
 def load(folder: Path) -> list[Summary]:
     """The summaries of the last sweep into a folder, those that are complete. Raises FileNotFoundError, ValueError."""
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = _read(folder / MANIFEST)
     if manifest["format"] != FORMAT:
         raise ValueError(f"{folder} has results of format {manifest['format']}, and this version reads {FORMAT}")
     cases = [(entry["digest"], Case.model_validate(entry["case"])) for entry in manifest["cases"]]
@@ -160,9 +162,20 @@ def load(folder: Path) -> list[Summary]:
 
 
 def _summary(case: Case, folder: Path) -> Summary:
-    told = json.loads((folder / "summary.json").read_text())
-    curves = json.loads((folder / "curves.json").read_text())
+    told, curves = _read(folder / "summary.json"), _read(folder / "curves.json")
     return Summary(case, told["numbers"], curves, told["took_s"], told["engine"], told["skipped"], folder)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    if not isinstance(told, dict):
+        raise ValueError(f"{file} cannot be read: it is no JSON object")
+    return told
 
 
 class _Sweep:
@@ -242,11 +255,11 @@ class _Sweep:
         self.watch.ended(list(self.cases).index(digest), name_of(self.cases[digest]), error)
 
     def _is_complete(self, digest: str) -> bool:
-        needed = ["summary.json", *(["times.parquet"] if digest in self.recordings else [])]
+        needed = ["summary.json", "curves.json", *(["times.parquet"] if digest in self.recordings else [])]
         for name in _tables(self.keep, self.cases[digest]):
             needed += [f"{name}.parquet", *([f"{name}.csv"] if self.as_csv else [])]
         place = self.folder / digest
-        return all((place / name).exists() for name in needed) and _can_be_read(place / "summary.json")
+        return all(map(_is_whole, (place / name for name in needed)))
 
     def _write_manifest(self) -> None:
         listed = [{"digest": digest, "case": case.model_dump(mode="json")} for digest, case in self.asked]
@@ -261,9 +274,15 @@ class _Sweep:
             self.watch.say(f"{others} of the results were made by another version of Ebb's engine; --fresh makes all anew")
 
 
-def _can_be_read(file: Path) -> bool:
-    """What a machine that went down left of it cannot: then it is made anew."""
+def _is_whole(file: Path) -> bool:
+    """What a machine that went down left of it is not: then it is made anew."""
     try:
-        return isinstance(json.loads(file.read_text()), dict)
-    except ValueError:
+        if file.suffix == ".json":
+            return bool(_read(file))
+        if file.suffix == ".parquet":
+            with file.open("rb") as content:
+                content.seek(-len(END), os.SEEK_END)
+                return content.read() == END
+        return file.exists()
+    except (OSError, ValueError):
         return False

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 from scheduler_service.sim.cli import METRICS, STUDIES, Studies, main
 from scheduler_service.sim.config import Metrics, load
+from scheduler_service.sim.sweep import load as load_results
 from scheduler_service.sim.tables import SHAPES
 from tests import preloaded
 from tests.sim.conftest import environment
@@ -407,17 +408,37 @@ def test_times_that_are_too_long_together_are_told_before_anything_is_simulated(
         assert (done.exit_code, done.stderr) == (2, f"ebb-sim: {said}\n")
 
 
-def test_a_result_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
-    (tmp_path / "site.yaml").write_text(
-        "cluster: {nodes: 2, cpus: 32, memory_gib: 256, gpus: 8}\nworkload: {kind: fitgpp, jobs: 30}\npolicies: [fifo]\n"
-    )
+def test_results_that_were_cut_off_are_made_again(tmp_path: Path) -> None:
+    """Each file of a result, in another seed."""
+    cut_off = {
+        "summary.json": b"{}",
+        "curves.json": b"{",
+        "jobs.parquet": b"PA",
+        "runs.parquet": b"",
+        "times.parquet": b"PAR1 P",
+    }
+    (tmp_path / "site.yaml").write_text(SMALL.replace("jobs: 120", "jobs: 20").replace("1-2", "1-10"))
     command = ["run", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "out"), "-j", "1", "--no-figures"]
     assert CliRunner().invoke(main, command).exit_code == 0
-    (summary,) = (tmp_path / "out").glob("*/summary.json")
-    whole = json.loads(summary.read_text())
-    summary.write_text("{")
-    assert CliRunner().invoke(main, command).exit_code == 0
-    assert json.loads(summary.read_text())["numbers"] == whole["numbers"]
+    results = [result.folder for result in load_results(tmp_path / "out")][:10]  # of fifo, whose times are recorded
+
+    def hold() -> list[dict[str, bytes]]:
+        """Without what they took, which differs."""
+        return [{file.name: file.read_bytes() for file in each.iterdir() if file.name != "summary.json"} for each in results]
+
+    whole = hold()
+    for (name, content), gone, cut in zip(cut_off.items(), results[:5], results[5:], strict=True):
+        (gone / name).unlink()
+        (cut / name).write_bytes(content)
+    compared = CliRunner().invoke(main, ["compare", str(tmp_path / "out")])
+    told = (
+        f"ebb-sim: {tmp_path}/out holds no results of `ebb-sim run`: {results[1]}/curves.json cannot be read: No such file or"
+    )
+    assert (compared.exit_code, compared.stderr[: len(told)]) == (2, told)
+    again = CliRunner().invoke(main, command)
+    assert again.exit_code == 0, again.stderr
+    assert "10 simulations to do" in again.stderr
+    assert hold() == whole
 
 
 def test_ctrl_c_before_anything_began_is_told_too() -> None:
