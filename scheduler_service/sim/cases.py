@@ -29,7 +29,7 @@ from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
-from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, check_users, of_known
+from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
@@ -77,6 +77,7 @@ class Case(Model):
     @model_validator(mode="after")
     def _whose(self) -> "Case":
         check_exchange(self.exchange, self.virtual_clusters)
+        check_pools(self.pools, sum(group.nodes for group in self.cluster))
         return self
 
     def digest(self) -> str:

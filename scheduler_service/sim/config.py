@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.site import Cluster
-from scheduler_service.sim.tenants import Pool, VirtualCluster
+from scheduler_service.sim.tenants import Pool, VirtualCluster, check_pools
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.workloads.limits import LONGEST_S
@@ -101,6 +101,7 @@ class Config(Model):
         for policy in self.policies:
             check_policy(policy.name, self.virtual_clusters)
         check_exchange(self.exchange, self.virtual_clusters)
+        check_pools(self.pools, sum(group.nodes for group in self.cluster))
         return self
 
     def cases(self, folder: Path) -> list[Case]:

@@ -1,6 +1,8 @@
 """What a case says of virtual clusters, as data."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from math import prod
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -56,6 +58,26 @@ class Pool(Model):
     def plan(self) -> PoolPlan:
         nodes = tuple(f"node-{number:04}" for number in range(self.first, self.last + 1))
         return PoolPlan(self.name, nodes, tuple((level.name, level.of) for level in self.levels))
+
+
+def check_pools(pools: Sequence[Pool], nodes: int) -> None:
+    """Raises ValueError where they cannot be, as the scheduler does."""
+    for pool in pools:
+        levels, count = ["device", "node", *(level.name for level in pool.levels)], pool.last - pool.first + 1
+        twice = next((name for name in levels if levels.count(name) > 1), None)
+        if not pool.first <= pool.last <= nodes:
+            raise ValueError(f"pools: {pool.name} is of the nodes {pool.first} to {pool.last}, and there are 1 to {nodes}")
+        if twice is not None:
+            raise ValueError(f"pools: two levels of {pool.name} are called {twice!r}")
+        if count % (each := prod(level.of for level in pool.levels)):
+            whole = f"whole cells of the level {levels[-1]}, which has {each}"
+            raise ValueError(f"pools: the {count} nodes of {pool.name} do not make {whole}")
+    for one, next_one in pairwise(sorted(pools, key=lambda pool: pool.first)):
+        if next_one.first <= one.last:
+            raise ValueError(f"pools: node {next_one.first} is in {one.name} and in {next_one.name}")
+    names = [pool.name for pool in pools]
+    if same := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"pools: two are called {same!r}")
 
 
 def of_known(jobs: Iterable[SimJob], names: Sequence[str]) -> Iterator[SimJob]:

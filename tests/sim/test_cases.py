@@ -348,6 +348,8 @@ def refused(**other: Any) -> str:
             "workload.jobs: Input should be less than or equal to 1000",
         ),
         ({"policies": "fifo"}, "policies: it must be a list, such as [a, b]"),
+        ({"cluster": {"tree": "socket"}}, "cluster.0.tree: it must be names with their values, such as {name: value} (levels"),
+        ({"cluster": {"tree": ["socket", 2]}}, "cluster.0.tree: it must be names with their values, such as {name: value}"),
         ({"policies": []}, "policies: it must have 1 or more"),
         ({"policies": [3]}, "policies.0: it must be settings, such as {name: value}"),
         (
@@ -365,6 +367,27 @@ def refused(**other: Any) -> str:
 )
 def test_a_wrong_setting_is_named_with_what_it_may_be(other: dict[str, Any], told: str) -> None:
     assert refused(**other).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("pools", "told"),
+    [
+        ([{"name": "p", "first": 3, "last": 2}], "p is of the nodes 3 to 2, and there are 1 to 4"),
+        ([{"name": "p", "first": 1, "last": 9}], "p is of the nodes 1 to 9, and there are 1 to 4"),
+        ([{"name": "p", "first": 1, "last": 2}, {"name": "p", "first": 3, "last": 4}], "two are called 'p'"),
+        ([{"name": "q", "first": 2, "last": 4}, {"name": "p", "first": 1, "last": 2}], "node 2 is in p and in q"),
+        (
+            [{"name": "p", "first": 1, "last": 4, "levels": [{"name": "rack", "of": 3}]}],
+            "the 4 nodes of p do not make whole cells of the level rack, which has 3",
+        ),
+        ([{"name": "p", "first": 1, "last": 4, "levels": [{"name": "node", "of": 2}]}], "two levels of p are called 'node'"),
+    ],
+)
+def test_pools_that_cannot_be_are_told(pools: list[dict[str, Any]], told: str) -> None:
+    site = {"virtual_clusters": [{"name": "a"}], "cluster": [{"gpus": 8}, {"nodes": 3, "gpus": 8}], "pools": pools}
+    assert refused(**site, policies=["cells"]) == f"the configuration: pools: {told}"
+    with pytest.raises(ValidationError, match=f"pools: {told}"):
+        Case.model_validate({**SMALL, **site, "policy": {"name": "cells"}})
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

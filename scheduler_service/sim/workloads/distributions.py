@@ -36,7 +36,11 @@ class Model(BaseModel):
 
 def pairs(value: Any) -> Any:
     """A mapping as its items, in order: what is written as a mapping and kept as what does not change."""
-    return tuple(value.items()) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return tuple(value.items())
+    if isinstance(value, tuple | list) and all(isinstance(item, tuple | list) for item in value):
+        return value  # as it is kept
+    raise ValueError("it must be names with their values, such as {name: value}")
 
 
 Positive = Annotated[float, between(1e-9, MOST)]
