@@ -135,7 +135,7 @@ def warnings(summaries: Sequence[Summary]) -> list[str]:
         if left := round(summary.numbers.get("unfinished", 0)):
             lines.append(
                 f"{sweep.name_of(summary.case)}: {left} of {summary.numbers['jobs']:.0f} jobs never ended: "
-                "nothing fits them, or their nodes never came back"
+                "nothing fits them, their nodes never came back, or a gang takes longer to start than its gang_start"
             )
     skipped = {(summary.case.seed, told): count for summary in summaries for told, count in summary.skipped.items()}
     for (seed, told), count in skipped.items():

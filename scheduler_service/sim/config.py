@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -146,7 +146,8 @@ def parse(told: dict[str, Any]) -> Config:
     try:
         return Config.model_validate(told)
     except ValidationError as error:
-        raise ConfigError("\n".join(map(_explain, _roots(error.errors())))) from None
+        one_kind = {"cluster": [told["cluster"]]} if isinstance(told.get("cluster"), dict) else {}
+        raise ConfigError("\n".join(_explain(each, told | one_kind) for each in _roots(error.errors()))) from None
 
 
 def _roots(errors: "list[ErrorDetails]") -> "Iterator[ErrorDetails]":
@@ -158,9 +159,9 @@ def _roots(errors: "list[ErrorDetails]") -> "Iterator[ErrorDetails]":
             yield error
 
 
-def _explain(error: "ErrorDetails") -> str:
+def _explain(error: "ErrorDetails", told: dict[str, Any]) -> str:
     """One line: where, what, and what it may be."""
-    models, path = _walk(error["loc"])
+    models, path = _walk(_by_name(error["loc"], told))
     where = ".".join(path) or "the configuration"
     context = error.get("ctx", {})
     if error["type"] == "extra_forbidden":
@@ -171,17 +172,34 @@ def _explain(error: "ErrorDetails") -> str:
         return f"{where}.kind: there is no {context['tag']!r}; there are {_kinds(models)}"
     if error["type"] == "missing":
         return f"{where}: it must be given{_described(path[-1], models)}"
-    told = error["msg"].removeprefix("Value error, ")
+    rule = error["msg"].removeprefix("Value error, ")
     if error["type"] == "tuple_type":
-        told = "it must be a list, such as [a, b]"
+        rule = "it must be a list, such as [a, b]"
     elif error["type"] == "too_short":
-        told = f"it must have {context['min_length']} or more"
+        rule = f"it must have {context['min_length']} or more"
     elif error["type"] in ("model_type", "model_attributes_type"):
-        told = "it must be settings, such as {name: value}"
-    return f"{where}: {told}{_described(path[-1] if path else '', models)}"
+        rule = "it must be settings, such as {name: value}"
+    return f"{where}: {rule}{_described(path[-1] if path else '', models)}"
 
 
-def _walk(loc: tuple[int | str, ...]) -> tuple[list[type[BaseModel]], list[str]]:
+def _by_name(loc: tuple[int | str, ...], told: Any) -> Iterator[int | str]:
+    """An error's place, in which a mapping that is kept as pairs is one again: the number of a pair is its name."""
+    pair: tuple[Any, Any] | None = None
+    for part in loc:
+        if pair is not None:
+            told, pair = pair[1 if part else 0], None
+        elif isinstance(part, int) and isinstance(told, dict):
+            pair = list(told.items())[part]
+            yield str(pair[0])
+        else:
+            if isinstance(told, list) and isinstance(part, int):
+                told = told[part]
+            elif isinstance(told, dict):
+                told = told.get(part, told)  # else it is the kind of a model
+            yield part
+
+
+def _walk(loc: Iterable[int | str]) -> tuple[list[type[BaseModel]], list[str]]:
     """The models one of which has the last part of an error's place as a field, and the place as a user writes it: pydantic
     puts the kind of a model between, too."""
     models: list[type[BaseModel]] = [Config]

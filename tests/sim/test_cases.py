@@ -348,6 +348,20 @@ def refused(**other: Any) -> str:
             "workload.jobs: Input should be less than or equal to 1000",
         ),
         ({"policies": "fifo"}, "policies: it must be a list, such as [a, b]"),
+        (
+            {"cluster": {"tree": {"socket": 2, "switch": 0}}},
+            "cluster.0.tree.switch: Input should be greater than or equal to 1",
+        ),
+        (
+            {"virtual_clusters": [{"name": "a", "owns": {"p": {"node": 1}, "gpu-8": {"node": -1}}}]},
+            "virtual_clusters.0.owns.gpu-8.node: Input should be greater than or equal to 0",
+        ),
+        (
+            {"virtual_clusters": [{"name": "a", "owns": {"gpu-8": 3}}]},
+            "virtual_clusters.0.owns.gpu-8: it must be names with their values, such as {name: value}",
+        ),
+        ({"cluster": {"tree": {"socket": 0}}}, "cluster.0.tree.socket: Input should be greater than or equal to 1"),
+        ({"cluster": [{}, {"tree": {"socket": 0}}]}, "cluster.1.tree.socket: Input should be greater than or equal to 1"),
         ({"cluster": {"tree": "socket"}}, "cluster.0.tree: it must be names with their values, such as {name: value} (levels"),
         ({"cluster": {"tree": ["socket", 2]}}, "cluster.0.tree: it must be names with their values, such as {name: value}"),
         ({"policies": []}, "policies: it must have 1 or more"),
