@@ -124,7 +124,7 @@ def _capacity(nodes: Iterable[Inventory]) -> Vector:
 
 
 def undrawn(workload: Workload) -> Workload:
-    """Of a trace of which jobs are drawn all of it, whichever the seed would draw; of others the same."""
+    """All of a trace of which a seed draws some jobs; any other workload as it is."""
     if isinstance(workload, File) and workload.resample:
         return workload.model_copy(update={"resample": False, "jobs": None, "arrivals": arriving.Recorded()})
     return workload

@@ -80,7 +80,9 @@ def _job(row: Row) -> SimJob:
         estimate_us=row.micros("estimate_s", default=0),
         gang=gang,
     )
-    return SimJob(spec, row.micros("work_s"), row.micros("submit_s"), row.text("user") or "user", row.text("vc"))
+    return SimJob(
+        spec, row.lasts("work_s", row.micros("work_s")), row.micros("submit_s"), row.text("user") or "user", row.text("vc")
+    )
 
 
 def _demand(row: Row) -> tuple[Vector, tuple[TaskGroup, ...]]:

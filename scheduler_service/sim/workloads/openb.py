@@ -63,4 +63,4 @@ def _ran(row: Row) -> Micros:
     placed_us, end_us = row.micros("sched_s"), row.micros("end_s")
     if end_us < placed_us:
         raise row.bad("end_s", f"must not be before sched_s, and is {row.text('end_s')}")
-    return max(end_us - placed_us, SECOND)
+    return row.lasts("end_s", max(end_us - placed_us, SECOND))

@@ -60,7 +60,7 @@ def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[Sim
 
     for row in rows(file, COLUMNS):
         submit_us, gpus, vc = row.micros("submit_s"), row.amount("num_gpus"), row.text("vc")
-        work_us = max(row.micros("duration_s"), SECOND)
+        work_us = row.lasts("duration_s", max(row.micros("duration_s"), SECOND))
         if submit_us < from_us:
             skipped[f"submitted before second {model.from_s:.0f}"] += 1
         elif kept is not None and vc not in kept:

@@ -38,6 +38,8 @@ class Row:
     file: Path
     line: int
     values: dict[str, str]
+    worked: list[Micros]
+    """How long the jobs of the file work so far: one number, which all its rows have in common."""
 
     def bad(self, column: str, rule: str) -> BadTrace:
         return BadTrace(self.file, self.line, column, rule)
@@ -68,6 +70,16 @@ class Row:
             raise self.bad(column, f"must be a whole number, and is {text!r}")
         return round(value * scale)
 
+    def lasts(self, column: str, work_us: Micros) -> Micros:
+        """How long its job works, which is counted: no file has more than a simulation can last."""
+        self.worked[0] += work_us
+        if self.worked[0] > LARGEST:
+            so_far, end = self.worked[0] / SECOND, LARGEST / SECOND
+            raise self.bad(
+                column, f"with it the jobs so far work for {so_far:.3g} s, and a simulation ends at {end:.3g} s at most"
+            )
+        return work_us
+
     def micros(self, column: str, default: Micros | None = None) -> Micros:
         """Of a column of seconds."""
         value = self.amount(column, SECOND, default)
@@ -82,7 +94,7 @@ def rows(file: Path, needed: Collection[str], optional: Collection[str] | None =
     Of the columns the needed ones must be there; where `optional` is given no others than those may be, so that a
     misspelt one is told. Raises BadTrace.
     """
-    read = 0  # so many lines, in whole rows
+    read, worked = 0, [0]  # so many lines, in whole rows
     try:
         with _text(file) as lines:
             quoted = delimiter != "|"
@@ -99,7 +111,7 @@ def rows(file: Path, needed: Collection[str], optional: Collection[str] | None =
                         continue  # an empty line
                     rule = f"has {len(values)} values, where the header names {len(header)} columns"
                     raise BadTrace(file, read, "", rule)
-                yield Row(file, read, dict(zip(header, values, strict=True)))
+                yield Row(file, read, dict(zip(header, values, strict=True)), worked)
     except UnicodeDecodeError as error:
         raise BadTrace(file, not_utf8(file), "", f"cannot be read: it is not UTF-8 ({error.reason})") from error
     except (OSError, EOFError, zlib.error, csv.Error) as error:

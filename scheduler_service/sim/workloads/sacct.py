@@ -125,7 +125,7 @@ def _part(model: Sacct, row: Row, skipped: Skipped) -> Part | None:
         demand, nodes = _allocated(row) if model.demand == "allocated" else _requested(row)
         if nodes > MOST_TASKS:
             raise row.bad("AllocTRES" if model.demand == "allocated" else "ReqTRES", f"is on more than {MOST_TASKS} nodes")
-        return Part(row, submit_us, max(elapsed_us, SECOND), demand, spread(demand, nodes))
+        return Part(row, submit_us, row.lasts("ElapsedRaw", max(elapsed_us, SECOND)), demand, spread(demand, nodes))
     return None
 
 
