@@ -258,6 +258,7 @@ def test_what_fits_nowhere_is_left_out_and_told() -> None:
         ({"arrivals": {"kind": "poisson", "load": 1e300}}, "it must be from 1e-06 to 1e.09"),
         ({"arrivals": {"kind": "closed_loop", "load": 1e-300}}, "it must be from 1e-06 to 1e.09"),
         ({"arrivals": {"kind": "diurnal", "per_hour": 1, "days": [1e-200] * 7}}, "each must be 0, or from 1e-06 to 1e.06"),
+        ({"arrivals": {"kind": "diurnal", "per_hour": 1, "days": [9, 9, 9, 9, 9, 1e-3, 0]}}, "or a thousandth of the greatest"),
         ({"arrivals": {"kind": "diurnal", "per_hour": 1, "hours": [1e200] * 24}}, "each must be 0, or from 1e-06 to 1e.06"),
         ({"kinds": [{"work_s": 1, "users": 0}]}, "at least 1 item"),
         ({"kinds": [{"work_s": 1, "users": [{"name": "x", "weight": 0}]}]}, "one weight must be more than 0"),
@@ -318,16 +319,24 @@ def test_diurnal_arrivals_follow_the_hour_and_the_day() -> None:
     hours = [0] * 8 + [1] * 8 + [3] * 8
     days = [1, 1, 1, 1, 1, 0.5, 0]
     arrivals = {"kind": "diurnal", "per_hour": 10, "hours": hours, "days": days}
-    jobs = list(jobs_of(workload(MIXED, arrivals=arrivals), 1, HERE))
-    assert jobs[-1].submit_us == pytest.approx(400 * HOUR, rel=0.2)
+    jobs = list(jobs_of(workload(MIXED, jobs=20000, arrivals=arrivals), 1, HERE))
+    assert jobs[-1].submit_us == pytest.approx(2000 * HOUR, rel=0.1)
     at = [divmod(job.submit_us // HOUR, 24) for job in jobs]
     assert [job.submit_us for job in jobs] == sorted(job.submit_us for job in jobs)
     by_hour = Counter(hour // 8 for _, hour in at)
     assert by_hour[0] == 0
     assert by_hour[2] / by_hour[1] == pytest.approx(3, rel=0.1)
-    weeks = Counter(day % 7 for day, _ in at if day < 14)
+    weeks = Counter(day % 7 for day, _ in at if day < 77)
     assert weeks[6] == 0
     assert weeks[5] / statistics.fmean(weeks[day] for day in range(5)) == pytest.approx(0.5, rel=0.25)
+
+
+def test_hours_in_which_nobody_comes_are_not_waited_out() -> None:
+    """At a thousand million an hour it would take days to draw through six silent ones."""
+    sundays = {"kind": "diurnal", "per_hour": 1e9, "days": [0, 0, 0, 0, 0, 0, 1], "hours": [0] * 23 + [1]}
+    jobs = list(jobs_of(workload(MIXED, jobs=300, arrivals=sundays), 1, HERE))
+    assert len(jobs) == 300
+    assert 167 * HOUR <= jobs[0].submit_us <= jobs[-1].submit_us < 167 * HOUR + SECOND
 
 
 def test_batches_by_allox_recipe() -> None:

@@ -95,6 +95,8 @@ class Diurnal(AtRate):
             raise ValueError("hours and days must not be negative, and one of each must be more than 0")
         if not all(factor == 0 or 1e-6 <= factor <= 1e6 for factor in (*self.hours, *self.days)):
             raise ValueError("hours and days: each must be 0, or from 1e-06 to 1e+06")
+        if any(0 < factor * 1000 < max(factors) for factors in (self.hours, self.days) for factor in factors):
+            raise ValueError("hours and days: each must be 0, or a thousandth of the greatest at least")
         return self
 
 
@@ -169,12 +171,19 @@ def _poisson(per_hour: float, rng: Random) -> Iterator[Micros]:
 
 
 def _diurnal(arriving: Diurnal, per_hour: float, rng: Random) -> Iterator[Micros]:
-    """By thinning: they come at the greatest rate of the week, and each stays with the chance that its hour has."""
+    """By thinning: they come at the greatest rate of the week, and each stays with the chance that its hour has. Hours in which
+    none would stay are passed over: when the next one comes does not depend on when the last one did."""
     week = [day * hour for day in arriving.days for hour in arriving.hours]
     greatest, mean = max(week), sum(week) / len(week)
-    for at in _poisson(per_hour * greatest / mean, rng):
-        if rng.random() * greatest < week[at // (HOUR_S * SECOND) % len(week)]:
-            yield at
+    at, per_second = 0.0, per_hour * greatest / mean / HOUR_S
+    while True:
+        at += rng.expovariate(per_second)
+        hour = round(at * SECOND) // (HOUR_S * SECOND)
+        chance = week[hour % len(week)]
+        if not chance:
+            at = float((hour + 1) * HOUR_S)
+        elif rng.random() * greatest < chance:
+            yield round(at * SECOND)
 
 
 def _batches(arriving: Batches, rng: Random) -> Iterator[Micros]:
