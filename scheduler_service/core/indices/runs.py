@@ -31,6 +31,7 @@ def of_run(state: "State", old: Run | None, new: Run | None) -> None:
         state.unsettled = True
     if new is not None and (old is None or (old.stop_us is None and new.stop_us is not None)):
         state.news.setdefault(key, old is None)
+        state.unsettled = True  # who waits may be promised what is about to leave
     guarded_before = old.guarded_us if old is not None else None
     guarded_after = new.guarded_us if new is not None else None
     if guarded_before != guarded_after:
