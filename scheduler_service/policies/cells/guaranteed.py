@@ -19,7 +19,6 @@ from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.windows import most_cells
 from scheduler_service.policies.cells.reclaiming import LeastLost
 
-
 Gone = dict[str, dict[int, Mask]]
 """By pool and slot, leaves that are held and count as available: those who hold them are to leave."""
 
