@@ -43,7 +43,9 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     else:
         facts = codes if job.verdict is _NONE and not job.left else {}
     if job.id not in state.active:  # it was the last
-        _conclude(state, now, changed(job, **facts, **_time(job, run)), run)
+        began, ended = run.started_us, run.ended_us
+        ran_us = job.ran_us if began is None or ended is None else job.ran_us + ended - began
+        _conclude(state, now, changed(job, **facts, ran_us=ran_us, limit_us=None, start_by_us=None), run)  # so are its limits
         return
     job = changed(job, **facts)
     text = f"task {run.task} {describe(run, how)}"
@@ -65,13 +67,6 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
     if how is Reason.EXIT_UNKNOWN:
         strike(state, now, run.node, f"the run of job {job.id} vanished")
     return facts
-
-
-def _time(job: Job, last: Run) -> dict[str, Any]:
-    """What the launch took is counted, and its limits are over."""
-    began = last.started_us
-    ran = 0 if began is None or last.ended_us is None else last.ended_us - began
-    return {"ran_us": job.ran_us + ran, "limit_us": None, "start_by_us": None}
 
 
 def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:

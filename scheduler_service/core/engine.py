@@ -37,7 +37,8 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     else:
         now = cluster.clock_us
     replies = tuple([_take(state, event, now) for event in events])
-    overdue(state, now)
+    if state.deadlines:
+        overdue(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
     return Step(state.journal.entries, replies, _orders(state) if state.news else (), tuple(state.log), refused)
 

@@ -109,12 +109,7 @@ def reported(state: State, event: Report, now: Micros) -> Acknowledged:
     but that count."""
     run, stale = _new(state, event)
     if run is not None:
-        if isinstance(event, RunExited):
-            _exited(state, event, run, now)
-        elif isinstance(event, RunStarted):
-            _started(state, event, run, now)
-        else:
-            task_ready(state, now, run, f"{event.address}:{event.port}")
+        _REPORTS[type(event)](state, event, run, now)
     return Acknowledged(event.node, event.sequence, stale)
 
 
@@ -168,6 +163,17 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         lost=event.unknown,
     )
     task_over(state, now, ended, _how(event), _detail(event))
+
+
+def _ready(state: State, event: RunReady, run: Run, now: Micros) -> None:
+    task_ready(state, now, run, f"{event.address}:{event.port}")
+
+
+_REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
+    RunStarted: _started,
+    RunReady: _ready,
+    RunExited: _exited,
+}
 
 
 def _how(event: RunExited) -> Reason | None:

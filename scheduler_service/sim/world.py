@@ -126,9 +126,11 @@ class World:
             self._take(events, come)
 
     def _take(self, events: Sequence[Event], come: Sequence[SimJob]) -> None:
-        taken = self._step([*events, *[Submitted(job.user, "", job.spec) for job in come]] if come else events)
         if come:
+            taken = self._step([*events, *[Submitted(job.user, "", job.spec) for job in come]])
             self._accepted(come, taken.replies[len(events) :])
+        else:
+            taken = self._step(events)
         for order in taken.orders:
             if isinstance(order, Start):
                 self.agents.start(order, self.lives[order.job.id], self.now)
@@ -166,7 +168,8 @@ class World:
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1
         self.events += len(events)
-        taken = step(self.state, events, self.now, Drawing(self.site.seed, self.steps), self.site.policy)
+        site = self.site
+        taken = step(self.state, events, self.now, Drawing(site.seed, self.steps), site.policy)
         for reply in taken.replies:
             if isinstance(reply, Exception):
                 raise reply
