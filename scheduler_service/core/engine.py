@@ -36,11 +36,13 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
         state.put(state.cluster_table, 0, changed(cluster, clock_us=now))
     else:
         now = cluster.clock_us
-    replies = tuple([_take(state, event, now) for event in events])
+    replies = []
+    for event in events:  # a comprehension would be a function of its own, made at each step
+        replies.append(_take(state, event, now))
     if state.deadlines:
         overdue(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
-    return Step(state.journal.entries, replies, _orders(state) if state.news else (), tuple(state.log), refused)
+    return Step(state.journal.entries, tuple(replies), _orders(state) if state.news else (), tuple(state.log), refused)
 
 
 def _take(state: State, event: Event, now: Micros) -> Reply | Exception:

@@ -141,14 +141,15 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     state.put(state.runs, run.key, run)
     job = all_started(state, state.jobs.rows[run.job_id])
     shown = shown_state(state, job)
-    facts: dict[str, Any] = {"state": shown}
-    if shown is _RUNNING:
-        facts["reason"] = _NONE
-    if job.started_us is None:
-        facts["started_us"] = now
-    if job.time_limit_us and job.limit_us is None and running:
-        facts["limit_us"] = now + max(job.time_limit_us - job.ran_us, 0)
-    state.put(state.jobs, job.id, changed(job, **facts))
+    limited = job.time_limit_us and job.limit_us is None and running
+    job = changed(
+        job,
+        state=shown,
+        reason=_NONE if shown is _RUNNING else job.reason,
+        started_us=now if job.started_us is None else job.started_us,
+        limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
+    )
+    state.put(state.jobs, job.id, job)
     tell(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.spec.gang else "")
 
 
