@@ -70,6 +70,9 @@ class Row:
 
     def micros(self, column: str, default: Micros | None = None) -> Micros:
         """Of a column of seconds."""
+        text = self.values.get(column, "")
+        if text.isdigit() and text.isascii() and len(text) < 16:  # as most amounts are
+            return int(text) * SECOND
         return self.amount(column, SECOND, default)
 
 
