@@ -24,6 +24,11 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, Vector, add, least, sub
 
+# To look up a member of an enumeration costs as much as to make a small object: those that every job meets stand here, and so
+# in other modules.
+_RUNNING, _RUNS, _STOPPING, _OVER = JobState.RUNNING, RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED
+_SILENT, _ENDED, _NONE = NodeState.SILENT, EventKind.ENDED, Reason.NONE
+
 
 def tell(
     state: State,
@@ -33,7 +38,7 @@ def tell(
     *,
     run: int = 0,
     node: int = 0,
-    reason: Reason = Reason.NONE,
+    reason: Reason = _NONE,
     cause_job: int = 0,
     exit_code: int = 0,
     exit_signal: int = 0,
@@ -77,7 +82,8 @@ def end_job(
 
 
 def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int, node: int = 0) -> Job:
-    drop_earmarks(state, now, job.id, "the job ended")
+    if job.id in state.earmarks_of:
+        drop_earmarks(state, now, job.id, "the job ended")
     ended = changed(
         job,
         state=to,
@@ -95,7 +101,7 @@ def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, deta
         state,
         now,
         job.id,
-        EventKind.ENDED,
+        _ENDED,
         run=job.run,
         node=node,
         reason=reason,
@@ -217,24 +223,26 @@ def stop_job(
 
 def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
-    ended: Run = changed(run, phase=RunPhase.ENDED, ended_us=now, guarded_us=None, **outcome)
+    ended: Run = changed(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
     state.put(state.runs, run.key, ended)
-    left(state, run)
+    if run.guaranteed:
+        left(state, run)
     released = run.demand
-    for operation_id in state.promised_by.get(run.key, ()):
+    for operation_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
         released = sub(released, _fill_earmark(state, now, operation_id, run, released))
     return ended
 
 
 def shown_state(state: State, job: Job) -> JobState:
     """The state of a job of which some task is active."""
-    shown = JobState.RUNNING
+    shown, nodes = _RUNNING, state.nodes.rows
     for run in state.runs_of(job.id):
-        if state.nodes.rows[run.node].state is NodeState.SILENT:
+        phase = run.phase
+        if nodes[run.node].state is _SILENT:
             return JobState.UNREACHABLE
-        if run.phase is RunPhase.STOPPING:
+        if phase is _STOPPING:
             shown = JobState.STOPPING
-        elif run.phase is not RunPhase.RUNNING and shown is JobState.RUNNING:
+        elif phase is not _RUNS and shown is _RUNNING:
             shown = JobState.STARTING
     return shown
 
@@ -253,7 +261,7 @@ _TOLD = {
 
 def show(state: State, job: Job) -> Job:
     """Writes the job, of which some task is active, with the state and the reason that follow from its tasks."""
-    shown, reason, cause = shown_state(state, job), Reason.NONE, 0
+    shown, reason, cause = shown_state(state, job), _NONE, 0
     if shown is JobState.UNREACHABLE:
         reason = Reason.NODE_SILENT
     elif shown is JobState.STOPPING:

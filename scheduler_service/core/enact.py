@@ -62,6 +62,8 @@ WAITING = frozenset(
     }
 )
 """Reasons that a Wait may replace; why a job came back to its queue stays until it starts, unless it never will."""
+_QUEUED, _STARTING, _STARTS = JobState.QUEUED, JobState.STARTING, RunPhase.STARTING
+_NONE, _PLACED = Reason.NONE, EventKind.PLACED
 
 
 def enact(state: State, plan: Plan, now: Micros) -> str | None:
@@ -85,7 +87,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
             raise PlanRefused(f"node {spot.node} is not open")
     earmarks: list[Operation] = []
     if job.id in state.earmarks_of:
-        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job.id]]
+        earmarks = list(map(state.operations.rows.__getitem__, state.earmarks_of[job.id]))
         text = f"it starts on {_names(state, action)}"
         drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
     if job.elements is not None:
@@ -96,8 +98,8 @@ def _place(state: State, action: Place, now: Micros) -> None:
     is_gang = bool(job.spec.gang)
     placed = changed(
         job,
-        state=JobState.STARTING,
-        reason=Reason.NONE,
+        state=_STARTING,
+        reason=_NONE,
         detail="",
         cause_job=0,
         run=job.run + 1,
@@ -112,7 +114,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
         if earmark.devices:
             give_back(state, earmark.node, mask_of_earmark(earmark))
     text = f"on {_names(state, action)}" if is_gang else ""
-    tell(state, now, job.id, EventKind.PLACED, run=placed.run, node=action.spots[0].node, text=text)
+    tell(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 
 
 def _names(state: State, action: Place) -> str:
@@ -139,7 +141,7 @@ def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, dema
         node=node,
         devices=devices,
         demand=demand,
-        phase=RunPhase.STARTING,
+        phase=_STARTS,
         placed_us=now,
         task=rank,
         vc=job.spec.vc,
@@ -280,12 +282,13 @@ def _drop(state: State, action: DropEarmark, now: Micros) -> None:
 
 def _wait(state: State, action: Wait, _now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
-    if job is None or job.state is not JobState.QUEUED:
+    if job is None or job.state is not _QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
-    if job.reason not in WAITING and action.reason is not Reason.NEVER_IN_QUOTA:
+    reason, detail, cause = action.reason, action.detail, action.cause_job
+    if job.reason is reason and job.detail == detail and job.cause_job == cause:
         return
-    if (job.reason, job.detail, job.cause_job) != (action.reason, action.detail, action.cause_job):
-        state.put(state.jobs, job.id, changed(job, reason=action.reason, detail=action.detail, cause_job=action.cause_job))
+    if job.reason in WAITING or reason is Reason.NEVER_IN_QUOTA:
+        state.put(state.jobs, job.id, changed(job, reason=reason, detail=detail, cause_job=cause))
 
 
 def _agree(state: State, action: Agree, now: Micros) -> None:

@@ -16,6 +16,8 @@ from scheduler_service.core.values import SECOND, Micros
 
 LONGEST_PAUSE: Micros = 300 * SECOND
 
+_NONE, _EXITED, _SUCCEEDED = Reason.NONE, Reason.EXITED, JobState.SUCCEEDED
+
 _FAILURES = frozenset({Reason.EXITED, Reason.SIGNALLED, Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN, Reason.OUT_OF_MEMORY})
 _MAYBE_THE_DEVICE = _FAILURES - {Reason.OUT_OF_MEMORY}
 _LEFT = {
@@ -39,9 +41,11 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         first = _decides(state, now, job, run, how, detail) if not (told or decided) else {}
         facts = {"left": job.left or told} | first | ({} if decided else codes)
     else:
-        facts = codes if job.verdict is Reason.NONE and not job.left else {}
+        facts = codes if job.verdict is _NONE and not job.left else {}
     if job.id not in state.active:  # it was the last
-        _conclude(state, now, changed(job, **facts, **_time(job, run)), run)
+        began, ended = run.started_us, run.ended_us
+        ran_us = job.ran_us if began is None or ended is None else job.ran_us + ended - began
+        _conclude(state, now, changed(job, **facts, ran_us=ran_us, limit_us=None, start_by_us=None), run)  # so are its limits
         return
     job = changed(job, **facts)
     text = f"task {run.task} {describe(run, how)}"
@@ -65,16 +69,11 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
     return facts
 
 
-def _time(job: Job, last: Run) -> dict[str, Any]:
-    """What the launch took is counted, and its limits are over."""
-    began = last.started_us
-    ran = 0 if began is None or last.ended_us is None else last.ended_us - began
-    return {"ran_us": job.ran_us + ran, "limit_us": None, "start_by_us": None}
-
-
 def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
     """Its last task is over."""
-    if job.cancel_requested:
+    if job.verdict is _NONE and not (job.left or job.cancel_requested):  # nearly always
+        _succeeded(state, now, job, last)
+    elif job.cancel_requested:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
     elif job.verdict in _FAILURES or (job.verdict is Reason.DEVICE_FAULT and _is_to_blame(state, job)):
         _failed(state, now, job, last)
@@ -85,8 +84,6 @@ def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
         _again(state, now, job, last, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
     elif job.verdict is not Reason.NONE:  # its node was lost, or the gang did not come together
         _again(state, now, job, last, job.verdict, detail=job.detail)
-    elif not job.left:
-        _succeeded(state, now, job, last)
     elif job.suspend_requested:
         _suspended(state, now, job, last)
     elif last.stop_reason is StopReason.TIME_LIMIT:
@@ -139,7 +136,7 @@ def _succeeded(state: State, now: Micros, job: Job, last: Run) -> None:
         if node_id != last.node:
             strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
     praise(state, last.node)
-    end_job(state, now, job, JobState.SUCCEEDED, Reason.EXITED, node=last.node)
+    end_job(state, now, job, _SUCCEEDED, _EXITED, node=last.node)
 
 
 def _failed(state: State, now: Micros, job: Job, last: Run) -> None:

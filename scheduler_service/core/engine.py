@@ -19,6 +19,8 @@ from scheduler_service.core.values import Micros
 Proposals = Generator[Plan, str | None, None]
 """A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and goes on."""
 
+STARTING, STOPPING = RunPhase.STARTING, RunPhase.STOPPING
+
 Policy = Callable[[State, Rng], Proposals]
 
 
@@ -34,10 +36,13 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
         state.put(state.cluster_table, 0, changed(cluster, clock_us=now))
     else:
         now = cluster.clock_us
-    replies = tuple([_take(state, event, now) for event in events])
-    overdue(state, now)
+    replies = []
+    for event in events:  # a comprehension would be a function of its own, made at each step
+        replies.append(_take(state, event, now))
+    if state.deadlines:
+        overdue(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
-    return Step(state.journal.entries, replies, _orders(state), tuple(state.log), refused)
+    return Step(state.journal.entries, tuple(replies), _orders(state) if state.news else (), tuple(state.log), refused)
 
 
 def _take(state: State, event: Event, now: Micros) -> Reply | Exception:
@@ -72,17 +77,18 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
 def _orders(state: State) -> tuple[Order, ...]:
     """What nodes must be told: it follows from how runs changed."""
     orders: list[Order] = []
+    runs = state.runs.rows
     for key, new in state.news.items():
         if isinstance(key, int):
             if (job := state.jobs.rows.get(key)) is not None and job.rendezvous:
                 ready = [task for task in state.runs_of(job.id) if task.phase is RunPhase.READY]
                 orders += [Start(task.node, task, job, gang_place(job, task)) for task in ready]
-        elif (run := state.runs.rows.get(key)) is None:
+        elif (run := runs.get(key)) is None:
             continue
-        elif run.phase is RunPhase.STARTING:
+        elif run.phase is STARTING:
             if new:
                 job = state.jobs.rows[run.job_id]
                 orders.append(Start(run.node, run, job, gang_place(job, run)))
-        elif run.phase is RunPhase.STOPPING and run.stop_reason is not None:
+        elif run.phase is STOPPING and run.stop_reason is not None:
             orders.append(Stop(run.node, key, run.stop_grace_us, run.stop_reason, run.stop_for))
     return tuple(orders)

@@ -72,6 +72,9 @@ def observe(state: State, event: Event, now: Micros) -> Reply:
     return _ACCORDING_TO[type(event)](state, event, now)
 
 
+_STOPPING, _RUNS, _RUNNING, _NONE = RunPhase.STOPPING, RunPhase.RUNNING, JobState.RUNNING, Reason.NONE
+_STARTED = EventKind.STARTED
+
 # ---- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -106,12 +109,7 @@ def reported(state: State, event: Report, now: Micros) -> Acknowledged:
     but that count."""
     run, stale = _new(state, event)
     if run is not None:
-        if isinstance(event, RunExited):
-            _exited(state, event, run, now)
-        elif isinstance(event, RunStarted):
-            _started(state, event, run, now)
-        else:
-            task_ready(state, now, run, f"{event.address}:{event.port}")
+        _REPORTS[type(event)](state, event, run, now)
     return Acknowledged(event.node, event.sequence, stale)
 
 
@@ -120,14 +118,14 @@ def _new(state: State, event: Report) -> tuple[Run | None, bool]:
     node_id = state.node_ids.get(event.node)
     if node_id is None or (node := state.nodes.rows[node_id]).boot_id != event.boot_id:
         return None, True
-    if event.sequence <= node.sequence:
+    sequence, last = event.sequence, node.sequence
+    if sequence <= last:
         return None, False
-    if event.sequence != node.sequence + 1:
+    if sequence != last + 1:
         raise FailedPrecondition(
-            "REPORT_GAP",
-            f"node {node.name} sent report {event.sequence} after {node.sequence}: connect again and send those between",
+            "REPORT_GAP", f"node {node.name} sent report {sequence} after {last}: connect again and send those between"
         )
-    state.put(state.nodes, node_id, changed(node, sequence=event.sequence))
+    state.put(state.nodes, node_id, changed(node, sequence=sequence))
     run = state.runs.rows.get(event.key)
     return (run if run is not None and run.node == node_id else None), False
 
@@ -135,23 +133,24 @@ def _new(state: State, event: Report) -> tuple[Run | None, bool]:
 def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     if run.started_us is not None:
         return
-    running = run.phase is not RunPhase.STOPPING
+    running = run.phase is not _STOPPING
     guard = state.settings.min_run_us
-    phase = RunPhase.RUNNING if running else run.phase
+    phase = _RUNS if running else run.phase
     guarded = now + guard if guard and running else None
     run = changed(run, phase=phase, started_us=now, log_path=event.log_path, guarded_us=guarded)
     state.put(state.runs, run.key, run)
     job = all_started(state, state.jobs.rows[run.job_id])
     shown = shown_state(state, job)
-    facts: dict[str, Any] = {"state": shown}
-    if shown is JobState.RUNNING:
-        facts["reason"] = Reason.NONE
-    if job.started_us is None:
-        facts["started_us"] = now
-    if job.time_limit_us and job.limit_us is None and running:
-        facts["limit_us"] = now + max(job.time_limit_us - job.ran_us, 0)
-    state.put(state.jobs, job.id, changed(job, **facts))
-    tell(state, now, job.id, EventKind.STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.spec.gang else "")
+    limited = job.time_limit_us and job.limit_us is None and running
+    job = changed(
+        job,
+        state=shown,
+        reason=_NONE if shown is _RUNNING else job.reason,
+        started_us=now if job.started_us is None else job.started_us,
+        limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
+    )
+    state.put(state.jobs, job.id, job)
+    tell(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.spec.gang else "")
 
 
 def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
@@ -165,6 +164,17 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         lost=event.unknown,
     )
     task_over(state, now, ended, _how(event), _detail(event))
+
+
+def _ready(state: State, event: RunReady, run: Run, now: Micros) -> None:
+    task_ready(state, now, run, f"{event.address}:{event.port}")
+
+
+_REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
+    RunStarted: _started,
+    RunReady: _ready,
+    RunExited: _exited,
+}
 
 
 def _how(event: RunExited) -> Reason | None:

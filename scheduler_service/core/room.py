@@ -1,7 +1,8 @@
-"""How much of each node is free: one integer matrix, so that the first node that fits is found without a loop.
+"""How much of each node is free, so that the first node that fits is found without a loop over them.
 
-Free is capacity less what runs own less what earmarks keep. Nodes are columns in order of their ids (1, 2, ...), which is
-the order in which they are tried.
+Free is capacity less what runs own less what earmarks keep. Nodes are tried in the order of their ids (1, 2, ...). Mostly it
+is devices that are scarce: of the nodes that have enough of these, which are a set of bits, the first few are looked at. Where
+they lack something else, all nodes are, as columns of an integer matrix.
 """
 
 from collections.abc import Sequence
@@ -25,6 +26,11 @@ _ALL = _MEMORY_MOST | _CPU_MOST << _CPU | _DEVICES_MOST << _DEVICES
 _GUARDS = 1 << 24 | 1 << 24 + _CPU | 1 << 12 + _DEVICES
 _CLOSED = _GUARDS
 _guards = np.array(_GUARDS)  # an array of none dimensions is what numpy computes fastest with
+
+_COUNTED = 16
+"""A node with more devices free counts as one with so many."""
+_LOOKED_AT = 4
+"""So many nodes are looked at one by one: with more of them numpy is faster."""
 
 
 def largest_first(needs: Sequence[Vector]) -> list[int]:
@@ -62,14 +68,17 @@ class Room:
 
     __slots__ = (
         "_asked",
+        "_counted",
         "_ever",
         "_free",
+        "_having",
         "_lacking",
         "_offered",
         "_scratch",
         "_shapes",
         "_stale",
         "_total",
+        "_uncounted",
         "_unlisted",
         "_up",
         "count",
@@ -84,13 +93,19 @@ class Room:
         """How many nodes there are of each capacity: few are different."""
         self._ever: dict[tuple[Vector, ...], bool] = {}
         """What `could_ever_fit_all` has said of the nodes as they are."""
+        self._having: list[int] = [0] * (_COUNTED + 1)
+        """By number: the open nodes that have so many devices free or more; bit i is node i."""
+        self._counted: list[int] = [_NEVER]
+        """By node: the most devices of which `_having` says that it has them free."""
+        self._uncounted: set[int] = set()
+        """Nodes of which `_having` is not up to date."""
         self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
         self._stale: set[int] = set()
         """Nodes of which `_offered` is not up to date."""
         self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
         """What is missing to _MOST, as fields; what is more than _MOST counts as that."""
         self._unlisted: set[int] = set()
-        """Nodes of which `_lacking` is not up to date: where there are cells nobody asks for it."""
+        """Nodes of which `_lacking` is not up to date."""
         self._scratch = np.empty_like(self._lacking)
         self._asked: NDArray[np.int64] = np.array(0, dtype=np.int64)  # to add an int itself takes numpy three times as long
 
@@ -101,6 +116,7 @@ class Room:
             self._free += [ZERO] * missing
             self._total += [ZERO] * missing
             self._up += [False] * missing
+            self._counted += [_NEVER] * missing
             if node >= self._offered.shape[1]:
                 wider = np.full((3, 2 * node), _NEVER, dtype=np.int64)
                 wider[:, : self._offered.shape[1]] = self._offered
@@ -133,8 +149,22 @@ class Room:
         self._offer(node)
 
     def _offer(self, node: int) -> None:
-        self._stale.add(node)
+        self._uncounted.add(node)
         self._unlisted.add(node)
+        self._stale.add(node)
+
+    def _count(self) -> None:
+        having, counted = self._having, self._counted
+        for node in self._uncounted:
+            before, after = counted[node], self._free[node][2] if self._up[node] else _NEVER
+            if not _NEVER <= after <= _COUNTED:
+                after = _NEVER if after < 0 else _COUNTED
+            for devices in range(before + 1, after + 1):
+                having[devices] |= 1 << node
+            for devices in range(after + 1, before + 1):
+                having[devices] ^= 1 << node
+            counted[node] = after
+        self._uncounted.clear()
 
     def _list(self) -> None:
         for node in self._unlisted:
@@ -158,7 +188,23 @@ class Room:
         return 0 < node < len(self._up) and self._up[node]
 
     def first_fit(self, need: Vector) -> int | None:
-        """The first node, in order of ids, that is open and has `need` free. One pass over the nodes in C."""
+        """The first node, in order of ids, that is open and has `need` free."""
+        if self._uncounted:
+            self._count()
+        devices, free = need[2], self._free
+        may = self._having[devices if devices < _COUNTED else _COUNTED]
+        for _ in range(_LOOKED_AT):
+            if not may:
+                return None
+            lowest = may & -may
+            node = lowest.bit_length() - 1
+            if fits(need, free[node]):
+                return node
+            may ^= lowest
+        return self._first_of_all(need) if may else None
+
+    def _first_of_all(self, need: Vector) -> int | None:
+        """As `first_fit`: one pass over the nodes in C."""
         if not fits(need, _MOST):  # very large nodes
             nodes = pack((need,), self.offered().copy())
             return None if nodes is None else nodes[0]
@@ -197,11 +243,19 @@ class Room:
                 return True
         return False
 
-    def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int]]:
+    def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int, tuple[int, ...]]]:
         offered = self.offered()
         self._list()
+        self._count()
         return [
-            (self._free[n], self._total[n], self._up[n], tuple(offered[:, n].tolist()), int(self._lacking[n]))
+            (
+                self._free[n],
+                self._total[n],
+                self._up[n],
+                tuple(offered[:, n].tolist()),
+                int(self._lacking[n]),
+                tuple(nodes >> n & 1 for nodes in self._having),
+            )
             for n in range(1, len(self._free))
             if self._total[n] != ZERO or self._free[n] != ZERO
         ]

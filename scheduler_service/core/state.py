@@ -6,18 +6,16 @@ them right.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from heapq import merge
+from types import MethodType
 from typing import Any
-
-from sortedcontainers import SortedList
 
 from scheduler_service.core.candidates import Candidates
 from scheduler_service.core.cells.seats import cpus_of
 from scheduler_service.core.exchange import Booking, Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
 from scheduler_service.core.idle import IdleCells
 from scheduler_service.core.indices.jobs import of_job, of_operation
-from scheduler_service.core.indices.nodes import of_device, of_node
+from scheduler_service.core.indices.nodes import of_cluster, of_device, of_node
 from scheduler_service.core.indices.runs import of_run, update_candidate
 from scheduler_service.core.indices.tenants import of_binding, of_exchange, of_idle, of_order, of_vc
 from scheduler_service.core.job import (
@@ -35,12 +33,13 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.pools import Pools
+from scheduler_service.core.queue import Queue
 from scheduler_service.core.room import Room
 from scheduler_service.core.settings import DEFAULTS, Settings
 from scheduler_service.core.traded import Kind, Surplus, Traded
-from scheduler_service.core.values import Mask, mask_of
+from scheduler_service.core.values import Mask, Micros, mask_of
 from scheduler_service.core.vc import Binding, VirtualCluster
-from scheduler_service.core.waiting import Lane, Named, QueueKey
+from scheduler_service.core.waiting import Deadline, Lane, Named, QueueKey
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -76,9 +75,8 @@ class State:
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
-        self.queues: dict[JobClass, SortedList] = {job_class: SortedList() for job_class in JobClass}
-        """Queued jobs by class, as `waiting.queue_key` has them; the last part of each is the job's id. Those of virtual
-        clusters are in `lanes`."""
+        self.queues: dict[JobClass, Queue] = {job_class: Queue() for job_class in JobClass}
+        """Queued jobs by class, as `waiting.queue_key` has them. Those of virtual clusters are in `lanes`."""
         self.lanes: dict[tuple[str, Lane], dict[Named, list[QueueKey]]] = {}
         """Virtual cluster and what they wait for -> its queued jobs, by what they name of that: a queue for each."""
         self.vc_ids: dict[str, int] = {}
@@ -124,7 +122,7 @@ class State:
         """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
         self.promised_by: dict[RunKey, tuple[int, ...]] = {}
         """Victim -> the operations that wait for what it holds."""
-        self.deadlines: SortedList = SortedList()
+        self.deadlines: list[tuple[Micros, Deadline, Any]] = []
         """(time, Deadline, key of the row as a tuple), soonest first."""
         self.dependents: dict[int, set[int]] = {}
         """Job -> those that wait for its end."""
@@ -135,29 +133,26 @@ class State:
         tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
 
         over = RunPhase.ENDED
-        self.cluster_table: Table[int, Cluster] = Table("cluster", _no_index)
-        self.jobs: Table[int, Job] = Table("job", partial(of_job, self), lambda job: job.state in ENDED)
-        self.runs: Table[RunKey, Run] = Table("run", partial(of_run, self), lambda run: run.phase is over)
-        self.nodes: Table[int, Node] = Table("node", partial(of_node, self))
-        self.devices: Table[tuple[int, int], NodeDevice] = Table("device", partial(of_device, self))
-        self.operations: Table[int, Operation] = Table("operation", partial(of_operation, self))
-        self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", partial(of_vc, self))
-        self.bindings: Table[CellKey, Binding] = Table("cell_binding", partial(of_binding, self))
+        self.cluster = cluster
+        self.cluster_table: Table[int, Cluster] = Table("cluster", MethodType(of_cluster, self))
+        self.jobs: Table[int, Job] = Table("job", MethodType(of_job, self), lambda job: job.state in ENDED)
+        self.runs: Table[RunKey, Run] = Table("run", MethodType(of_run, self), lambda run: run.phase is over)
+        self.nodes: Table[int, Node] = Table("node", MethodType(of_node, self))
+        self.devices: Table[tuple[int, int], NodeDevice] = Table("device", MethodType(of_device, self))
+        self.operations: Table[int, Operation] = Table("operation", MethodType(of_operation, self))
+        self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", MethodType(of_vc, self))
+        self.bindings: Table[CellKey, Binding] = Table("cell_binding", MethodType(of_binding, self))
         open_order, returned = OrderState.OPEN, ExchangeState.RETURNED
         self.orders: Table[int, ExchangeOrder] = Table(
-            "exchange_order", partial(of_order, self), lambda o: o.state is not open_order
+            "exchange_order", MethodType(of_order, self), lambda o: o.state is not open_order
         )
         self.exchanges: Table[int, Exchange] = Table(
-            "exchange", partial(of_exchange, self), lambda exchange: exchange.state is returned
+            "exchange", MethodType(of_exchange, self), lambda exchange: exchange.state is returned
         )
         self.ledger: Table[tuple[int, int, Booking], LedgerEntry] = Table("exchange_ledger", _no_index, lambda _: True)
         self.surpluses: Table[int, Surplus] = Table("exchange_surplus", _no_index)
-        self.idle: Table[Kind, IdleCells] = Table("idle_cells", partial(of_idle, self))
+        self.idle: Table[Kind, IdleCells] = Table("idle_cells", MethodType(of_idle, self))
         self.cluster_table.replace(0, cluster)
-
-    @property
-    def cluster(self) -> Cluster:
-        return self.cluster_table.rows[0]
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.operations)
@@ -179,7 +174,7 @@ class State:
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
         keys = self.active.get(job_id, ())
-        return [self.runs.rows[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
+        return list(map(self.runs.rows.__getitem__, sorted(keys) if len(keys) > 1 else keys))
 
     def holds_faulty(self, run: Run) -> bool:
         """Whether a device of the run is faulty: what it leaves is then less than it holds."""
@@ -193,8 +188,10 @@ class State:
 
     def cpus_of(self, node: int) -> Mask:
         """Those that runs hold as others hold devices; none of a node that has devices, or where there are no cells."""
+        if self.pools is None or self.settings.by_count:
+            return 0
         row = self.nodes.rows.get(node)
-        if row is None or row.capacity.devices or self.pools is None or self.settings.by_count:
+        if row is None or row.capacity.devices:
             return 0
         return (1 << cpus_of(row.capacity)) - 1
 
@@ -241,7 +238,7 @@ class State:
         """Rows and indices as plain comparable values."""
         return {
             "rows": {table.name: dict(table.rows) for table in self.tables()},
-            "queues": {name: list(queue) for name, queue in self.queues.items()},
+            "queues": {name: (queue.first, list(queue)) for name, queue in self.queues.items()},
             "runs_on": {node: set(keys) for node, keys in self.runs_on.items()},
             "active": {job: set(keys) for job, keys in self.active.items()},
             "node_ids": dict(self.node_ids),

@@ -12,6 +12,8 @@ from scheduler_service.core.state import State
 from scheduler_service.core.tenants import pools_of
 from scheduler_service.core.values import Micros, Vector
 
+_SUBMITTED = EventKind.SUBMITTED
+
 
 def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
     spec = event.spec
@@ -42,7 +44,7 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         job = changed(job, **waits(waiting))
     state.put(state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
     state.put(state.jobs, job.id, job)
-    tell(state, now, job.id, EventKind.SUBMITTED)
+    tell(state, now, job.id, _SUBMITTED)
     return Accepted(job.id)
 
 

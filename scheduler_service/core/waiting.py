@@ -11,6 +11,7 @@ from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Guarantee
 
 QueueKey = tuple[int, bool, int]
+"""The last part is the job's id."""
 _QUEUED = JobState.QUEUED
 
 

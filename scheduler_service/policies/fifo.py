@@ -4,7 +4,6 @@ FitGpp (papers: section 4.1) calls this vanilla FIFO; it is also how best-effort
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason
@@ -15,11 +14,12 @@ from scheduler_service.policies.fitting import no_room, place
 
 BOTH = tuple(JobClass)
 _NONE_SKIPPED = dict.fromkeys(BOTH, 0)
+_NO_ROOM, _TOO_LARGE = Reason.NO_ROOM, Reason.TOO_LARGE
 
 
 def fifo(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue. While its first job waits, those that come to stand behind it wait too."""
-    if not state.unsettled and (first := head_of(state, _NONE_SKIPPED)) is not None and first.reason is Reason.NO_ROOM:
+    if not state.unsettled and (first := head_of(state, _NONE_SKIPPED)) is not None and first.reason is _NO_ROOM:
         return
     yield from serve(state, BOTH)
 
@@ -32,7 +32,7 @@ def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
         if action is None:
             wait = no_room(state, job)
             yield (wait,)
-            if wait.reason is not Reason.TOO_LARGE:
+            if wait.reason is not _TOO_LARGE:
                 return
         elif (yield (action,)) is None:
             continue
@@ -43,7 +43,8 @@ def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:
     """The first job of these queues taken together, behind those that were skipped of each."""
     first: QueueKey | None = None
     for job_class, skip in skipped.items():
-        next_: QueueKey | None = next(islice(state.queues[job_class], skip, None), None)
-        if next_ is not None and (first is None or next_ < first):
-            first = next_
+        queue = state.queues[job_class]
+        key = queue.behind(skip) if skip else queue.first
+        if key is not None and (first is None or key < first):
+            first = key
     return None if first is None else state.jobs.rows[first[-1]]

@@ -9,6 +9,8 @@ from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import add, first_of, fits
 
+_NO_ROOM = Reason.NO_ROOM
+
 
 def place(state: State, job: Job) -> Place | None:
     """Puts the job on the first nodes that have room, counting what is kept for it there. None: there is no room.
@@ -83,15 +85,15 @@ def pick_devices(state: State, node: int, count: int, taken: int = 0) -> tuple[i
 
 def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
     """The job that stands behind `skip` others in the queue of its class."""
-    queue = state.queues[job_class]
-    return state.jobs.rows[queue[skip][-1]] if skip < len(queue) else None
+    key = state.queues[job_class].behind(skip)
+    return None if key is None else state.jobs.rows[key[-1]]
 
 
 def no_room(state: State, job: Job) -> Wait:
     """Why the first of a queue waits. TOO_LARGE: no node could ever take it, and it must not block the others."""
     room, gang = state.room, job.spec.gang
     if not state.nodes.rows or (room.could_ever_fit_all(job.spec.tasks()) if gang else room.could_ever_fit(job.spec.demand)):
-        return Wait(job.id, Reason.NO_ROOM)
+        return Wait(job.id, _NO_ROOM)
     if gang and all(room.could_ever_fit(group.demand) for group in gang):
         return Wait(job.id, Reason.TOO_LARGE, "its tasks would not fit on the cluster at once, even when it is empty")
     return Wait(job.id, Reason.TOO_LARGE, "no node of the cluster is large enough, even when empty")

@@ -339,6 +339,6 @@ class Service:
 
 def _heads(state: State) -> Heads:
     """The first job of each queue."""
-    heads: Heads = {("", job_class): queue[0][-1] for job_class, queue in state.queues.items() if queue}
+    heads: Heads = {("", name): queue.first[-1] for name, queue in state.queues.items() if queue.first is not None}
     heads |= {at: min(queue[0] for queue in queues.values())[-1] for at, queues in state.lanes.items()}
     return heads | {(*at, named): queue[0][-1] for at, queues in state.lanes.items() for named, queue in queues.items()}

@@ -160,7 +160,10 @@ class Agents:
         """Lets everything happen that does up to now, in order, and reports it; or only what is said of `gathering` gangs, and
         the rest later."""
         self._until = now
-        heap, heard, self._heard = self._heap, self._heard, []
+        heap, heard = self._heap, self._heard
+        if not heard and not (heap and heap[0][0] <= now):
+            return []
+        self._heard = []
         while heap and heap[0][0] <= now:
             at, number, what, subject = heappop(heap)
             if isinstance(subject, Task):

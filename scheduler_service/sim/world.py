@@ -25,7 +25,9 @@ from scheduler_service.sim.failures import NO_OUTAGES, Outages
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
 
-ENDED, GUARANTEED, OPPORTUNISTIC = EventKind.ENDED, EventKind.GUARANTEED, EventKind.OPPORTUNISTIC
+ENDED, GUARANTEED = EventKind.ENDED, EventKind.GUARANTEED
+HEARD = frozenset({ENDED, GUARANTEED, EventKind.OPPORTUNISTIC})
+"""Of jobs' stories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +91,14 @@ class World:
         arrival, runs = self._arrivals.next_us(self.now, self._load), self.agents.next_us()
         if arrival is None and not self._live:
             return None  # what becomes of the nodes is no longer of interest
-        soonest = _sooner(arrival, runs)
+        soonest = runs if arrival is None or (runs is not None and runs < arrival) else arrival
         if deadlines := self.state.deadlines:
-            soonest = _sooner(soonest, deadlines[0][0])
+            soonest = deadlines[0][0] if soonest is None else min(soonest, deadlines[0][0])
         if (tenants := self.site.tenants) is not None:
             if arrival is None and runs is None and self.now > self._stirred + tenants.patience_us:
                 return None  # the same cells would be offered and requested for ever
-            soonest = _sooner(soonest, tenants.next_us(self._looked))
+            look = tenants.next_us(self._looked)
+            soonest = look if soonest is None else min(soonest, look)
         every = self.site.decide_every_us
         if soonest is None or not every:
             return soonest
@@ -123,20 +126,24 @@ class World:
             self._take(events, come)
 
     def _take(self, events: Sequence[Event], come: Sequence[SimJob]) -> None:
-        taken = self._step([*events, *[Submitted(job.user, "", job.spec) for job in come]] if come else events)
         if come:
+            taken = self._step([*events, *[Submitted(job.user, "", job.spec) for job in come]])
             self._accepted(come, taken.replies[len(events) :])
+        else:
+            taken = self._step(events)
         for order in taken.orders:
             if isinstance(order, Start):
                 self.agents.start(order, self.lives[order.job.id], self.now)
             else:
                 self._stop(order)
         for line in taken.log:
-            if line.kind is ENDED:
+            if (kind := line.kind) not in HEARD:
+                continue
+            if kind is ENDED:
                 self._over(line.job_id)
-            elif line.kind is GUARANTEED:
+            elif kind is GUARANTEED:
                 self.lives[line.job_id].launches[-1].gains_guarantee(self.now)
-            elif line.kind is OPPORTUNISTIC:
+            else:
                 self.lives[line.job_id].launches[-1].loses_guarantee(self.now)
         if self.site.tenants is not None:
             exchanges = self.state.exchanges
@@ -161,7 +168,8 @@ class World:
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1
         self.events += len(events)
-        taken = step(self.state, events, self.now, Drawing(self.site.seed, self.steps), self.site.policy)
+        site = self.site
+        taken = step(self.state, events, self.now, Drawing(site.seed, self.steps), site.policy)
         for reply in taken.replies:
             if isinstance(reply, Exception):
                 raise reply
@@ -181,9 +189,3 @@ class World:
         if self._ended is not None:
             del self.lives[job_id]
             self._ended(life)
-
-
-def _sooner(a: Micros | None, b: Micros | None) -> Micros | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a if a < b else b

@@ -53,8 +53,8 @@ class Timed:
         for run in [run for run in self.d.state.runs.rows.values() if run.phase is RunPhase.STARTING]:
             self.started[run.job_id] = self.d.now
             self.d.start(run.job_id)
-        queue = self.d.state.queues[spec().job_class]
-        if queue and (head := queue[0][-1]) not in self.reserved:
+        first = self.d.state.queues[spec().job_class].first
+        if first is not None and (head := first[-1]) not in self.reserved:
             reservation = reserve(self.d.state, self.d.job(head))
             assert reservation is not None, "every length is known"
             self.reserved[head] = reservation.at
@@ -84,10 +84,10 @@ def test_the_head_starts_no_later_than_it_was_promised(nodes: list[Vector], jobs
 def test_the_first_head_starts_when_it_does_without_backfill(nodes: list[Vector], jobs: list[JobSpec]) -> None:
     """Both begin alike; the head that blocks the queue at first must not be later for what passes it by."""
     plain, filled = Timed(fifo, nodes, jobs), Timed(backfill, nodes, jobs)
-    queue = plain.d.state.queues[spec().job_class]
-    if not queue:
+    first = plain.d.state.queues[spec().job_class].first
+    if first is None:
         return
-    head = queue[0][-1]
+    head = first[-1]
     assert set(plain.started) <= set(filled.started)
     plain.run(lambda timed: head in timed.started)
     filled.run(lambda timed: head in timed.started)

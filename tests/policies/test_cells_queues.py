@@ -7,6 +7,7 @@ import pytest
 
 from scheduler_service.core.job import Array, JobState, Reason
 from scheduler_service.core.messages import Submitted, VcRequested
+from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.rows import changed
 from scheduler_service.core.vc import Guarantee, Pin, VcPolicy
 from scheduler_service.policies.explain import explain
@@ -90,6 +91,33 @@ def test_by_priority_others_leave_in_the_pool_that_nobody_waits_for() -> None:
     assert (runs(t, full), t.job(low).state) == (True, JobState.STOPPING)
     t.leave(low)
     assert runs(t, high)
+
+
+def named_pools(policy: str) -> Tenants:
+    """The nodes of a pool that the site names are counted within it, so that both of these are the first."""
+    t = Tenants({"f0": "FOUR", "t0": "CT1"}, [PoolPlan("fours", ("f0",), ()), PoolPlan("apart", ("t0",), ())])
+    t.vc("A", ("fours", "node", 1), ("apart", "node", 1), policy=VcPolicy(policy))
+    return t
+
+
+@pytest.mark.parametrize("policy", ["priority", "fitgpp", "lrtp", "rand"])
+@pytest.mark.parametrize(("named", "size"), [("fours", 2), ("", 3)])
+def test_those_leave_whose_going_makes_room_in_their_own_pool(policy: str, named: str, size: int) -> None:
+    t = named_pools(policy)
+    other, full = t.ask("A", 2, pool="apart"), t.ask("A", 4, pool="fours")
+    high = t.ask("A", size, pool=named, trial=True, priority=1)
+    assert t.waits(high) is Reason.WAITING_FOR_VICTIMS
+    assert (runs(t, other), t.job(full).state) == (True, JobState.STOPPING)
+    t.leave(full)
+    assert runs(t, high)
+
+
+def test_nobody_leaves_whose_going_makes_room_in_another_pool() -> None:
+    t = named_pools("priority")
+    other, full = t.ask("A", 2, pool="apart"), t.ask("A", 4, pool="fours", priority=5)
+    waits = t.ask("A", 2, pool="fours", priority=1)
+    assert t.waits(waits) is Reason.BEYOND_QUOTA
+    assert (runs(t, other), runs(t, full)) == (True, True)
 
 
 def test_who_overflowed_is_promoted_where_nobody_waits() -> None:

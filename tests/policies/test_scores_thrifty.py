@@ -1,5 +1,6 @@
 """Thrifty: a trial is promised what leaves for nobody, where FitGpp would preempt once more."""
 
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
@@ -15,6 +16,7 @@ from scheduler_service.core.job import (
     JobSpec,
     JobState,
     NodeState,
+    Reason,
     RunKey,
     RunPhase,
     StopReason,
@@ -125,6 +127,20 @@ def test_one_that_was_cancelled_leaves_for_nobody_too() -> None:
     assert d.states(*jobs) == [JobState.RUNNING, JobState.STOPPING, JobState.RUNNING, JobState.RUNNING]
     d.exit(jobs[1], yielded=True)
     assert d.job(trial).state is JobState.STARTING
+
+
+def test_one_that_is_told_to_leave_is_promised_at_once_to_a_trial_that_could_preempt_nobody() -> None:
+    d = Driver(stages("thrifty", SETTINGS).policy)
+    d.join()
+    higher = d.submit(replace(spec(8), priority=1))
+    d.start(higher)
+    trial = d.trial(2)
+    assert d.job(trial).reason is Reason.NOTHING_TO_PREEMPT
+    d.cancel(higher)
+    assert d.job(trial).reason is Reason.WAITING_FOR_VICTIMS
+    earmark = d.earmark(trial)
+    assert earmark is not None
+    assert earmark.victims == (RunKey(higher, 1),)
 
 
 def test_a_broken_device_and_a_silent_node_release_nothing() -> None:

@@ -1,5 +1,6 @@
 """The points in time that rows wait for."""
 
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
 from scheduler_service.core.values import Micros
@@ -20,7 +21,8 @@ def set_deadlines(state: "State", key: tuple[int, ...], old: _Due, new: _Due) ->
 def set_deadline(
     state: "State", kind: Deadline, key: tuple[int | str, ...], before: Micros | None, after: Micros | None
 ) -> None:
+    """In a plain list, of which all behind the place is moved in one go."""
     if before is not None:
-        state.deadlines.remove((before, kind, key))
+        del state.deadlines[bisect_left(state.deadlines, (before, kind, key))]
     if after is not None:
-        state.deadlines.add((after, kind, key))
+        insort(state.deadlines, (after, kind, key))

@@ -17,21 +17,34 @@ QUEUED = JobState.QUEUED
 
 
 def of_job(state: "State", old: Job | None, new: Job | None) -> None:
-    was = queue_key(old, state.settings.aging_us) if old is not None and old.state is QUEUED else None
-    now = queue_key(new, state.settings.aging_us) if new is not None and new.state is QUEUED else None
-    if was != now:
-        if old is not None and was is not None:
-            _dequeue(state, old, was)
-            state.unsettled = True
-        if new is not None and now is not None:
-            if _enqueue(state, new, now):
-                state.longer = True
-            else:
-                state.unsettled = True
-    if old is not None and new is not None:
+    if old is None:
+        if new is not None:
+            _stand(state, None, new)
+            _comes_or_goes(state, new, there=True)
+    elif new is None:
+        _stand(state, old, None)
+        _comes_or_goes(state, old, there=False)
+    else:
+        if old.state is QUEUED or new.state is QUEUED:
+            _stand(state, old, new)
         _changes(state, old, new)
-    elif (row := new or old) is not None:
-        _comes_or_goes(state, row, new is not None)
+
+
+def _stand(state: "State", old: Job | None, new: Job | None) -> None:
+    """It comes to stand in a queue, or elsewhere in it, or leaves it."""
+    aging_us = state.settings.aging_us
+    was = None if old is None else queue_key(old, aging_us)
+    now = None if new is None else queue_key(new, aging_us)
+    if was == now:
+        return
+    if old is not None and was is not None:
+        _dequeue(state, old, was)
+        state.unsettled = True
+    if new is not None and now is not None:
+        if _enqueue(state, new, now):
+            state.longer = True
+        else:
+            state.unsettled = True
 
 
 def _changes(state: "State", old: Job, new: Job) -> None:
@@ -45,9 +58,8 @@ def _changes(state: "State", old: Job, new: Job) -> None:
         state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
         for key in state.active.get(new.id, ()):
             refresh_candidate(state, key)
-    before, after = due(old), due(new)
-    if before != after:
-        _set_due(state, new.id, before, after)
+    if old.eligible_us != new.eligible_us or old.limit_us != new.limit_us or old.start_by_us != new.start_by_us:
+        _set_due(state, new.id, due(old), due(new))
     if old.waits_for is not new.waits_for:
         _depend(state, old, there=False)
         _depend(state, new, there=True)
@@ -87,7 +99,7 @@ def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
         return False
     queue = state.queues[job.spec.job_class]
     queue.add(key)
-    return bool(queue[0] < key)
+    return queue.first != key
 
 
 def _dequeue(state: "State", job: Job, key: QueueKey) -> None:

@@ -1,10 +1,10 @@
-"""What follows from nodes and devices: room, idle and faulty devices, places in pools."""
+"""What follows from the cluster, nodes and devices: its row, room, idle and faulty devices, places in pools."""
 
 from typing import TYPE_CHECKING
 
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
 from scheduler_service.core.indices.small import set_or_drop
-from scheduler_service.core.job import Node, NodeDevice
+from scheduler_service.core.job import Cluster, Node, NodeDevice
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Vector, sub, times
 
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from scheduler_service.core.state import State
 
 _ONE_DEVICE = Vector(0, 0, 1)
+
+
+def of_cluster(state: "State", _old: Cluster | None, new: Cluster | None) -> None:
+    if new is not None:  # it has one row, which never goes
+        state.cluster = new
 
 
 def of_node(state: "State", old: Node | None, new: Node | None) -> None:
@@ -93,7 +98,7 @@ def _offers_the_same(a: Node, b: Node) -> bool:
     """In all that decides whether something fits there, the names of its cells included."""
     return (
         a.state is b.state
-        and a.capacity == b.capacity
-        and a.levels == b.levels
+        and (a.capacity is b.capacity or a.capacity == b.capacity)
+        and (a.levels is b.levels or a.levels == b.levels)
         and (a.drained_us is None) == (b.drained_us is None)
     )

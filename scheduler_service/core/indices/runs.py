@@ -12,47 +12,77 @@ from scheduler_service.core.waiting import Deadline
 if TYPE_CHECKING:
     from scheduler_service.core.state import State
 
-STOPPING = RunPhase.STOPPING
+STOPPING, GUARD = RunPhase.STOPPING, Deadline.GUARD
 
 
 def of_run(state: "State", old: Run | None, new: Run | None) -> None:
-    row = new or old
-    if row is None:
-        return
-    key = row.key
-    if old is None or new is None:
-        add_or_discard(state.runs_on, row.node, key, new is not None)
-        add_or_discard(state.active, row.job_id, key, new is not None)
-        _hold(state, row, new is not None)
+    if old is None:
+        if new is not None:
+            _comes(state, new)
+    elif new is None:
+        _goes(state, old)
+    else:
+        _changes(state, old, new)
+
+
+def _comes(state: "State", run: Run) -> None:
+    key = run.key
+    add_or_discard(state.runs_on, run.node, key, there=True)
+    add_or_discard(state.active, run.job_id, key, there=True)
+    _hold(state, run, holds=True)
+    _stand(state, None, run)
+    state.news.setdefault(key, True)
+    if run.guarded_us is not None:
+        set_deadline(state, GUARD, tuple(key), None, run.guarded_us)
+    state.stale_candidates[key] = None
+    state.unsettled = True
+
+
+def _goes(state: "State", run: Run) -> None:
+    key = run.key
+    add_or_discard(state.runs_on, run.node, key, there=False)
+    add_or_discard(state.active, run.job_id, key, there=False)
+    _hold(state, run, holds=False)
+    _stand(state, run, None)
+    if run.guarded_us is not None:
+        set_deadline(state, GUARD, tuple(key), run.guarded_us, None)
+    refresh_candidate(state, key)
+    state.unsettled = True
+
+
+def _changes(state: "State", old: Run, new: Run) -> None:
+    key = new.key
+    if old.guaranteed != new.guaranteed:
         _stand(state, old, new)
         state.unsettled = True
-    elif old.guaranteed != new.guaranteed:
-        _stand(state, old, new)
+    if old.stop_us is None and new.stop_us is not None:
+        state.news.setdefault(key, False)
+        state.unsettled = True  # who waits may be promised what is about to leave
+    if old.guarded_us != new.guarded_us:
+        set_deadline(state, GUARD, tuple(key), old.guarded_us, new.guarded_us)
         state.unsettled = True
-    if new is not None and (old is None or (old.stop_us is None and new.stop_us is not None)):
-        state.news.setdefault(key, old is None)
-    guarded_before = old.guarded_us if old is not None else None
-    guarded_after = new.guarded_us if new is not None else None
-    if guarded_before != guarded_after:
-        set_deadline(state, Deadline.GUARD, tuple(key), guarded_before, guarded_after)
-        state.unsettled = True
-    elif old is not None and new is not None and old.phase is not STOPPING and new.phase is not STOPPING:
+    elif old.phase is not STOPPING and new.phase is not STOPPING:
         return
     refresh_candidate(state, key)
 
 
 def _hold(state: "State", run: Run, holds: bool) -> None:
     """It takes what it demands, or leaves it. Faulty devices that nobody holds are taken already, and stay so."""
-    node, mask, demand = run.node, mask_of(run.devices), run.demand
-    if mask:
+    node, demand = run.node, run.demand
+    if mask := mask_of(run.devices):
         faulty = state.faulty_devices.get(node, 0)
         if faulty & mask:
             demand = sub(demand, Vector(devices=(faulty & mask).bit_count()))
         held, idle = state.held_devices.get(node, 0), state.idle_devices.get(node, 0)
-        kept = state.kept_devices.get(node, 0)
-        held, idle = (held | mask, idle & ~mask) if holds else (held & ~mask, idle | mask & ~(faulty | kept))
-        set_or_drop(state.held_devices, node, held or None)
-        set_or_drop(state.idle_devices, node, idle or None)
+        if holds:
+            held, idle = held | mask, idle & ~mask
+        else:
+            held, idle = held & ~mask, idle | mask & ~(faulty | state.kept_devices.get(node, 0))
+        state.held_devices[node], state.idle_devices[node] = held, idle
+        if not held:
+            del state.held_devices[node]
+        if not idle:
+            del state.idle_devices[node]
     elif state.host is not None:
         (state.host.take if holds else state.host.give)(node, demand)
     if holds:

@@ -202,4 +202,4 @@ class Run:
 
     @derived
     def key(self) -> RunKey:
-        return RunKey(self.job_id, self.run, self.task)
+        return tuple.__new__(RunKey, (self.job_id, self.run, self.task))

@@ -19,6 +19,9 @@ from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.windows import most_cells
 from scheduler_service.policies.cells.reclaiming import LeastLost
 
+Gone = dict[str, dict[int, Mask]]
+"""By pool and slot, leaves that are held and count as available: those who hold them are to leave."""
+
 
 class Choice(NamedTuple):
     """A pool in which a job may run, and what it asks there."""
@@ -41,7 +44,7 @@ def suits(pools: Pools, job: Job, pool: str) -> bool:
     return cells.pool in ("", pool) and cells.model in ("", pools.models[pool])
 
 
-def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Mask] | None = None) -> Plan | None:
+def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None = None) -> Plan | None:
     """Has the job start in the virtual cluster's cells, or has the opportunistic runs leave that are in its way. None: the
     virtual cluster has no room for it."""
     pools = state.pools
@@ -49,7 +52,9 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: dict[int, Ma
     for name, owner in choices(pools, vc, job):
         pool = pools.pools[name]
         wanted = asked(job.spec, pool.shape, pools.share(name))
-        found = None if isinstance(wanted, str) else find(pool, owner, wanted, gone, LeastLost(state, name, vc.policy.s))
+        if isinstance(wanted, str):
+            continue
+        found = find(pool, owner, wanted, gone.get(name) if gone else None, LeastLost(state, name, vc.policy.s))
         if found is not None:
             return _plan(state, pools, vc, job, name, found)
     return None

@@ -84,9 +84,10 @@ def _without(state: State, job: Job, gone: Sequence[Job]) -> list[Spot] | None:
     wanted = asked(job.spec, pool.shape, pools.share(name))
     if isinstance(wanted, str):
         return None
-    before = {slot: pool.held(slot)[1] for slot in leaves_of(state, pools, gone)}
+    leaves = leaves_of(state, pools, gone).get(name, {})
+    before = {slot: pool.held(slot)[1] for slot in leaves}
     try:
-        for slot, mask in leaves_of(state, pools, gone).items():
+        for slot, mask in leaves.items():
             pool.set_opportunistic(slot, before[slot] & ~mask)
         seats = find_idle(pool, wanted)
     finally:

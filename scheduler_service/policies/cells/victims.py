@@ -22,7 +22,7 @@ from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
-from scheduler_service.policies.cells.guaranteed import holds_up, plan_in_cells
+from scheduler_service.policies.cells.guaranteed import Gone, holds_up, plan_in_cells
 from scheduler_service.policies.fitgpp import score
 from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.victims import Field
@@ -52,15 +52,15 @@ def waiting_for_others(state: State, vc: VirtualCluster) -> list[Job]:
     return [job for job in jobs if job.spec.vc == vc.name and job.spec.guarantee is not Guarantee.OPPORTUNISTIC]
 
 
-def leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> dict[int, Mask]:
-    """By slot, what is free once these have gone. All are in one pool: a virtual cluster's job is, and of others' pools
-    nothing fits."""
-    gone: dict[int, Mask] = defaultdict(int)
+def leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> Gone:
+    """By pool and slot, what is free once these have gone."""
+    gone: Gone = defaultdict(dict)
     for job in jobs:
         for node, mask in _has(state, job):
             seat = pools.seats.get(node)
             if seat is not None:
-                gone[seat.slot] |= positions(seat, mask)
+                slots = gone[seat.pool]
+                slots[seat.slot] = slots.get(seat.slot, 0) | positions(seat, mask)
     return gone
 
 
