@@ -31,12 +31,15 @@ DOCUMENT = """# Sharing
 """
 
 
-def test_tables_and_figures_come_out_of_one_command(tmp_path: Path) -> None:
+def test_tables_and_figures_come_out_of_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a folder beside, as long as no other is named."""
+    monkeypatch.chdir(tmp_path)
     document = tmp_path / "sharing.md"
     document.write_text(DOCUMENT)
     asked = ["reproduce", "hived", "--part", "figure-7b", "--share", "0.002", "--on", "local[1]"]
-    told = CliRunner().invoke(main, [*asked, "-o", str(tmp_path / "results"), "--document", str(document)])
+    told = CliRunner().invoke(main, [*asked, "--document", str(document)])
     assert told.exit_code == 0, told.output
+    assert (tmp_path / "results" / "hived" / "tables.md").exists()
     text = document.read_text()
     for title in ("private clusters", "shared by quota", "HiveD"):
         assert f"| 200 nodes, {title} |" in text
@@ -117,11 +120,12 @@ def test_a_trace_gives_quotas_by_what_is_asked_for(tmp_path: Path) -> None:
     assert cut(trace(tmp_path, within), 0.03, tmp_path / "out").jobs == 2
 
 
-def test_tenants_of_a_trace_share_a_cluster(tmp_path: Path) -> None:
+def test_tenants_of_a_trace_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     document = tmp_path / "sharing.md"
     document.write_text("<!-- begin: hived-traces -->\n<!-- end: hived-traces -->\n")
     jobs = [(FROM_DAY + i / 1000, "one" if i % 3 else "two", 1 << i % 5, 3.0) for i in range(60)]
-    asked = ["reproduce", "hived", "--part", "traces", "--on", "local[1]", "-o", str(tmp_path / "results")]
+    asked = ["reproduce", "hived", "--part", "traces", "--on", "local[1]"]
     told = CliRunner().invoke(main, [*asked, "--on-traces", str(trace(tmp_path, jobs)), "--document", str(document)])
     assert told.exit_code == 0, told.output
     text = document.read_text()
@@ -175,7 +179,7 @@ def test_nobody_gains_beyond_what_it_gave_took_and_used(tmp_path: Path) -> None:
         if setting.exchange:
             case = case.model_copy(update={"exchange": Exchange(offer_after_h=1, request_for_h=2)})
         (found[case],) = sweep([case], tmp_path, on="local[1]")
-        known[setting] = see([case], found, tmp_path)
+        known[setting] = see([case], found)
     of = gains("table-4", known)
     begin, end = known[settings[0]].edges(1)
     rows = pq.read_table(found[case].folder / "exchanges.parquet").to_pylist()

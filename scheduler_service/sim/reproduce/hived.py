@@ -88,11 +88,11 @@ def command(
     of_trace = {} if trace is None else trace_cases(trace, seed)
     every = (*(case for of in wanted.values() for case in of), *of_trace.values())
     found = simulated(every, output, on, fresh, keep="all")
-    known = {setting: see(of, found, output) for setting, of in wanted.items()}
+    known = {setting: see(of, found) for setting, of in wanted.items()}
     shared = {setting: known[setting] for part in papers if part in SHARING for setting in needed(part)}
     tables = sharing_tables(shared, study) if shared else []
     tables += exchange_tables(papers, known, study)
-    tables += [] if trace is None else [trace_table(trace, of_trace, found, output)]
+    tables += [] if trace is None else [trace_table(trace, of_trace, found)]
     console, notes = Console(highlight=False), Console(stderr=True)
     for table in tables:
         on_terminal(console, table)

@@ -1,7 +1,6 @@
 """A setting of HiveD's evaluation, simulated: what its tables and figures are made of."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,10 +36,10 @@ class Seen(NamedTuple):
         return hived_exchange.Use(self.uses, hived_measures.all_uses(self.history, self.runs), self.history.vcs[1])
 
 
-def see(of: Iterable[Case], found: Simulated, folder: Path) -> Seen:
+def see(of: Iterable[Case], found: Simulated) -> Seen:
     """Several cases are clusters that stand for one."""
     cases = list(of)
-    folders = [folder / found[case].folder for case in cases]
+    folders = [found[case].folder for case in cases]
     nodes = [sum(group.nodes for group in case.cluster) for case in cases]
     jobs, runs = joined([kept(one) for one in folders], nodes)
     history = hived_measures.history_of((jobs, runs), sum(nodes))

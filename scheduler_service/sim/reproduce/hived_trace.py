@@ -101,8 +101,8 @@ def trace_cases(of: Cut, seed: int) -> dict[Scheme, Case]:
     }
 
 
-def trace_table(of: Cut, cases: Mapping[Scheme, Case], found: Simulated, folder: Path) -> Table:
-    seen = {scheme: see([case], found, folder) for scheme, case in cases.items()}
+def trace_table(of: Cut, cases: Mapping[Scheme, Case], found: Simulated) -> Table:
+    seen = {scheme: see([case], found) for scheme, case in cases.items()}
     shown = {
         scheme: told(it, None if scheme == "private" else late(it, seen["private"], of.quotas), scheme != "quota")
         for scheme, it in seen.items()
