@@ -87,7 +87,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
             raise PlanRefused(f"node {spot.node} is not open")
     earmarks: list[Operation] = []
     if job.id in state.earmarks_of:
-        earmarks = list(map(state.operations.rows.__getitem__, state.earmarks_of[job.id]))
+        earmarks = list(map(state.operations.rows.__getitem__, state.earmarks_of[job.id]))  # so that placing makes no closure
         text = f"it starts on {_names(state, action)}"
         drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
     if job.elements is not None:

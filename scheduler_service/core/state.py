@@ -174,7 +174,7 @@ class State:
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
         keys = self.active.get(job_id, ())
-        return list(map(self.runs.rows.__getitem__, sorted(keys) if len(keys) > 1 else keys))
+        return [self.runs.rows[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
 
     def holds_faulty(self, run: Run) -> bool:
         """Whether a device of the run is faulty: what it leaves is then less than it holds."""

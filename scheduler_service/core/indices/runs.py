@@ -18,34 +18,22 @@ STOPPING, GUARD = RunPhase.STOPPING, Deadline.GUARD
 def of_run(state: "State", old: Run | None, new: Run | None) -> None:
     if old is None:
         if new is not None:
-            _comes(state, new)
+            state.news.setdefault(new.key, True)
+            _comes_or_goes(state, new, there=True)
     elif new is None:
-        _goes(state, old)
+        _comes_or_goes(state, old, there=False)
     else:
         _changes(state, old, new)
 
 
-def _comes(state: "State", run: Run) -> None:
-    key = run.key
-    add_or_discard(state.runs_on, run.node, key, there=True)
-    add_or_discard(state.active, run.job_id, key, there=True)
-    _hold(state, run, holds=True)
-    _stand(state, None, run)
-    state.news.setdefault(key, True)
-    if run.guarded_us is not None:
-        set_deadline(state, GUARD, tuple(key), None, run.guarded_us)
-    state.stale_candidates[key] = None
-    state.unsettled = True
-
-
-def _goes(state: "State", run: Run) -> None:
-    key = run.key
-    add_or_discard(state.runs_on, run.node, key, there=False)
-    add_or_discard(state.active, run.job_id, key, there=False)
-    _hold(state, run, holds=False)
-    _stand(state, run, None)
-    if run.guarded_us is not None:
-        set_deadline(state, GUARD, tuple(key), run.guarded_us, None)
+def _comes_or_goes(state: "State", run: Run, there: bool) -> None:
+    key, guard = run.key, run.guarded_us
+    add_or_discard(state.runs_on, run.node, key, there)
+    add_or_discard(state.active, run.job_id, key, there)
+    _hold(state, run, there)
+    _stand(state, None if there else run, run if there else None)
+    if guard is not None:
+        set_deadline(state, GUARD, tuple(key), None if there else guard, guard if there else None)
     refresh_candidate(state, key)
     state.unsettled = True
 
@@ -78,11 +66,8 @@ def _hold(state: "State", run: Run, holds: bool) -> None:
             held, idle = held | mask, idle & ~mask
         else:
             held, idle = held & ~mask, idle | mask & ~(faulty | state.kept_devices.get(node, 0))
-        state.held_devices[node], state.idle_devices[node] = held, idle
-        if not held:
-            del state.held_devices[node]
-        if not idle:
-            del state.idle_devices[node]
+        set_or_drop(state.held_devices, node, held or None)
+        set_or_drop(state.idle_devices, node, idle or None)
     elif state.host is not None:
         (state.host.take if holds else state.host.give)(node, demand)
     if holds:
