@@ -1,6 +1,5 @@
 """The command line: `ebb-agent run`."""
 
-import asyncio
 import logging
 import os
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import uvloop
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # the agent never forks without executing
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the link tells of connections that fail, once and in words
@@ -99,7 +99,7 @@ def run(file: Path | None, **flags: Any) -> None:
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     try:
-        asyncio.run(app.run(settings))
+        uvloop.run(app.run(settings))
     except AgentError as error:
         raise click.ClickException(str(error)) from error
 

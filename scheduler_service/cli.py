@@ -1,6 +1,5 @@
 """`ebb-scheduler`: the command line of the scheduler."""
 
-import asyncio
 import gc
 import logging
 import re
@@ -73,13 +72,15 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
         return
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    from scheduler_service.app import serve as run  # the command line must answer --help without loading all of it
+    import uvloop  # the command line must answer --help without loading all of it
+
+    from scheduler_service.app import serve as run
 
     gc.set_threshold(SELDOM)
     gc.freeze()  # what was loaded stays, and need not be looked at
 
     try:
-        asyncio.run(run(config))
+        uvloop.run(run(config))
     except Exception as error:
         logging.getLogger("ebb.scheduler").debug("failed", exc_info=error)
         click.echo(f"ebb-scheduler: {error}", err=True)

@@ -95,7 +95,7 @@ async def _tree(reading: Reading) -> Tree:
         *(sys.executable, "-P", "-m", "node_agent.devices.graph"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        process_group=0,
+        start_new_session=True,  # Ctrl-C is the agent's (and uvloop knows no process_group)
     )
     try:
         async with asyncio.timeout(TREE_LIMIT):
