@@ -35,32 +35,39 @@ from scheduler_service.run.view import JobView, NodeView
 
 
 def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
-    gang = tuple(TaskGroup(g.count, vector_in(g.resources), tuple(g.command)) for g in spec.task_groups)
+    """Most jobs say little of what can be said, and every Submit passes here: what is not said is not looked at."""
     demand = vector_in(spec.resources)
-    if gang:
+    more: dict[str, Any] = {}
+    if spec.task_groups:
+        gang = more["gang"] = tuple(TaskGroup(g.count, vector_in(g.resources), tuple(g.command)) for g in spec.task_groups)
         demand = ZERO
         for group in gang:
             demand = add(demand, Vector(*(part * group.size for part in group.demand)))
-    more: dict[str, Any] = {}
+    if spec.job_class:
+        more["job_class"] = JobClass(spec.job_class)
+    if spec.environment:
+        more["environment"] = tuple(sorted(spec.environment.items()))
+    if spec.HasField("time_limit"):
+        more["time_limit_us"] = duration_in(spec.time_limit)
+    if spec.HasField("estimate"):
+        more["estimate_us"] = duration_in(spec.estimate)
     if spec.HasField("retry"):
         more["retry"] = Retry(spec.retry.limit, tuple(sorted(spec.retry.exit_codes)), tuple(sorted(spec.retry.exit_signals)))
+    if spec.dependencies:
+        more["dependencies"] = dependencies_in(spec.dependencies)
+    if spec.HasField("array"):
+        more["array"] = Array(spec.array.size, spec.array.at_once)
+    if spec.guarantee:
+        more["guarantee"] = Guarantee(spec.guarantee)
+    if spec.virtual_cluster:
+        more |= {"vc": spec.virtual_cluster, "cells": _cells_in(spec)}
     return JobSpec(
         command=tuple(spec.command),
         demand=demand,
-        job_class=JobClass(spec.job_class) if spec.job_class else JobClass.BEST_EFFORT,
         grace_us=duration_in(spec.grace_period) if spec.HasField("grace_period") else default_grace_us,
         name=spec.name,
-        environment=tuple(sorted(spec.environment.items())),
         working_directory=spec.working_directory,
         priority=spec.priority,
-        time_limit_us=duration_in(spec.time_limit),
-        estimate_us=duration_in(spec.estimate),
-        gang=gang,
-        dependencies=dependencies_in(spec.dependencies),
-        array=Array(spec.array.size, spec.array.at_once) if spec.HasField("array") else None,
-        vc=spec.virtual_cluster,
-        guarantee=Guarantee(spec.guarantee) if spec.guarantee else Guarantee.GUARANTEED,
-        cells=_cells_in(spec),
         **more,
     )
 
