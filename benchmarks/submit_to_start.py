@@ -2,13 +2,16 @@
 
 The command is `date +%s%N`: the first thing that it does is to read the clock, and its answer is in the job's log. So the
 figure includes the loading of a small C program; what that alone costs is measured too, and is in it for both systems.
-Their submits alternate, each through its own Python client, and each waits until the last job has ended. Between them, on
-the same idle machine: an empty gRPC call and the smallest durable commit, of which a submit to Ebb needs two and one.
+Their submits alternate, each through its own Python client, and each waits until the last job has ended, and then for a
+moment. Between them, on the same idle machine: an empty gRPC call and the smallest durable commit, of which a submit to Ebb
+needs two and one.
 """
 
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from hyperqueue import Client as HyperQueue
@@ -23,7 +26,8 @@ from examples.cluster import Cluster
 SUBMITS = 200
 WARM_UP = 20
 PAUSE = 0.04
-"""Seconds until it is looked whether a job has ended: nothing disturbs it meanwhile, and the cluster is idle after it."""
+"""Seconds until it is looked whether a job has ended, when nothing disturbs it, and before the next begins: the cluster is
+idle then."""
 COMMAND = [shutil.which("date") or "/bin/date", "+%s%N"]
 
 
@@ -40,13 +44,18 @@ def run() -> list[Figure]:
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
         with Client(cluster.address) as ours:
-            for number in range(WARM_UP + SUBMITS):
-                ebb.append(_ebb(ours))
-                hyperqueue.append(_hyperqueue(theirs, folder, number))
-                for taken, take in ((command, _command), (call, make_call), (commit, make_commit)):
-                    time.sleep(PAUSE)
+            numbers = count()
+            turns: tuple[tuple[list[float], Callable[[], float]], ...] = (
+                (ebb, lambda: _ebb(ours)),
+                (hyperqueue, lambda: _hyperqueue(theirs, folder / f"hyperqueue-{next(numbers)}")),
+                (command, _command),
+                (call, make_call),
+                (commit, make_commit),
+            )
+            for _ in range(WARM_UP + SUBMITS):
+                for taken, take in turns:
+                    time.sleep(PAUSE)  # before each the same: what comes at once after another finds the machine awake
                     taken.append(take())
-                time.sleep(PAUSE)
     return _rows(*(taken[WARM_UP:] for taken in figures))
 
 
@@ -60,8 +69,7 @@ def _ebb(client: Client) -> float:
     return (int(Path(job.log_path).read_text()) - began) / 1e6
 
 
-def _hyperqueue(client: HyperQueue, folder: Path, number: int) -> float:
-    output = folder / f"hyperqueue-{number}"
+def _hyperqueue(client: HyperQueue, output: Path) -> float:
     job = Job()
     job.program(COMMAND, stdout=str(output), stderr=None)
     began = time.time_ns()
