@@ -3,8 +3,8 @@
 The command is `date +%s%N`: the first thing that it does is to read the clock, and its answer is in the job's log. So the
 figure includes the loading of a small C program; what that alone costs is measured too, and is in it for both systems.
 Their submits alternate, each through its own Python client, and each waits until the last job has ended, and then for a
-moment. Between them, on the same idle machine: an empty gRPC call and the smallest durable commit, of which a submit to Ebb
-needs two and one.
+moment. In turns with them, on the same idle machine: a trivial scheduler, which shows what of a start is gRPC, one durable
+commit and the command, and what is Ebb's own.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from pathlib import Path
 from hyperqueue import Client as HyperQueue
 from hyperqueue import Job
 
-from benchmarks import bare, hyperqueue_cluster
+from benchmarks import hyperqueue_cluster, trivial
 from benchmarks.figures import Figure, figure, quantile
 from benchmarks.scratch import scratch
 from client_sdk import Client
@@ -32,25 +32,23 @@ COMMAND = [shutil.which("date") or "/bin/date", "+%s%N"]
 
 
 def run() -> list[Figure]:
-    figures: tuple[list[float], ...] = ([], [], [], [], [])
-    ebb, hyperqueue, command, call, commit = figures
+    figures: tuple[list[float], ...] = ([], [], [], [])
+    ebb, hyperqueue, least, command = figures
     with (
         scratch() as folder,
         hyperqueue_cluster.serving(folder / "hyperqueue", cores=20) as theirs,
         Cluster(folder / "ebb") as cluster,
-        bare.calls() as make_call,
-        bare.commits(folder / "bare") as make_commit,
+        trivial.serving(folder / "trivial") as start,
     ):
         cluster.start_scheduler()
         cluster.start_agent("node-1", "cpu-20c")
         with Client(cluster.address) as ours:
-            numbers = count()
+            logs = (folder / f"log-{number}" for number in count())
             turns: tuple[tuple[list[float], Callable[[], float]], ...] = (
                 (ebb, lambda: _ebb(ours)),
-                (hyperqueue, lambda: _hyperqueue(theirs, folder / f"hyperqueue-{next(numbers)}")),
+                (hyperqueue, lambda: _hyperqueue(theirs, next(logs))),
+                (least, lambda: _trivial(start, next(logs))),
                 (command, _command),
-                (call, make_call),
-                (commit, make_commit),
             )
             for _ in range(WARM_UP + SUBMITS):
                 for taken, take in turns:
@@ -74,10 +72,21 @@ def _hyperqueue(client: HyperQueue, output: Path) -> float:
     job.program(COMMAND, stdout=str(output), stderr=None)
     began = time.time_ns()
     client.submit(job)
+    return (_said(output) - began) / 1e6
+
+
+def _trivial(start: trivial.Start, output: Path) -> float:
+    began = time.time_ns()
+    start(output, COMMAND)
+    return (_said(output) - began) / 1e6
+
+
+def _said(output: Path) -> int:
+    """What the command has written, once it has."""
     time.sleep(PAUSE)
     while not output.exists() or not (said := output.read_text()):
         time.sleep(PAUSE)
-    return (int(said) - began) / 1e6
+    return int(said)
 
 
 def _command() -> float:
@@ -85,9 +94,7 @@ def _command() -> float:
     return (int(subprocess.run(COMMAND, capture_output=True, check=True).stdout) - began) / 1e6
 
 
-def _rows(
-    ebb: list[float], hyperqueue: list[float], command: list[float], call: list[float], commit: list[float]
-) -> list[Figure]:
+def _rows(ebb: list[float], hyperqueue: list[float], least: list[float], command: list[float]) -> list[Figure]:
     def row(metric: str, value: float, unit: str = "ms", at_most: float | None = None) -> Figure:
         return figure("submit_to_start", metric, value, unit, at_most=at_most)
 
@@ -98,7 +105,7 @@ def _rows(
         row("HyperQueue p50", theirs),
         row("HyperQueue p99", quantile(hyperqueue, 0.99)),
         row("p50 over HyperQueue's", ours / theirs, "x", at_most=1.3),
+        row("a trivial scheduler's p50", quantile(least, 0.5)),
+        row("a trivial scheduler's p99", quantile(least, 0.99)),
         row("the command alone, p50", quantile(command, 0.5)),
-        row("an empty gRPC call to its handler, p50", quantile(call, 0.5)),
-        row("a durable commit of one row, p50", quantile(commit, 0.5)),
     ]
