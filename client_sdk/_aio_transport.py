@@ -14,7 +14,7 @@ from client_sdk._access import Access
 from client_sdk._calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests import Request
 from client_sdk._waiting import Course, LogCourse, LogPiece
-from client_sdk._wire import OPTIONS, Peer, StreamEnded
+from client_sdk._wire import OPTIONS, Line, Peer, StreamEnded
 
 T = TypeVar("T")
 
@@ -24,14 +24,14 @@ class AsyncTransport:
 
     def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool = False) -> None:
         self._peer = Peer(address, timeout, access, standby_reads)
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._lines: dict[str, Line] = {}
 
     async def close(self) -> None:
         """Ends every call and watch under way. Safe to repeat."""
         self._peer.closed = True
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
+            await line.channel.close()
 
     async def ask(self, request: Request[T], timeout: float | None = None) -> T:
         """Sends a request and returns what it answers."""
@@ -39,11 +39,7 @@ class AsyncTransport:
         deadline = self._peer.deadline(timeout)
 
         async def attempt(address: str) -> Any:
-            send = self._connect(address).unary_unary(
-                f"/ebb.v1.{call.method}",
-                request_serializer=type(call.message).SerializeToString,
-                response_deserializer=call.response.FromString,
-            )
+            send = self._connect(address).method(call)
             return await send(call.message, timeout=self._peer.attempt_time(deadline), metadata=self._peer.metadata(address))
 
         return call.read(await self._retry(call.method, attempt, deadline))
@@ -84,7 +80,7 @@ class AsyncTransport:
 
     async def _open_log(self, course: LogCourse, address: str) -> "tuple[Any, scheduler_pb2.LogsResponse | None]":
         """A stream and its first message; None: it is empty."""
-        open_stream = self._connect(address).unary_stream(
+        open_stream = self._connect(address).channel.unary_stream(
             f"/ebb.v1.{LOGS}",
             request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
             response_deserializer=scheduler_pb2.LogsResponse.FromString,
@@ -98,7 +94,7 @@ class AsyncTransport:
 
     async def _open(self, course: Course, address: str) -> "tuple[Any, scheduler_pb2.SchedulerWatchResponse | None]":
         """A stream and its first message: only then is it known to work."""
-        open_stream = self._connect(address).unary_stream(
+        open_stream = self._connect(address).channel.unary_stream(
             f"/ebb.v1.{WATCH}",
             request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
             response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
@@ -132,16 +128,16 @@ class AsyncTransport:
                 raise
             raise self._peer.given_up(method) from error
 
-    def _connect(self, address: str) -> grpc.aio.Channel:
+    def _connect(self, address: str) -> Line:
         self._peer.require_open()
-        if (channel := self._channels.get(address)) is None:
+        if (line := self._lines.get(address)) is None:
             credentials = self._peer.credentials()
             if credentials is None:
                 channel = grpc.aio.insecure_channel(address, options=OPTIONS)
             else:
                 channel = grpc.aio.secure_channel(address, credentials, options=OPTIONS)
-            self._channels[address] = channel
-        return channel
+            line = self._lines[address] = Line(channel)
+        return line
 
 
 def _message(read: Any) -> Any:

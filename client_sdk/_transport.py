@@ -15,7 +15,7 @@ from client_sdk._access import Access
 from client_sdk._calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests import Request
 from client_sdk._waiting import Course, LogCourse, LogPiece
-from client_sdk._wire import OPTIONS, Peer, StreamEnded
+from client_sdk._wire import OPTIONS, Line, Peer, StreamEnded
 
 T = TypeVar("T")
 
@@ -26,15 +26,15 @@ class Transport:
     def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool = False) -> None:
         self._peer = Peer(address, timeout, access, standby_reads)
         self._lock = threading.Lock()
-        self._channels: dict[str, grpc.Channel] = {}
+        self._lines: dict[str, Line] = {}
 
     def close(self) -> None:
         """Ends every call and watch under way. Safe to repeat."""
         with self._lock:
             self._peer.closed = True
-            channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            channel.close()
+            lines, self._lines = self._lines, {}
+        for line in lines.values():
+            line.channel.close()
 
     def ask(self, request: Request[T], timeout: float | None = None) -> T:
         """Sends a request and returns what it answers."""
@@ -42,11 +42,7 @@ class Transport:
         deadline = self._peer.deadline(timeout)
 
         def attempt(address: str) -> Any:
-            send = self._connect(address).unary_unary(
-                f"/ebb.v1.{call.method}",
-                request_serializer=type(call.message).SerializeToString,
-                response_deserializer=call.response.FromString,
-            )
+            send = self._connect(address).method(call)
             return send(call.message, timeout=self._peer.attempt_time(deadline), metadata=self._peer.metadata(address))
 
         return call.read(self._retry(call.method, attempt, deadline))
@@ -83,7 +79,7 @@ class Transport:
 
     def _open_log(self, course: LogCourse, address: str) -> "tuple[_Stream, scheduler_pb2.LogsResponse | None]":
         """A stream and its first message; None: it is empty."""
-        open_stream = self._connect(address).unary_stream(
+        open_stream = self._connect(address).channel.unary_stream(
             f"/ebb.v1.{LOGS}",
             request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
             response_deserializer=scheduler_pb2.LogsResponse.FromString,
@@ -97,7 +93,7 @@ class Transport:
 
     def _open(self, course: Course, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
         """A stream and its first message: only then is it known to work."""
-        open_stream = self._connect(address).unary_stream(
+        open_stream = self._connect(address).channel.unary_stream(
             f"/ebb.v1.{WATCH}",
             request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
             response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
@@ -120,17 +116,17 @@ class Transport:
                     return attempt(address)
         raise AssertionError("attempts end with an answer or an error")
 
-    def _connect(self, address: str) -> grpc.Channel:
+    def _connect(self, address: str) -> Line:
         with self._lock:
             self._peer.require_open()
-            if (channel := self._channels.get(address)) is None:
+            if (line := self._lines.get(address)) is None:
                 credentials = self._peer.credentials()
                 if credentials is None:
                     channel = grpc.insecure_channel(address, options=OPTIONS)
                 else:
                     channel = grpc.secure_channel(address, credentials, options=OPTIONS)
-                self._channels[address] = channel
-            return channel
+                line = self._lines[address] = Line(channel)
+            return line
 
 
 class _Stream:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
-import stamina
 
 from client_sdk import errors
 from client_sdk._access import Access, tls_problem
+from client_sdk._attempts import Attempts
+from client_sdk._call import Call
 from client_sdk._calls import WATCH
 from client_sdk._requests import addresses
 from client_sdk._waiting import full_jitter
@@ -74,6 +75,24 @@ _ADVICE: dict[grpc.StatusCode, str] = {
 _NODE_AWAY = "NODE_NOT_CONNECTED"
 
 
+class Line:
+    """A channel to one scheduler, and the methods that were called over it: gRPC takes long to make one callable."""
+
+    def __init__(self, channel: Any) -> None:
+        self.channel = channel
+        self._methods: dict[str, Any] = {}
+
+    def method(self, call: Call[Any]) -> Any:
+        """What sends such a call, once for all of its kind."""
+        if (found := self._methods.get(call.method)) is None:
+            found = self._methods[call.method] = self.channel.unary_unary(
+                f"/ebb.v1.{call.method}",
+                request_serializer=type(call.message).SerializeToString,
+                response_deserializer=call.response.FromString,
+            )
+        return found
+
+
 class StreamEnded(Exception):
     """A watch ended on the server's side without an error."""
 
@@ -131,9 +150,8 @@ class Peer:
     def stream_time(deadline: float | None) -> float | None:
         return None if deadline is None else max(0.001, deadline - time.monotonic())
 
-    def attempts(self, deadline: float | None) -> Any:
-        """Tries until one answers, fails for good, or the next would begin after the deadline. To be looped over, by `for`
-        or `async for`."""
+    def attempts(self, deadline: float | None) -> Attempts:
+        """Tries until one answers, fails for good, or the next would begin after the deadline."""
         failures = 0
         began = time.monotonic()
 
@@ -146,7 +164,7 @@ class Peer:
             limit = began + self.timeout if deadline is None and _left_behind(error) else deadline
             return False if limit is not None and time.monotonic() + delay >= limit else delay
 
-        return stamina.retry_context(on=backoff, attempts=None, timeout=None)
+        return Attempts(backoff)
 
     @contextlib.contextmanager
     def translated(self, method: str) -> Iterator[None]:

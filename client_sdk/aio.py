@@ -85,11 +85,11 @@ class AsyncClient:
 
     @property
     def _transport(self) -> "AsyncTransport":
-        from client_sdk._aio_transport import AsyncTransport  # with the first call, as in Client
-
         if self._closed:
             raise FailedPrecondition("this AsyncClient is closed; make another")
         if self._made is None:
+            from client_sdk._aio_transport import AsyncTransport  # with the first call, as in Client
+
             self._made = AsyncTransport(self.address, self._timeout, self._access, self._standby_reads)
         return self._made
 

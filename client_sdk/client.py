@@ -112,13 +112,13 @@ class Client:
 
     @property
     def _transport(self) -> "Transport":
-        # gRPC takes a fifth of a second to import, which `ebb --help` and training scripts need not pay.
-        from client_sdk._transport import Transport
-
         with self._lock:
             if self._closed:
                 raise FailedPrecondition("this Client is closed; make another")
             if self._made is None:
+                # gRPC takes a fifth of a second to import, which `ebb --help` and training scripts need not pay.
+                from client_sdk._transport import Transport
+
                 self._made = Transport(self.address, self._timeout, self._access, self._standby_reads)
             return self._made
 

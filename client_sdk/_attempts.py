@@ -1,0 +1,52 @@
+"""Tries of a call. Nearly every first one succeeds: stamina, which takes longer to set up than a request to encode, comes in
+where it did not.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+import stamina
+
+
+class Attempts:
+    """To be looped over, by `for` or `async for`: each that it brings is to be entered for one try, and takes in what that
+    raises. Raises it in its turn where `backoff` says that there is to be no other."""
+
+    def __init__(self, backoff: Callable[[Exception], bool | float]) -> None:
+        self._backoff = backoff
+        self._began = False
+        self._failed: Exception | None = None
+        self._rest: AsyncIterator[stamina.Attempt] | None = None
+
+    def __enter__(self) -> None:
+        """For the first try."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+        self._failed = error if isinstance(error, Exception) else None
+        return self._failed is not None
+
+    def __iter__(self) -> Iterator[AbstractContextManager[None]]:
+        yield self
+        rest = iter(stamina.retry_context(on=self._backoff, attempts=None, timeout=None))
+        self._fail_in(next(rest))
+        yield from rest
+
+    def __aiter__(self) -> "Attempts":
+        return self
+
+    async def __anext__(self) -> AbstractContextManager[None]:
+        # No generator: whoever leaves one before its end leaves asyncio a task, to close it.
+        if not self._began:
+            self._began = True
+            return self
+        if self._rest is None:
+            self._rest = aiter(stamina.retry_context(on=self._backoff, attempts=None, timeout=None))
+            self._fail_in(await anext(self._rest))
+        return await anext(self._rest)
+
+    def _fail_in(self, attempt: AbstractContextManager[None]) -> None:
+        """Tells stamina of the first try as if it had been its own."""
+        with attempt:
+            assert self._failed is not None
+            raise self._failed
