@@ -14,6 +14,8 @@ from client_sdk.errors import InvalidArgument
 
 E = TypeVar("E", bound=IntEnum)
 
+_NO_RETRY = models.Retry()
+
 
 def enum(kind: type[E], number: int) -> E:
     """A newer scheduler may send what this SDK has no name for: that reads as UNSPECIFIED."""
@@ -123,7 +125,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
 
 
 def _retry_message(value: models.Retry) -> job_pb2.Retry | None:
-    if value == models.Retry():
+    if value == _NO_RETRY:
         return None
     return job_pb2.Retry(limit=value.limit, exit_codes=value.exit_codes, exit_signals=value.exit_signals)
 

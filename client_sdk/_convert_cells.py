@@ -4,6 +4,8 @@ from ebb.v1 import job_pb2
 
 from client_sdk import models
 
+ANY_CELLS = models.CellRequest()
+
 
 def cells(message: job_pb2.CellRequest) -> models.CellRequest:
     return models.CellRequest(
@@ -22,7 +24,7 @@ def _within(message: job_pb2.Within) -> models.Within:
 
 
 def cells_message(value: models.CellRequest) -> job_pb2.CellRequest | None:
-    if value == models.CellRequest():
+    if value == ANY_CELLS:
         return None
     within = [job_pb2.Within(level=w.level, preferred=w.preferred, task_group=w.task_group) for w in value.within]
     return job_pb2.CellRequest(

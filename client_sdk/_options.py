@@ -31,6 +31,12 @@ Jobs: TypeAlias = Job | int | Iterable[Job | int]
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
+# What an option is that was left out, made once: most jobs leave most of them out.
+_NONE: tuple[()] = ()
+_ONE_CPU = Resources(cpus=1, memory_mib=units.parse_memory("1GiB"))
+_NO_RETRY = Retry()
+_ANY_CELLS = CellRequest()
+
 
 class JobOptions(TypedDict, total=False):
     """The options of `Client.submit` and `Client.preview`, each of which may be left out."""
@@ -105,12 +111,12 @@ def job_spec(
     time_limit: Time | None = None,
     estimate: Time | None = None,
     retries: int = 0,
-    retry_exit_codes: Iterable[int] = (),
-    retry_exit_signals: Iterable[int] = (),
+    retry_exit_codes: Iterable[int] = _NONE,
+    retry_exit_signals: Iterable[int] = _NONE,
     tasks: Sequence[TaskGroup] = (),
-    after_ok: Jobs = (),
-    after_any: Jobs = (),
-    after_failed: Jobs = (),
+    after_ok: Jobs = _NONE,
+    after_any: Jobs = _NONE,
+    after_failed: Jobs = _NONE,
     array: int | None = None,
     array_at_once: int = 0,
     vc: str | None = None,
@@ -132,6 +138,9 @@ def job_spec(
         raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
     if array is None and array_at_once:
         raise InvalidArgument("array_at_once is for an array: say its size in `array`")
+    cells = _ANY_CELLS
+    if pool or model or pin or cell or within or lazy or vacates:
+        cells = CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy, vacates=vacates)
     return JobSpec(
         command=tuple(os.fspath(word) for word in command),
         resources=Resources() if tasks else _resources(cpus, memory, devices),
@@ -147,11 +156,7 @@ def job_spec(
         task_groups=tuple(tasks),
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
-        **_tenancy(
-            vc,
-            guarantee,
-            CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy, vacates=vacates),
-        ),
+        **_tenancy(vc, guarantee, cells),
     )
 
 
@@ -167,7 +172,7 @@ def _tenancy(vc: str | None, guarantee: Guarantee | str, cells: CellRequest) -> 
             raise InvalidArgument(f"{guarantee!r} is no guarantee; it is {', '.join(_GUARANTEES)}")
         guarantee = _GUARANTEES[guarantee]
     name = os.environ.get("EBB_VC", "") if vc is None else vc
-    if not name and (cells != CellRequest() or guarantee is not Guarantee.GUARANTEED):
+    if not name and (cells != _ANY_CELLS or guarantee is not Guarantee.GUARANTEED):
         raise InvalidArgument("cells and guarantees are those of a virtual cluster: say which, by vc (--vc) or EBB_VC")
     return {"virtual_cluster": name, "guarantee": guarantee, "cells": cells}
 
@@ -178,8 +183,8 @@ def _within(value: str | Within | Iterable[str | Within]) -> tuple[Within, ...]:
 
 
 def _resources(cpus: float | None, memory: str | int | None, devices: int | None) -> Resources:
-    mib = units.parse_memory("1GiB" if memory is None else memory)
-    return Resources(cpus=1 if cpus is None else cpus, memory_mib=mib, devices=devices or 0)
+    mib = _ONE_CPU.memory_mib if memory is None else units.parse_memory(memory)
+    return Resources(cpus=_ONE_CPU.cpus if cpus is None else cpus, memory_mib=mib, devices=devices or 0)
 
 
 def _time(value: Time | None) -> timedelta | None:
@@ -187,15 +192,19 @@ def _time(value: Time | None) -> timedelta | None:
 
 
 def _retry(limit: int, codes: Iterable[int], signals: Iterable[int]) -> Retry:
+    if not limit and codes is signals is _NONE:
+        return _NO_RETRY
     # In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered.
     retry = Retry(limit, tuple(sorted(set(map(int, codes)))), tuple(sorted(set(map(int, signals)))))
-    if not limit and retry != Retry():
+    if not limit and retry != _NO_RETRY:
         raise InvalidArgument("say how often a run that fails so is to be tried again: retries=3, for example")
     return retry
 
 
-def dependencies(*, after_ok: Jobs = (), after_any: Jobs = (), after_failed: Jobs = ()) -> tuple[Dependency, ...]:
+def dependencies(*, after_ok: Jobs = _NONE, after_any: Jobs = _NONE, after_failed: Jobs = _NONE) -> tuple[Dependency, ...]:
     """What a job waits for, such as `dependencies(after_ok=[7, 8], after_any=other)`."""
+    if after_ok is after_any is after_failed is _NONE:
+        return ()
     kinds = {
         DependencyKind.AFTER_OK: after_ok,
         DependencyKind.AFTER_ANY: after_any,
