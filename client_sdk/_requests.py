@@ -1,7 +1,6 @@
 """What can be asked of a scheduler, as plain values. Both clients make them here, and both transports know how to send them."""
 
 import os
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -167,9 +166,14 @@ def addresses(text: str) -> tuple[str, ...]:
     return each
 
 
+def new_id() -> str:
+    """A request_id that nobody else has."""
+    return os.urandom(16).hex()
+
+
 def submit(spec: JobSpec, request_id: str | None) -> Submit:
     """A submit that may be sent again: where it was given no request_id, it has one of its own."""
-    return Submit(spec, request_id or str(uuid.uuid4()))
+    return Submit(spec, request_id or new_id())
 
 
 def update(job: Job | int, priority: int | None, time_limit: Time | None, dependencies: Sequence[Dependency] | None) -> Update:

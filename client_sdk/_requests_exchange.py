@@ -1,6 +1,5 @@
 """Requests about cell exchange, as `_requests` has those about jobs and nodes."""
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,7 +8,7 @@ from typing import Generic, TypeVar
 from client_sdk import units
 from client_sdk._market import GPU_HOUR_US
 from client_sdk._options import Moment, Time
-from client_sdk._requests import Request
+from client_sdk._requests import Request, new_id
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellExchange, CellLot, ExchangeOrder, ExchangeState, LedgerEntry, OrderKind, OrderState, Surplus
 
@@ -100,7 +99,7 @@ def post(
         raise InvalidArgument(f"{gpu_hours} is not an amount of GPU-hours, from 0 to {MOST_GPU_HOURS:,}")
     bid = None if gpu_hours is None else round(gpu_hours * GPU_HOUR_US)
     leaves = _moment("expires", expires, datetime.now(UTC))
-    return PostOrder(virtual_cluster, kind, lot, bid, swap, leaves, request_id or str(uuid.uuid4()))
+    return PostOrder(virtual_cluster, kind, lot, bid, swap, leaves, request_id or new_id())
 
 
 def accept(
@@ -113,7 +112,7 @@ def accept(
 ) -> AcceptOrder:
     now = datetime.now(UTC)
     window = _begin(begin, now), _moment("end", end, now)
-    return AcceptOrder(_id(order), virtual_cluster, cells, *window, request_id or str(uuid.uuid4()))
+    return AcceptOrder(_id(order), virtual_cluster, cells, *window, request_id or new_id())
 
 
 def withdraw(order: ExchangeOrder | int, virtual_cluster: str) -> WithdrawOrder:
