@@ -10,11 +10,12 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from client_sdk import _convert_cells, models
+from client_sdk._options import ANY_CELLS, NO_RETRY
 from client_sdk.errors import InvalidArgument
 
 E = TypeVar("E", bound=IntEnum)
 
-_NO_RETRY = models.Retry()
+_NO_TIME = timedelta(0)
 
 
 def enum(kind: type[E], number: int) -> E:
@@ -74,14 +75,18 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         priority=message.priority,
         time_limit=given(message, "time_limit"),
         estimate=given(message, "estimate"),
-        retry=models.Retry(message.retry.limit, tuple(message.retry.exit_codes), tuple(message.retry.exit_signals)),
+        retry=_retry(message.retry) if message.HasField("retry") else NO_RETRY,
         task_groups=tuple(map(_task_group, message.task_groups)),
         dependencies=tuple(dependency(each) for each in message.dependencies),
         array=models.Array(message.array.size, message.array.at_once) if message.HasField("array") else None,
         virtual_cluster=message.virtual_cluster,
         guarantee=enum(models.Guarantee, message.guarantee) or models.Guarantee.GUARANTEED,
-        cells=_convert_cells.cells(message.cells),
+        cells=_convert_cells.cells(message.cells) if message.HasField("cells") else ANY_CELLS,
     )
+
+
+def _retry(message: job_pb2.Retry) -> models.Retry:
+    return models.Retry(message.limit, tuple(message.exit_codes), tuple(message.exit_signals))
 
 
 def _task_group(message: job_pb2.TaskGroup) -> models.TaskGroup:
@@ -105,7 +110,8 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             name=value.name,
             job_class=job_pb2.JobClass.Name(value.job_class),
             command=value.command,
-            environment=value.environment,
+            # `or None`: protobuf makes room for a field that is named, also where there is nothing in it.
+            environment=value.environment or None,
             working_directory=value.working_directory or "",
             resources=resources_message(value.resources),
             grace_period=duration_message(value.grace_period),
@@ -113,8 +119,8 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             time_limit=duration_message(value.time_limit),
             estimate=duration_message(value.estimate),
             retry=_retry_message(value.retry),
-            task_groups=map(_task_group_message, value.task_groups),
-            dependencies=map(dependency_message, value.dependencies),
+            task_groups=tuple(map(_task_group_message, value.task_groups)) or None,
+            dependencies=tuple(map(dependency_message, value.dependencies)) or None,
             array=None if value.array is None else job_pb2.Array(size=value.array.size, at_once=value.array.at_once),
             virtual_cluster=value.virtual_cluster,
             guarantee=job_pb2.Guarantee.Name(value.guarantee) if value.virtual_cluster else None,
@@ -125,7 +131,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
 
 
 def _retry_message(value: models.Retry) -> job_pb2.Retry | None:
-    if value == _NO_RETRY:
+    if value == NO_RETRY:
         return None
     return job_pb2.Retry(limit=value.limit, exit_codes=value.exit_codes, exit_signals=value.exit_signals)
 
@@ -158,7 +164,7 @@ def job(message: job_pb2.Job) -> models.Job:
         log_path=message.log_path or None,
         priority=message.priority,
         time_limit=given(message, "time_limit"),
-        run_time=duration(message.run_time),
+        run_time=given(message, "run_time") or _NO_TIME,
         held=message.held,
         suspend_requested=message.suspend_requested,
         retries=message.retries,

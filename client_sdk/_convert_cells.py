@@ -3,8 +3,7 @@
 from ebb.v1 import job_pb2
 
 from client_sdk import models
-
-ANY_CELLS = models.CellRequest()
+from client_sdk._options import ANY_CELLS
 
 
 def cells(message: job_pb2.CellRequest) -> models.CellRequest:

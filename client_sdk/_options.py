@@ -34,8 +34,8 @@ _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 # What an option is that was left out, made once: most jobs leave most of them out.
 _NONE: tuple[()] = ()
 _ONE_CPU = Resources(cpus=1, memory_mib=units.parse_memory("1GiB"))
-_NO_RETRY = Retry()
-_ANY_CELLS = CellRequest()
+NO_RETRY = Retry()
+ANY_CELLS = CellRequest()
 
 
 class JobOptions(TypedDict, total=False):
@@ -138,7 +138,7 @@ def job_spec(
         raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
     if array is None and array_at_once:
         raise InvalidArgument("array_at_once is for an array: say its size in `array`")
-    cells = _ANY_CELLS
+    cells = ANY_CELLS
     if pool or model or pin or cell or within or lazy or vacates:
         cells = CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy, vacates=vacates)
     return JobSpec(
@@ -172,7 +172,7 @@ def _tenancy(vc: str | None, guarantee: Guarantee | str, cells: CellRequest) -> 
             raise InvalidArgument(f"{guarantee!r} is no guarantee; it is {', '.join(_GUARANTEES)}")
         guarantee = _GUARANTEES[guarantee]
     name = os.environ.get("EBB_VC", "") if vc is None else vc
-    if not name and (cells != _ANY_CELLS or guarantee is not Guarantee.GUARANTEED):
+    if not name and (cells != ANY_CELLS or guarantee is not Guarantee.GUARANTEED):
         raise InvalidArgument("cells and guarantees are those of a virtual cluster: say which, by vc (--vc) or EBB_VC")
     return {"virtual_cluster": name, "guarantee": guarantee, "cells": cells}
 
@@ -192,11 +192,11 @@ def _time(value: Time | None) -> timedelta | None:
 
 
 def _retry(limit: int, codes: Iterable[int], signals: Iterable[int]) -> Retry:
-    if not limit and codes is signals is _NONE:
-        return _NO_RETRY
+    if limit == 0 and codes is signals is _NONE:
+        return NO_RETRY
     # In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered.
     retry = Retry(limit, tuple(sorted(set(map(int, codes)))), tuple(sorted(set(map(int, signals)))))
-    if not limit and retry != _NO_RETRY:
+    if not limit and retry != NO_RETRY:
         raise InvalidArgument("say how often a run that fails so is to be tried again: retries=3, for example")
     return retry
 
