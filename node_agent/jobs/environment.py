@@ -6,9 +6,9 @@ from pathlib import Path
 
 from node_agent.devices.base import Inventory
 from node_agent.jobs.model import Gang, RunKey, StartOrder, short
+from node_agent.jobs.spawning import LOG_FILE
 
 RUNS = "runs"
-LOG = "output.log"
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "SHELL", "TZ", "TMPDIR")
 _DEFAULTS = {
@@ -38,7 +38,7 @@ class Paths:
         return Path(self.folder(key))
 
     def log(self, key: RunKey) -> Path:
-        return Path(f"{self.folder(key)}/{LOG}")
+        return Path(f"{self.folder(key)}/{LOG_FILE}")
 
     def yielded(self, key: RunKey) -> str:
         """A run creates this file to say: I saved my work and leave because I was told to."""
@@ -51,6 +51,10 @@ class Paths:
     def stop(self, key: RunKey) -> Path:
         """Tells a run why it is being terminated; there before the signal."""
         return Path(f"{self.folder(key)}/stop.json")
+
+    def spare_checkpoint(self, node: str) -> str:
+        """A folder that is going to be that of a job. Others may have theirs in the same place."""
+        return f"{self.checkpoints}/.spare-{node}"
 
     def checkpoint(self, cluster_id: str, job_id: int) -> str:
         """The same for every run and every task of a job, on every node: what one run saves, the next one finds."""

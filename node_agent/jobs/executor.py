@@ -18,7 +18,7 @@ from functools import partial
 from node_agent.devices.base import Provider
 from node_agent.errors import UnknownDevice
 from node_agent.jobs import ends
-from node_agent.jobs.environment import LOG, Paths
+from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
 from node_agent.jobs.groups import Groups
 from node_agent.jobs.holding import Holding
@@ -36,9 +36,11 @@ from node_agent.jobs.launching import (
 from node_agent.jobs.meeting import Meeting
 from node_agent.jobs.memory import Limits
 from node_agent.jobs.model import Exited, Order, Ready, RunKey, RunPhase, RunRecord, Started, clean
-from node_agent.jobs.preparing import make_folder, prepare
+from node_agent.jobs.preparing import prepare
 from node_agent.jobs.processes import kill_group, start_ticks
 from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile, waits
+from node_agent.jobs.spares import Spare
+from node_agent.jobs.spawning import LOG_FILE
 from node_agent.jobs.spool import Spool
 from node_agent.jobs.watch import GroupWatch
 
@@ -49,6 +51,8 @@ LAUNCH_ERROR_LIMIT = 2048
 _FIRST_RETRY = 0.5
 _LONGEST_RETRY = 30.0
 """Seconds between two tries to launch a run while the node is at fault."""
+_SPARE_DELAY = 0.1
+"""Seconds after a launch until there is time to make the next folder for checkpoints."""
 
 
 class Executor:
@@ -79,6 +83,8 @@ class Executor:
         self._node = node
         self._own_environment = dict(os.environ)
         self._meeting = meeting
+        self._spare = Spare(paths.spare_checkpoint(node))
+        self._making: asyncio.TimerHandle | None = None
         self._killing = False
         self._reported = reported
         self._failed = failed
@@ -135,7 +141,7 @@ class Executor:
     def _accept(self, action: Action) -> None:
         match action:
             case Launch(order) | Prepare(order):
-                log_path = clean(f"{self._paths.folder(order.key)}/{LOG}")
+                log_path = clean(f"{self._paths.folder(order.key)}/{LOG_FILE}")
                 limit, kills = order.memory_mib, self._holding.kills_so_far()
                 record = RunRecord(order.key, RunPhase.STARTING, order, log_path=log_path, memory_mib=limit, oom_kills=kills)
                 self._spool.remember([record])
@@ -192,7 +198,7 @@ class Executor:
 
     def close(self) -> None:
         """Stops watching. Runs go on."""
-        for timer in (*self._deadlines.values(), *self._retries.values()):
+        for timer in (*self._deadlines.values(), *self._retries.values(), *filter(None, [self._making])):
             timer.cancel()
         for watch in self._watches.values():
             watch.close()
@@ -218,15 +224,25 @@ class Executor:
             group = self._holding.make(key, record.order.memory_mib)
             cluster_id, _ = self._spool.cluster
             of_node = self._node, self._paths, cluster_id, self._provider
-            request = prepare(record.order, self._own_environment, *of_node, group)
+            request = prepare(record.order, self._own_environment, *of_node, group, self._spare)
+            if record.order.gang is not None:
+                self._meeting.release(key)
+            self.launching.spawn(request)
         except UnknownDevice as error:
             self._refuse(record, str(error))
         except OSError as error:
             self._launch_later(key, str(error))
         else:
-            if record.order.gang is not None:
-                self._meeting.release(key)
-            self.launching.spawn(request)
+            self._make_spare_soon()
+
+    def _make_spare_soon(self) -> None:
+        """Not now: what follows a launch comes first."""
+        if self._spare.missing and self._making is None:
+            self._making = asyncio.get_running_loop().call_later(_SPARE_DELAY, self._make_spare)
+
+    def _make_spare(self) -> None:
+        self._making = None
+        self._spare.make()
 
     def _get_ready(self, record: RunRecord) -> None:
         """For a gang, as long as it has not been told to go; again after a restart, when the port may be another one."""
@@ -234,7 +250,7 @@ class Executor:
         assert order is not None
         assert order.gang is not None
         try:
-            make_folder(self._paths.folder(record.key))
+            os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
             port = self._meeting.keep(record.key, record.port) if order.gang.rank == 0 else 0
             ready = Ready(self._meeting.address(), port)
         except OSError as error:
@@ -276,6 +292,7 @@ class Executor:
     def _recover(self, connected: Connected) -> None:
         """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
         self._evictions.begin(connected)
+        self._make_spare_soon()
         for record in self._spool.live():
             if not record.pid:
                 self._launch(record.key)

@@ -6,20 +6,22 @@ this program, which does little enough to be left running while agents come and 
 
 One agent at a time talks to it over a unix socket, a JSON object a line:
 
-    spawn {key, argv, env, cwd, dir, log, cpus, group}  ->  spawned {key, pid, start, child} | lost {key}
+    spawn {key, argv, env, cwd, dir, cpus, group}       ->  spawned {key, pid, start, child} | lost {key}
                                                             | failed {key, error}   the command or its folder is at fault
                                                             | unable {key, error}   this node is; nothing was launched
     find {key, dir}      the same, without starting it   -> ... | absent {key}
     quit {}              kill every run, and exit        -> exited ..., end of stream
-                         on connecting                   -> hello {pid, runs: {key: [pid, start]}}
+                         on connecting                   -> hello {pid, runs: {key: [pid, start]}, folders: true}
                          when a run is over              -> exited {key, code, signal}
 
-In a run's directory (`dir`) it keeps two files. `process.json` is created empty before the process and filled after it:
-that makes `spawn` idempotent even over the launcher's own death. `exit.json` appears, complete, when the run is over: an
-agent that was away finds it there. It is a second name of the first, which has the end added, since a new file can cost
-more than all else of a launch. `child` is false for a run that this launcher has not started, or that is over.
-Where one of them cannot be written, as on a full disk, the launcher goes on: what it has launched it answers for, and an
-end that it could not write down it keeps, tells every agent that connects, and writes down when it can.
+In a run's directory (`dir`), which it makes (`folders` says so: a launcher of an older agent does not), it keeps two files.
+`process.json` is created empty before the process and filled after it: that makes `spawn` idempotent even over the launcher's
+own death. `exit.json` appears, complete, when the run is over: an agent that was away finds it there. It is a second name of
+the first, which has the end added, since a new file can cost more than all else of a launch; and for that reason the next
+run's directory is made in advance, with its files, as soon as there is nothing else to do. `child` is false for a run that
+this launcher has not started, or that is over. Where one of the files cannot be written, as on a full disk, the launcher goes
+on: what it has launched it answers for, and an end that it could not write down it keeps, tells every agent that connects, and
+writes down when it can.
 
 A run is a session and a process group of its own, and is in the control group `group` from its first instruction, where
 the agent has made one ("" otherwise). It is over when its leader has exited and the rest of these, which is killed then, is
@@ -43,11 +45,16 @@ if __name__ == "__main__":  # by its path, and isolated, it finds the standard l
 
 from node_agent.jobs.births import IGNORED
 from node_agent.jobs.processes import SCARCE, boot_id, find_leader, kill_group, kill_rest, start_ticks
-from node_agent.jobs.spawning import EXIT_FILE, PROCESS_FILE, blame, describe, note, spawn_found, write_exit
+from node_agent.jobs.spares import Spare, remove
+from node_agent.jobs.spawning import EXIT_FILE, LOG_FILE, PROCESS_FILE, blame, describe, note, spawn_found, write_exit
 
 _CHUNK = 1 << 18
 _AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""
+_QUIET = 0.02
+"""Seconds without anything to do after which the next directory is made."""
+_SPARE = "spare-"
+_FILES = (PROCESS_FILE, LOG_FILE)
 
 
 class Run:
@@ -82,6 +89,11 @@ class Launcher:
         self.boot = boot_id()
         self.all_cpus = os.sched_getaffinity(0)
         self.home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.spare = Spare(f"{os.getcwd()}/{_SPARE}{os.getpid()}", _FILES)  # noqa: PTH109
+        self.wants_spare = True
+        for name in os.listdir("."):  # noqa: PTH208
+            if name.startswith(_SPARE):  # of a launcher that was killed; one that still lives can do without, too
+                remove(name, _FILES)
         self.nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         os.set_inheritable(listener.fileno(), False)  # jobs inherit nothing that is not given to them
         listener.setblocking(False)
@@ -99,13 +111,18 @@ class Launcher:
         idle_since = time.monotonic()
         while True:
             if self.quitting and all(run.over for run in self.runs.values()):
-                return
+                break
             busy = bool(self.runs) or self.agent is not None
             if busy:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since >= self.idle_limit:
-                return
-            for ready, _ in self.selector.select(_AGAIN if self.unsettled else None if busy else self.idle_limit):
+                break
+            wait = _QUIET if self.wants_spare else _AGAIN if self.unsettled else None if busy else self.idle_limit
+            events = self.selector.select(wait)
+            if self.wants_spare and not events:
+                self.wants_spare = False
+                self.spare.make()
+            for ready, _ in events:
                 try:
                     ready.data()
                 except Exception:  # its death would cost the exit status of every run
@@ -116,6 +133,7 @@ class Launcher:
                 runs, self.unsettled = self.unsettled, []
                 for run in runs:
                     self.keep(run) if run.over else self.settle(run)
+        self.spare.remove()
 
     # The agent.
 
@@ -132,7 +150,7 @@ class Launcher:
         self.agent = connection
         self.selector.register(connection, selectors.EVENT_READ, self.read)
         runs = {run.key: [run.pid, run.start] for run in self.runs.values()}
-        self.send({"event": "hello", "pid": os.getpid(), "runs": runs})
+        self.send({"event": "hello", "pid": os.getpid(), "runs": runs, "folders": True})
         for run in self.runs.values():
             if run.over:
                 self.tell_end(run)
@@ -185,28 +203,26 @@ class Launcher:
             self.quitting = True
             for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
                 kill_group(pid)
-        elif not self.answer_known(request):
-            if request["op"] == "spawn":
-                self.spawn(request)
-            else:
-                self.send({"event": "absent", "key": request["key"]})
+        elif run := self.runs.get(str(request["key"])):
+            self.send({"event": "spawned", "key": run.key, "pid": run.pid, "start": run.start, "child": True})
+            if run.over:
+                self.tell_end(run)
+        elif request["op"] == "spawn":
+            self.spawn(request)
+        else:
+            self.find(request)
 
     # Starting.
 
-    def answer_known(self, request: dict[str, object]) -> bool:
-        """Answers for a run that was launched before, by this launcher or another."""
+    def find(self, request: dict[str, object]) -> None:
+        """Answers for a run that is not this launcher's, or is over, by what its directory holds."""
         key, directory = str(request["key"]), str(request["dir"])
-        run = self.runs.get(key)
-        if run is not None:
-            self.send({"event": "spawned", "key": key, "pid": run.pid, "start": run.start, "child": True})
-            if run.over:
-                self.tell_end(run)
-            return True
         try:
             with open(f"{directory}/{PROCESS_FILE}", encoding="utf-8") as file:  # noqa: PTH123
                 text = file.read()
         except (FileNotFoundError, NotADirectoryError):
-            return False
+            self.send({"event": "absent", "key": key})
+            return
         try:
             known = json.loads(text)
         except ValueError:
@@ -219,14 +235,23 @@ class Launcher:
             self.send({"event": "failed", "key": key, "error": known["error"]})
         else:
             self.send({"event": "lost", "key": key})
-        return True
 
     def spawn(self, request: dict[str, object]) -> None:
         key, directory = str(request["key"]), str(request["dir"])
         path = f"{directory}/{PROCESS_FILE}"
-        mark = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        taken = self.spare.take(directory)
+        self.wants_spare = True
+        if taken is not None:
+            mark, log = taken
+        else:
+            os.makedirs(directory, exist_ok=True)  # noqa: PTH103
+            try:
+                mark, log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), -1
+            except FileExistsError:  # it was launched before
+                self.find(request)
+                return
         try:
-            pid = self.execute(request)
+            pid = self.execute(request, log)
         except (OSError, ValueError) as error:
             text = blame(error, request)
             if not text or not note(mark, {"error": text}):
@@ -244,9 +269,11 @@ class Launcher:
             with contextlib.suppress(OSError):
                 os.close(mark)
 
-    def execute(self, request: dict[str, object]) -> int:
+    def execute(self, request: dict[str, object], log: int) -> int:
+        """Starts it; its pid. `log` is its open log, if not -1, and closed."""
         cpus: list[int] = request["cpus"]  # type: ignore[assignment]
-        log = os.open(str(request["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        if log < 0:
+            log = os.open(f"{request['dir']}/{LOG_FILE}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             if cpus:
                 os.sched_setaffinity(0, cpus)

@@ -20,6 +20,7 @@ from node_agent.errors import LauncherFailed
 from node_agent.jobs import launcher
 from node_agent.jobs.model import Process, RunKey
 from node_agent.jobs.processes import start_ticks
+from node_agent.jobs.spawning import LOG_FILE
 from node_agent.jobs.watch import GroupWatch
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,7 @@ class SpawnRequest:
     environment: Mapping[str, str]
     working_directory: StrPath
     run_directory: StrPath
-    log: StrPath
+    """The launcher makes it. Its log is in it."""
     cpus: frozenset[int] | None
     group: str = ""
     """The control group that it is to be in; empty: none of its own."""
@@ -118,6 +119,8 @@ class Launching:
         self._leaving = False
         self._connected = asyncio.Event()
         self._disconnected = asyncio.Event()
+        self._makes_folders = True
+        """One that an agent before this version has left does not."""
         self.pid = 0
         """Of the launcher, while one is connected."""
 
@@ -146,6 +149,9 @@ class Launching:
                 writer.close()
 
     def spawn(self, request: SpawnRequest) -> None:
+        """Raises OSError."""
+        if not self._makes_folders:
+            os.makedirs(request.run_directory, exist_ok=True)  # noqa: PTH103 (in a hurry)
         cpus = None if request.cpus is None else sorted(request.cpus)
         self._send(
             op="spawn",
@@ -154,7 +160,7 @@ class Launching:
             env=dict(request.environment),
             cwd=str(request.working_directory),
             dir=str(request.run_directory),
-            log=str(request.log),
+            log=f"{request.run_directory}/{LOG_FILE}",
             cpus=cpus,
             group=request.group,
         )
@@ -199,7 +205,8 @@ class Launching:
             if hello is None:
                 raise ValueError("it did not say hello")
             self._disconnected.clear()
-            self.pid = int(json.loads(line)["pid"])
+            said = json.loads(line)
+            self.pid, self._makes_folders = int(said["pid"]), bool(said.get("folders"))
         except BaseException:
             writer.close()
             raise

@@ -12,6 +12,7 @@ from node_agent.jobs.processes import SCARCE
 
 PROCESS_FILE = "process.json"
 EXIT_FILE = "exit.json"
+LOG_FILE = "output.log"
 
 _NODES_FAULT = SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EFBIG}
 
@@ -80,7 +81,8 @@ def blame(error: Exception, request: dict[str, object]) -> str:
     """
     if not isinstance(error, OSError):
         return str(error)
-    if error.filename is None or error.errno in _NODES_FAULT or error.filename in (request["log"], request["dir"]):
+    own = request["dir"], f"{request['dir']}/{LOG_FILE}"
+    if error.filename is None or error.errno in _NODES_FAULT or error.filename in own:
         return ""
     what = "working directory" if error.filename == request["cwd"] else "command"
     return f"{what} {error.filename}: {error.strerror}"

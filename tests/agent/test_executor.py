@@ -34,6 +34,7 @@ class Recorder:
 
     def spawn(self, request: SpawnRequest) -> None:
         self.asked.append(("spawn", request.key))
+        Path(request.run_directory).mkdir(parents=True, exist_ok=True)
 
     def find(self, key: RunKey, _directory: Path) -> None:
         self.asked.append(("find", key))

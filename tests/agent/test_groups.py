@@ -106,7 +106,7 @@ def test_a_run_is_in_its_group_from_its_first_instruction_and_leaves_nothing(gro
         run = client.spawn("sh", "-c", f"cat /proc/self/cgroup; {ESCAPES}; cut -d' ' -f5,6 /proc/$$/stat; exit 3", group=group)
         spawned = await client.next(Spawned)
         assert (await client.next(Ended)).code == 3
-        said, ids = (run / "log").read_text().splitlines()[-2:]
+        said, ids = (run / "output.log").read_text().splitlines()[-2:]
         assert said.endswith(f"/{group.name}")
         assert ids == f"{spawned.pid} {spawned.pid}"
         assert not alive(int((run / "daemon").read_text()))

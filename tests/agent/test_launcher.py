@@ -26,7 +26,7 @@ from node_agent.jobs.launching import (
 )
 from node_agent.jobs.model import Process, RunKey
 from node_agent.jobs.processes import group_members, kill_group, kill_rest, start_ticks
-from node_agent.jobs.spawning import EXIT_FILE, PROCESS_FILE
+from node_agent.jobs.spawning import EXIT_FILE, LOG_FILE, PROCESS_FILE
 from node_agent.jobs.watch import GroupWatch
 from tests.agent.conftest import alive, until
 
@@ -71,15 +71,14 @@ class Client:
         **env: str,
     ) -> Path:
         run = self.state / str(key)
-        run.mkdir(exist_ok=True)
         environment = {"PATH": os.defpath, "EBB_RUN_DIR": f"{self.state}/{key}"} | env
-        self.launching.spawn(SpawnRequest(key, command, environment, cwd or run, run, run / "log", cpus, str(group or "")))
+        self.launching.spawn(SpawnRequest(key, command, environment, cwd or run, run, cpus, str(group or "")))
         return run
 
     async def run(self, *command: str, **options: object) -> tuple[Ended, str]:
         run = self.spawn(*command, **options)  # type: ignore[arg-type]
         await self.next(Spawned)
-        return await self.next(Ended), (run / "log").read_text()
+        return await self.next(Ended), (run / LOG_FILE).read_text()
 
 
 def end_on_disk(run: Path) -> tuple[int, int]:
@@ -109,7 +108,7 @@ def test_exit_codes_signals_and_the_log(play: Play) -> None:
         assert end_on_disk(client.state / str(KEY)) == (7, 0)
         other = RunKey(2, 1)
         (client.state / str(other)).mkdir()
-        (client.state / str(other) / "log").write_text("before\n")
+        (client.state / str(other) / LOG_FILE).write_text("before\n")
         ended, text = await client.run("sh", "-c", "echo after; kill -ABRT $$", key=other)
         assert (ended.code, ended.signal, text) == (0, signal.SIGABRT, "before\nafter\n")
 
@@ -185,9 +184,73 @@ def test_spawn_runs_once(play: Play) -> None:
         await client.next(Ended)
         client.spawn(*script)
         assert await client.next(Spawned) == Spawned(KEY, first.pid, first.start_ticks, child=False)
-        assert (run / "log").read_text() == "once\n"
+        assert (run / LOG_FILE).read_text() == "once\n"
         client.launching.find(RunKey(9, 9), client.state / "9.9")
         assert await client.next(Absent) == Absent(RunKey(9, 9))
+
+    play(scene)
+
+
+async def spare(client: Client) -> Path:
+    """The folder that the launcher has made in advance."""
+    async with asyncio.timeout(20):
+        while not (spares := list(client.state.glob(f"spare-*/{LOG_FILE}"))):
+            await asyncio.sleep(0.02)
+    return spares[0].parent
+
+
+def test_a_run_gets_the_folder_that_was_made_in_advance(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        (client.state / str(RunKey(2, 1))).mkdir()  # as for a task of a gang, which waits there
+        for key in (KEY, RunKey(2, 1)):
+            made = (await spare(client)).stat().st_ino
+            run = client.spawn("sh", "-c", "echo out; pwd; exit 7", key=key)
+            await client.next(Spawned)
+            assert run.stat().st_ino == made
+            assert (await client.next(Ended)).code == 7
+            assert (run / LOG_FILE).read_text() == f"out\n{run}\n"
+            assert end_on_disk(run) == (7, 0)
+
+    play(scene)
+
+
+def test_runs_that_come_together_do_not_wait_for_folders(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        await spare(client)
+        keys = [RunKey(number, 1) for number in range(1, 6)]
+        runs = [client.spawn("sh", "-c", "pwd", key=key) for key in keys]
+        for _ in keys:
+            await client.next(Spawned)
+        while not all((run / EXIT_FILE).exists() for run in runs):
+            await asyncio.sleep(0.02)
+        assert [(run / LOG_FILE).read_text() for run in runs] == [f"{run}\n" for run in runs]
+
+    play(scene)
+
+
+def test_the_folder_made_in_advance_takes_the_place_of_nothing(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        await spare(client)
+        run = client.state / str(KEY)
+        run.mkdir()
+        (run / "work").write_text("mine")
+        assert client.spawn("cat", "work") == run
+        await client.next(Spawned)
+        await client.next(Ended)
+        assert (run / LOG_FILE).read_text() == "mine"
+
+    play(scene)
+
+
+def test_no_folder_made_in_advance_is_left(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        left = await spare(client)
+        os.kill(client.launching.pid, signal.SIGKILL)
+        await client.next(Connected)
+        assert await spare(client) != left
+        assert not left.exists()
+        await client.launching.quit()
+        assert list(client.state.glob("spare-*")) == []
 
     play(scene)
 
@@ -229,7 +292,7 @@ def test_after_the_launchers_death_jobs_go_on_and_are_known(play: Play) -> None:
         (run / PROCESS_FILE).write_text("")
         client.spawn(*script)
         assert await client.next(Lost) == Lost(KEY)
-        assert (run / "log").read_text() == "once\n"
+        assert (run / LOG_FILE).read_text() == "once\n"
 
     play(scene)
 
@@ -398,7 +461,7 @@ def test_without_descriptors_nothing_is_launched_and_nothing_forgotten(play: Pla
 
 def test_a_log_that_cannot_be_opened_is_the_nodes_fault(play: Play) -> None:
     async def scene(client: Client) -> None:
-        log = client.state / str(KEY) / "log"
+        log = client.state / str(KEY) / LOG_FILE
         log.mkdir(parents=True)
         client.spawn("true")
         assert await client.next(Unable) == Unable(KEY, f"{log}: Is a directory")

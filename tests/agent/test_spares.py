@@ -1,0 +1,89 @@
+"""Folders that are made in advance."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from node_agent.devices.simulated import simulated
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import Gang, RunKey, StartOrder
+from node_agent.jobs.preparing import prepare
+from node_agent.jobs.spares import Spare, remove
+
+
+@pytest.fixture
+def spare(tmp_path: Path) -> Spare:
+    return Spare(str(tmp_path / "spare"), ("a", "b"))
+
+
+def test_it_goes_where_it_is_needed_with_its_files_open(spare: Spare, tmp_path: Path) -> None:
+    assert spare.missing
+    assert spare.take(str(tmp_path / "there")) is None
+    for path in (tmp_path / "there", tmp_path / "empty"):
+        spare.make()
+        spare.make()
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        opened = spare.take(str(path))
+        assert opened is not None
+        for descriptor, name in zip(opened, ("a", "b"), strict=True):
+            os.write(descriptor, name.encode())
+            os.close(descriptor)
+        assert {file.name: file.read_text() for file in path.iterdir()} == {"a": "a", "b": "b"}
+        assert spare.missing
+
+
+def test_where_it_cannot_go_it_stays(spare: Spare, tmp_path: Path) -> None:
+    (tmp_path / "full" / "inside").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    spare.make()
+    for name in ("full", "file", "no/parent"):
+        assert spare.take(str(tmp_path / name)) is None
+    assert not spare.missing
+    assert spare.take(str(tmp_path / "there")) is not None
+
+
+def test_one_that_was_left_is_used(spare: Spare, tmp_path: Path) -> None:
+    spare.make()
+    again = Spare(spare.path, ("a", "b"))
+    again.make()
+    assert again.take(str(tmp_path / "there")) is not None
+    assert spare.take(str(tmp_path / "elsewhere")) is None, "another has it"
+
+
+def test_none_is_made_where_that_is_impossible(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    spare = Spare(str(tmp_path / "file" / "spare"), ("a",))
+    spare.make()
+    assert spare.missing
+
+
+def test_removed_it_leaves_nothing(spare: Spare, tmp_path: Path) -> None:
+    spare.make()
+    mine = Path("/proc/self/fd")
+    before = len(list(mine.iterdir()))
+    spare.remove()
+    assert len(list(mine.iterdir())) == before - 2
+    spare.remove()
+    (tmp_path / "spare").mkdir()
+    remove(spare.path, ("a", "b"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("gang", "before", "exchanged"), [(False, False, True), (False, True, False), (True, False, False)])
+def test_checkpoints_are_saved_in_a_folder_that_is_never_exchanged(
+    tmp_path: Path, gang: bool, before: bool, exchanged: bool
+) -> None:
+    """Other tasks of its gang may be in it already, and so may the process of an agent that was killed."""
+    paths = Paths(tmp_path, tmp_path / "checkpoints", "s1")
+    place = Path(paths.checkpoint("c1", 1))
+    place.parent.mkdir(parents=True)
+    if before:
+        place.mkdir()
+    spare = Spare(paths.spare_checkpoint("n1"))
+    spare.make()
+    made = Path(spare.path).stat().st_ino
+    order = StartOrder(RunKey(1, 1), ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2"), go=True) if gang else None)
+    prepare(order, {}, "n1", paths, "c1", simulated("dgx-a100", "n1"), "", spare)
+    assert (place.stat().st_ino == made) is exchanged
+    assert spare.missing is exchanged
