@@ -46,6 +46,8 @@ class Spare:
         try:
             os.rename(self.path, path)  # noqa: PTH104
         except OSError:
+            if not os.path.isdir(self.path):  # noqa: PTH112
+                self.remove()  # somebody has: another is to be made
             return None
         opened, self._open = self._open, None
         return opened

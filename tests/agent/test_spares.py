@@ -17,9 +17,17 @@ def spare(tmp_path: Path) -> Spare:
     return Spare(str(tmp_path / "spare"), ("a", "b"))
 
 
+def taken(spare: Spare, path: Path) -> bool:
+    """Whether it went there; its files are closed."""
+    opened = spare.take(str(path))
+    for descriptor in opened or ():
+        os.close(descriptor)
+    return opened is not None
+
+
 def test_it_goes_where_it_is_needed_with_its_files_open(spare: Spare, tmp_path: Path) -> None:
     assert spare.missing
-    assert spare.take(str(tmp_path / "there")) is None
+    assert not taken(spare, tmp_path / "there")
     for path in (tmp_path / "there", tmp_path / "empty"):
         spare.make()
         spare.make()
@@ -38,17 +46,26 @@ def test_where_it_cannot_go_it_stays(spare: Spare, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     spare.make()
     for name in ("full", "file", "no/parent"):
-        assert spare.take(str(tmp_path / name)) is None
+        assert not taken(spare, tmp_path / name)
     assert not spare.missing
-    assert spare.take(str(tmp_path / "there")) is not None
+    assert taken(spare, tmp_path / "there")
 
 
 def test_one_that_was_left_is_used(spare: Spare, tmp_path: Path) -> None:
     spare.make()
     again = Spare(spare.path, ("a", "b"))
     again.make()
-    assert again.take(str(tmp_path / "there")) is not None
-    assert spare.take(str(tmp_path / "elsewhere")) is None, "another has it"
+    assert taken(again, tmp_path / "there")
+    assert not taken(spare, tmp_path / "elsewhere"), "another has it"
+
+
+def test_one_that_somebody_removed_is_made_anew(spare: Spare, tmp_path: Path) -> None:
+    spare.make()
+    remove(spare.path, ("a", "b"))
+    assert not taken(spare, tmp_path / "there")
+    assert spare.missing
+    spare.make()
+    assert taken(spare, tmp_path / "there")
 
 
 def test_none_is_made_where_that_is_impossible(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Both daemons speak to systemd: real processes, and a socket that hears what systemd would."""
 
 import contextlib
+import gc
 import os
 import secrets
 import signal
@@ -197,6 +198,7 @@ class TestNotifier:
     async def test_nobody_asks(self, notifier: type[AgentNotifier], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
         monkeypatch.setenv("WATCHDOG_USEC", "1000")  # without a socket nobody watches
+        gc.collect()  # what earlier tests have left open is not closed meanwhile
         before = psutil.Process().num_fds()
         made = notifier()
         made.ready()

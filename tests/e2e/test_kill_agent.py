@@ -78,7 +78,7 @@ def test_after_an_order_is_sent_and_before_the_agent_has_it(site: Site) -> None:
 def test_after_an_order_is_taken_and_before_its_process_is_there(site: Site) -> None:
     with site.launchers_stopped():
         job = site.until(site.short(), JobState.STARTING)
-        site.wait_run_directory(job)
+        site.wait_taken(job)
         before = [site.node(job.node or "")]
         site.cluster.kill(job.node or "")
     site.cluster.restart_agent(job.node or "")
@@ -91,7 +91,7 @@ def test_after_a_process_started_and_before_its_report_is_acknowledged(site: Sit
     release = site.file("release-unreported")
     with site.launchers_stopped():
         job = site.until(site.held(release), JobState.STARTING)
-        site.wait_run_directory(job)
+        site.wait_taken(job)
         holding = site.database.commits_kept_out()
         holding.__enter__()
     pid = site.evidence.wait(job, "start")["pid"]

@@ -63,7 +63,7 @@ def test_before_the_commit(site: Site) -> None:
 def test_after_an_order_is_sent_and_before_the_run_is_started(site: Site) -> None:
     with site.launchers_stopped():
         job = site.until(site.short(), JobState.STARTING)
-        site.wait_run_directory(job)  # the agent has the order
+        site.wait_taken(job)  # the agent has the order
         site.cluster.kill("scheduler")
     site.evidence.wait(job, "end")
     site.restart_scheduler()
@@ -74,7 +74,7 @@ def test_after_an_order_is_sent_and_before_the_run_is_started(site: Site) -> Non
 def test_before_the_report_of_a_start_is_committed(site: Site) -> None:
     with site.launchers_stopped():
         job = site.until(site.short(0.3), JobState.STARTING)
-        site.wait_run_directory(job)
+        site.wait_taken(job)
         holding = site.database.commits_kept_out()
         holding.__enter__()
     site.database.wait_until_kept_out()  # by the report, as there is nothing else to commit

@@ -204,8 +204,12 @@ class Site:
         return self.folder / name
 
     def wait_run_directory(self, job: Job) -> Path:
-        """The directory of the job's first run, once it is there: its agent has taken the order."""
+        """The directory of the job's first run, once it is there: its launcher begins."""
         return wait_for(lambda: next((self.folder / (job.node or "")).glob(f"runs/**/{job.id}.1"), None), LIMIT)
+
+    def wait_taken(self, job: Job) -> None:
+        """Until the job's agent has taken the order to start it: then there is a folder for its checkpoints."""
+        wait_for(lambda: list(self.cluster.checkpoints.glob(f"*/job-{job.id}")), LIMIT)
 
     def until(self, job: Job, *states: JobState, limit: float = LIMIT) -> Job:
         """The job when it is (or was) seen in one of these states."""
