@@ -18,7 +18,7 @@ from pathlib import Path
 
 from node_agent.jobs.apart import apart
 from node_agent.jobs.model import RunKey
-from node_agent.jobs.processes import inside
+from node_agent.jobs.processes import inside, read
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class OomKills:
 
     def now(self) -> int:
         with suppress(OSError, ValueError, IndexError):
-            self._count = int(Path("/proc/vmstat").read_bytes().partition(b"\noom_kill ")[2].split(maxsplit=1)[0])
+            self._count = int(read("/proc/vmstat").partition(b"\noom_kill ")[2].split(maxsplit=1)[0])
         self._read_at = time.monotonic()
         return self._count
 

@@ -1,5 +1,6 @@
 """The words of the agent: runs, orders, reports. Plain frozen values, shared by reconcile, spool, executor and transport."""
 
+import functools
 import re
 from dataclasses import dataclass
 from enum import IntEnum
@@ -184,6 +185,7 @@ class RunRecord:
     """It used more than it may, and is being killed for it."""
 
 
+@functools.cache
 def short(unique: str) -> str:
     """Enough of a unique id to name a folder by."""
     return re.sub(r"[^A-Za-z0-9]", "", unique)[:12] or "none"

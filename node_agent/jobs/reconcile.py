@@ -64,13 +64,14 @@ Action = Launch | Prepare | Release | Stop | Refuse
 def reconcile(orders: Iterable[Order], known: Mapping[RunKey, RunRecord], now: float) -> list[Action]:
     """The actions that bring about what `orders` say, in their order. Orders that hold already give none."""
     actions: list[Action] = []
-    seen: dict[RunKey, RunRecord] = {}  # what the orders before this one in the same message have made of their runs
+    decided: dict[RunKey, Action] = {}  # by the orders before this one in the same message
     for order in orders:
-        record = seen.get(order.key) or known.get(order.key)
+        before = decided.get(order.key)
+        record = known.get(order.key) if before is None else _after(before)
         action = _start(order, record) if isinstance(order, StartOrder) else _stop(order, record, now)
         if action is not None:
             actions.append(action)
-            seen[order.key] = _after(action)
+            decided[order.key] = action
     return actions
 
 

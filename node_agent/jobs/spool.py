@@ -12,7 +12,7 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -70,15 +70,13 @@ class Spool:
             standing.write(self._path.with_name(standing.FILE), held)
             self._standing = held
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
+    def together(self) -> AbstractContextManager[object]:
         """Everything that is written inside is one transaction. What it allows to be done is to be done after it.
 
         Where something inside fails, nothing was written, and memory is as it was before. Of a run that changes several times
         inside, the file sees the last.
         """
-        with self._transaction():
-            yield
+        return self._transaction()
 
     def remember(self, records: Iterable[RunRecord]) -> None:
         """Keeps records that there is nothing to report about, all in one transaction."""

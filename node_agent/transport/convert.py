@@ -195,7 +195,7 @@ def _order(order: pb.RunOrder) -> Order | None:
             return StartOrder(
                 key,
                 command=tuple(spec.command),
-                environment=tuple(spec.environment.items()),
+                environment=tuple(spec.environment.items()) if spec.environment else (),
                 working_directory=spec.working_directory,
                 name=spec.name,
                 user=start.user,

@@ -194,10 +194,10 @@ class Site:
 
     def checkpoints(self, job: Job) -> list[Path]:
         """The files of a job's checkpoints, oldest first; those that are being written begin with a dot."""
-        return sorted(self.cluster.checkpoints.glob(f"**/job-{job.id}/*.ckpt"))
+        return sorted(self.cluster.checkpoints.glob(f"*/job-{job.id}/*.ckpt"))
 
     def being_saved(self, job: Job) -> list[Path]:
-        return sorted(self.cluster.checkpoints.glob(f"**/job-{job.id}/.*.tmp"))
+        return sorted(self.cluster.checkpoints.glob(f"*/job-{job.id}/.*.tmp"))
 
     def file(self, name: str) -> Path:
         """Where a test keeps a file of its own."""
