@@ -51,7 +51,7 @@ LAUNCH_ERROR_LIMIT = 2048
 _FIRST_RETRY = 0.5
 _LONGEST_RETRY = 30.0
 """Seconds between two tries to launch a run while the node is at fault."""
-_SPARE_DELAY = 0.1
+_SPARE_DELAY = 0.02
 """Seconds after a launch until there is time to make the next folder for checkpoints."""
 
 

@@ -61,12 +61,14 @@ class Spare:
 
 
 def remove(path: str, files: tuple[str, ...]) -> None:
-    """What a spare may have left."""
+    """What a spare may have left. Whoever made it may yet take it: before it loses a file it has another name."""
     with contextlib.suppress(OSError):
+        gone = f"{path}.gone"
+        os.rename(path, gone)  # noqa: PTH104
         for name in files:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{path}/{name}")  # noqa: PTH108
-        os.rmdir(path)  # noqa: PTH106
+                os.unlink(f"{gone}/{name}")  # noqa: PTH108
+        os.rmdir(gone)  # noqa: PTH106
 
 
 def _close(descriptors: list[int]) -> None:
