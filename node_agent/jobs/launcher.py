@@ -18,10 +18,11 @@ In a run's directory (`dir`), which it makes (`folders` says so: a launcher of a
 `process.json` is created empty before the process and filled after it: that makes `spawn` idempotent even over the launcher's
 own death. `exit.json` appears, complete, when the run is over: an agent that was away finds it there. It is a second name of
 the first, which has the end added, since a new file can cost more than all else of a launch; and for that reason the next
-run's directory is made in advance, with its files, as soon as there is nothing else to do. `child` is false for a run that
-this launcher has not started, or that is over. Where one of the files cannot be written, as on a full disk, the launcher goes
-on: what it has launched it answers for, and an end that it could not write down it keeps, tells every agent that connects, and
-writes down when it can.
+run's directory is made in advance, with its files, as soon as there is nothing else to do. A command that was started has a
+moment for itself: that it runs is written and told after that, or when something else is to be done. `child` is false for a
+run that this launcher has not started, or that is over. Where one of the files cannot be written, as on a full disk, the
+launcher goes on: what it has launched it answers for, and an end that it could not write down it keeps, tells every agent that
+connects, and writes down when it can.
 
 A run is a session and a process group of its own, and is in the control group `group` from its first instruction, where
 the agent has made one ("" otherwise). It is over when its leader has exited and the rest of these, which is killed then, is
@@ -53,6 +54,11 @@ _AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""
 _QUIET = 0.02
 """Seconds without anything to do after which the next directory is made."""
+_HEAD_START = 0.002
+"""Seconds that a command has to itself, most likely on the core that this program would take, before it is written down and
+told that it runs. Whatever else is to be done comes after that, and does not wait for it."""
+_MOST_BEGUN = 16
+"""Runs that are not told of yet; each holds a file open."""
 _SPARE = "spare-"
 _FILES = (PROCESS_FILE, LOG_FILE)
 
@@ -62,8 +68,10 @@ class Run:
 
     __slots__ = ("code", "directory", "group", "key", "over", "pid", "signal", "start", "watched")
 
-    def __init__(self, key: str, pid: int, start: int, directory: str, group: str) -> None:
-        self.key, self.pid, self.start, self.directory, self.group = key, pid, start, directory, group
+    def __init__(self, key: str, pid: int, directory: str, group: str) -> None:
+        self.key, self.pid, self.directory, self.group = key, pid, directory, group
+        self.start = 0
+        """Known from when it is told that it runs."""
         self.code = self.signal = 0
         self.watched = 0
         """Remaining processes that are being waited for."""
@@ -82,6 +90,8 @@ class Launcher:
         self.buffer = bytearray()
         self.runs: dict[str, Run] = {}
         self.by_pid: dict[int, Run] = {}
+        self.begun: list[tuple[Run, int]] = []
+        """Those of which nothing is told yet, each with the open file to write it down in."""
         self.unsettled: list[Run] = []
         """Those for which something could not be done and is tried again."""
         self.again_at = 0.0
@@ -118,12 +128,15 @@ class Launcher:
             elif time.monotonic() - idle_since >= self.idle_limit:
                 break
             wait = _QUIET if self.wants_spare else _AGAIN if self.unsettled else None if busy else self.idle_limit
-            events = self.selector.select(wait)
-            if self.wants_spare and not events:
+            events = self.selector.select(_HEAD_START if self.begun else wait)
+            if not events and self.begun:
+                self.tell_begun()
+            elif not events and self.wants_spare:
                 self.wants_spare = False
                 self.spare.make()
             for ready, _ in events:
                 try:
+                    self.tell_begun()
                     ready.data()
                 except Exception:  # its death would cost the exit status of every run
                     complain(traceback.format_exc())
@@ -145,6 +158,7 @@ class Launcher:
                 time.sleep(_AGAIN)  # it is going to be asked again at once
             return
         self.read()  # what the agent before this one asked for, it may have died waiting for
+        self.tell_begun()
         self.disconnect()
         connection.setblocking(False)
         self.agent = connection
@@ -190,6 +204,8 @@ class Launcher:
             self.buffer = bytearray(rest)
             for line in lines:
                 self.attempt(json.loads(line))
+            if len(data) < _CHUNK:  # there was no more
+                return
 
     def attempt(self, request: dict[str, object]) -> None:
         """Obeys, and survives it: whatever the disk and the kernel refuse is told."""
@@ -204,6 +220,7 @@ class Launcher:
             for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
                 kill_group(pid)
         elif run := self.runs.get(str(request["key"])):
+            self.tell_begun()
             self.send({"event": "spawned", "key": run.key, "pid": run.pid, "start": run.start, "child": True})
             if run.over:
                 self.tell_end(run)
@@ -261,13 +278,25 @@ class Launcher:
             self.send({"event": kind, "key": key, "error": text})
         else:
             # It runs. Whatever fails from here on, that is what is answered.
-            run = Run(key, pid, start_of(pid), directory, str(request["group"]))
-            self.runs[key] = self.by_pid[pid] = run
-            note(mark, {"pid": pid, "start": run.start, "boot": self.boot})
-            self.send({"event": "spawned", "key": key, "pid": pid, "start": run.start, "child": True})
+            run = self.runs[key] = self.by_pid[pid] = Run(key, pid, directory, str(request["group"]))
+            self.begun.append((run, mark))
+            mark = -1
+            if len(self.begun) >= _MOST_BEGUN:
+                self.tell_begun()
         finally:
+            if mark >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(mark)
+
+    def tell_begun(self) -> None:
+        """Before anything else that may be about those runs."""
+        begun, self.begun = self.begun, []
+        for run, mark in begun:
+            run.start = start_of(run.pid)
+            note(mark, {"pid": run.pid, "start": run.start, "boot": self.boot})
             with contextlib.suppress(OSError):
                 os.close(mark)
+            self.send({"event": "spawned", "key": run.key, "pid": run.pid, "start": run.start, "child": True})
 
     def execute(self, request: dict[str, object], log: int) -> int:
         """Starts it; its pid. `log` is its open log, if not -1, and closed."""

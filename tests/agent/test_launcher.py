@@ -192,6 +192,44 @@ def test_spawn_runs_once(play: Play) -> None:
     play(scene)
 
 
+def test_what_comes_in_the_head_start_of_a_run_finds_it(play: Play) -> None:
+    """A run is told of a moment after it began; whatever is asked in between is answered as if it had been at once."""
+
+    async def scene(client: Client) -> None:
+        client.spawn("sleep", "1000")
+        client.spawn("sleep", "1000")
+        await client.__aexit__()
+        other = Client(client.state)
+        other.task = asyncio.create_task(other.launching.run())
+        (told,) = (await other.next(Connected)).runs.items()
+        assert told == (KEY, Process(told[1].pid, start_ticks(told[1].pid)))
+        assert json.loads((client.state / str(KEY) / PROCESS_FILE).read_text())["pid"] == told[1].pid
+        other.spawn("sleep", "1000", key=RunKey(2, 1))
+        await other.launching.quit()
+        spawned = await other.next(Spawned)
+        assert spawned.key == RunKey(2, 1)
+        assert {(await other.next(Ended)).key for _ in range(2)} == {KEY, spawned.key}
+        assert not alive(spawned.pid)
+        await other.__aexit__()
+
+    play(scene)
+
+
+def test_runs_that_are_not_told_of_yet_do_not_take_all_descriptors(play: Play) -> None:
+    async def scene(client: Client) -> None:
+        launcher = client.launching.pid
+        resource.prlimit(launcher, resource.RLIMIT_NOFILE, (40, 40))
+        keys = [RunKey(number, 1) for number in range(1, 51)]
+        os.kill(launcher, signal.SIGSTOP)  # so that it finds them all at once
+        for key in keys:
+            client.spawn("sleep", "1000", key=key)
+        os.kill(launcher, signal.SIGCONT)
+        assert [(await client.next(Spawned)).key for _ in keys] == keys
+        await client.launching.quit()
+
+    play(scene)
+
+
 async def spare(client: Client) -> Path:
     """The folder that the launcher has made in advance."""
     async with asyncio.timeout(20):

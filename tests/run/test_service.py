@@ -1,6 +1,7 @@
 """The engine's thread against a store that fails in every way it may: nobody who asked is left without an answer."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.errors import AlreadyExists
 from scheduler_service.core.job import Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.journal import Change
-from scheduler_service.core.messages import Accepted, Rng, Submitted
+from scheduler_service.core.messages import Accepted, Order, Rng, Submitted
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
 from scheduler_service.database import Writer
@@ -22,7 +23,7 @@ from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommit
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.store import memory
 from scheduler_service.store.memory import Memory
-from tests.run.live import CONFIG
+from tests.run.live import CONFIG, Agent
 
 LIMIT = 10
 SPEC = JobSpec(("true",), Vector(1000, 100, 0))
@@ -63,8 +64,10 @@ class FailingWriter(Writer):
 
 
 @asynccontextmanager
-async def serving(writer: FailingWriter, policy: Policy = fifo) -> AsyncIterator[Service]:
-    service = Service(writer.state, writer.view, policy, writer, lambda _orders: None, lambda: 1)
+async def serving(
+    writer: FailingWriter, policy: Policy = fifo, dispatch: Callable[[Sequence[Order]], None] = lambda _orders: None
+) -> AsyncIterator[Service]:
+    service = Service(writer.state, writer.view, policy, writer, dispatch, lambda: 1)
     service.start()
     try:
         yield service
@@ -103,6 +106,24 @@ async def test_an_answer_means_committed() -> None:
     async with serving(writer) as service:
         assert await submit(service, "a", "b") == [Accepted(1), Accepted(2)]
     assert sorted(chain(*writer.commits)) == ["a", "b"]
+
+
+async def test_the_agents_get_this_core_after_their_orders_and_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(os, "sched_yield", lambda: done.append("yield"))
+    loop = asyncio.get_running_loop()
+
+    def dispatch(orders: Sequence[Order]) -> None:
+        if orders:
+            loop.call_soon(done.append, "orders")  # as a link's task does, which these wake
+
+    async with serving(FailingWriter(), dispatch=dispatch) as service:
+        await asyncio.wait_for(service.handle(Agent("n").seen()), LIMIT)
+        assert done == []
+        answer = service.handle(Submitted("u", "a", SPEC))
+        answer.add_done_callback(lambda _: done.append("answer"))
+        assert await asyncio.wait_for(answer, LIMIT) == Accepted(1)
+    assert done == ["orders", "yield", "answer"]
 
 
 async def test_what_could_not_be_committed_is_undone_and_said() -> None:
