@@ -21,9 +21,9 @@ from scheduler_service.run.dispatch import Link, LogRequest
 log = logging.getLogger(__name__)
 
 HELLO_LIMIT = 10.0
+"""Seconds in which an agent must have said who it is."""
 MOST_CPUS = 4096
 """Of a node: more than any machine has. Each may be a cell, so that one agent's mistake must not make a million of them."""
-"""Seconds in which an agent must have said who it is."""
 LARGEST_EPOCH = 2**62
 """Far above what any number of take-overs makes, and below what the database can count to."""
 
