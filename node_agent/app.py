@@ -161,7 +161,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
                 tasks.create_task(systemd.watchdog()),
             ]
             if settings.memory_limit == "enforce":
-                workers.append(tasks.create_task(MemoryWatch(executor.limits, executor.exceeded).run()))
+                workers.append(tasks.create_task(MemoryWatch(executor.limits, executor.stopping.exceeded).run()))
             afresh = await ended  # where that is a fault, it leaves from here: jobs are killed by those who asked for it alone
             if settings.stop_jobs_on_exit and not afresh:
                 executor.kill_all()

@@ -5,7 +5,6 @@ on from the spool when a launcher is connected (`_recover`), which is also how i
 """
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -37,20 +36,18 @@ from node_agent.jobs.meeting import Meeting
 from node_agent.jobs.memory import Limits
 from node_agent.jobs.model import Exited, Order, Ready, RunKey, RunPhase, RunRecord, Started, clean
 from node_agent.jobs.preparing import prepare
-from node_agent.jobs.processes import kill_group, start_ticks
 from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile, waits
+from node_agent.jobs.retries import Retries
 from node_agent.jobs.spares import Spare
 from node_agent.jobs.spawning import LOG_FILE
 from node_agent.jobs.spool import Spool
+from node_agent.jobs.stopping import Stopping
 from node_agent.jobs.watch import GroupWatch
 
 log = logging.getLogger(__name__)
 
 LAUNCH_ERROR_LIMIT = 2048
 """Bytes. What is reported must fit wherever the scheduler keeps it."""
-_FIRST_RETRY = 0.5
-_LONGEST_RETRY = 30.0
-"""Seconds between two tries to launch a run while the node is at fault."""
 _SPARE_DELAY = 0.02
 """Seconds after a launch until there is time to make the next folder for checkpoints."""
 
@@ -75,6 +72,7 @@ class Executor:
         groups = groups or Groups()
         self._spool = spool
         self._holding = Holding(spool, groups, self._guarded)
+        self.stopping = Stopping(spool, self._holding, paths, self._guarded)
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
@@ -90,9 +88,7 @@ class Executor:
         self._failed = failed
         self._launching: Launching | None = None
         self._then: list[Callable[[], None]] = []
-        self._deadlines: dict[RunKey, asyncio.TimerHandle] = {}
-        self._retries: dict[RunKey, asyncio.TimerHandle] = {}
-        self._tries: dict[RunKey, int] = {}
+        self._retries = Retries(partial(self._guarded, self._launch))
         self._watches: dict[RunKey, GroupWatch] = {}
 
     def connect(self, launching: Launching) -> None:
@@ -182,7 +178,7 @@ class Executor:
                 self._refuse(record, error)
             case Unable(_, error):
                 if not record.pid:
-                    self._launch_later(record.key, error)
+                    self._retries.later(record.key, error)
             case Absent():
                 of_gang = record.order is not None and record.order.gang is not None
                 self._finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
@@ -194,14 +190,16 @@ class Executor:
         self._killing = True
         for record in self._spool.live():
             if record.pid:
-                self._signal(record, signal.SIGKILL)
+                self.stopping.signal(record, signal.SIGKILL)
 
     def close(self) -> None:
         """Stops watching. Runs go on."""
-        for timer in (*self._deadlines.values(), *self._retries.values(), *filter(None, [self._making])):
-            timer.cancel()
+        if self._making is not None:
+            self._making.cancel()
+        self._retries.close()
         for watch in self._watches.values():
             watch.close()
+        self.stopping.close()
         self._evictions.close()
         self._holding.close()
         self._meeting.close()
@@ -210,7 +208,7 @@ class Executor:
 
     def _launch(self, key: RunKey) -> None:
         """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
-        self._cancel(self._retries, key)
+        self._retries.due(key)
         if self._killing:
             return  # nothing begins here any more; the agent that comes next finds it in the spool
         record = self._spool.runs[key]
@@ -231,7 +229,7 @@ class Executor:
         except UnknownDevice as error:
             self._refuse(record, str(error))
         except OSError as error:
-            self._launch_later(key, str(error))
+            self._retries.later(key, str(error))
         else:
             self._make_spare_soon()
 
@@ -254,22 +252,14 @@ class Executor:
             port = self._meeting.keep(record.key, record.port) if order.gang.rank == 0 else 0
             ready = Ready(self._meeting.address(), port)
         except OSError as error:
-            self._launch_later(record.key, str(error))
+            self._retries.later(record.key, str(error))
             return
         if record.phase is RunPhase.READY and port == record.port:
             return
         self._spool.report(replace(record, phase=RunPhase.READY, port=port), ready)
         self._reported()
-        self._tries.pop(record.key, None)
+        self._retries.over(record.key)
         log.info("run %s: ready, at %s port %d", record.key, ready.address, port)
-
-    def _launch_later(self, key: RunKey, why: str) -> None:
-        """The node is at fault, and not the run: the run goes on starting while that lasts."""
-        tries = self._tries[key] = self._tries.get(key, 0) + 1
-        delay = min(_FIRST_RETRY * 2 ** (tries - 1), _LONGEST_RETRY)
-        log.error("run %s: NODE FAULT, it cannot be launched here: %s; trying again in %g s", key, why, delay)
-        self._cancel(self._retries, key)
-        self._retries[key] = asyncio.get_running_loop().call_later(delay, self._guarded, self._launch, key)
 
     def _refuse(self, record: RunRecord, error: str) -> None:
         self._finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
@@ -279,7 +269,7 @@ class Executor:
         record = replace(record, phase=phase, order=None, pid=event.pid, start_ticks=event.start_ticks)
         self._spool.report(record, Started(event.pid, record.log_path))
         self._reported()
-        self._tries.pop(record.key, None)
+        self._retries.over(record.key)
         self._holding.hold(record)
         log.debug("run %s: started, pid %d", record.key, record.pid)
         if phase is RunPhase.STOPPING:
@@ -300,79 +290,25 @@ class Executor:
                 self._watch(record.key)
             self._holding.adopt(record)
             if record.out_of_memory:
-                self._signal(record, signal.SIGKILL)
-            if record.key not in self._deadlines:
+                self.stopping.signal(record, signal.SIGKILL)
+            if record.key not in self.stopping.deadlines:
                 self._press(record.key)
 
     # Stopping.
 
     def _press(self, key: RunKey) -> None:
-        """Terminates a run that is told to stop: at once where there is a process, else when there is one."""
+        """Stops a run that was told to: at once where there is a process, else when there is one."""
         record = self._spool.runs[key]
         if record.phase is not RunPhase.STOPPING or record.stop_deadline is None:
             return
-        if not record.pid:
-            if key in self._retries:
-                self._launch(key)
-            return
-        self._cancel(self._deadlines, key)
-        if record.stop_deadline <= time.monotonic():
-            self._kill(key)
-            return
-        loop = asyncio.get_running_loop()
-        self._deadlines[key] = loop.call_at(record.stop_deadline, self._guarded, self._kill, key)
-        self._tell_why(record)
-        if not record.signalled:
-            log.info("run %s: terminating, %.1f s left", key, record.stop_deadline - time.monotonic())
-            # Noted afterwards. Killed in between, the agent signals twice; the other way round a run might never learn
-            # that it is to save its work.
-            self._signal(record, signal.SIGTERM)
-            self._spool.remember([replace(record, signalled=True)])
-
-    def _tell_why(self, record: RunRecord) -> None:
-        """For the run to read. It is stopped all the same where that cannot be written."""
-        assert record.stop_received is not None
-        assert record.stop_deadline is not None
-        grace = round(record.stop_deadline - record.stop_received, 3)
-        why = {"reason": record.stop_reason.name.lower(), "cause_job": record.stop_cause, "grace_s": grace}
-        path = self._paths.stop(record.key)
-        new = path.with_suffix(".new")
-        try:
-            new.write_text(json.dumps(why), encoding="utf-8")
-            new.replace(path)
-        except OSError as error:
-            log.warning("run %s: cannot be told why it is stopped: %s", record.key, error)
-
-    def _kill(self, key: RunKey) -> None:
-        record = self._spool.runs[key]
-        if record.phase is not RunPhase.ENDED:
-            log.info("run %s: its grace period is over, killing it", key)
-            self._signal(record, signal.SIGKILL)
+        if record.pid:
+            self.stopping.press(record, record.stop_deadline)
+        elif key in self._retries.timers:
+            self._launch(key)
 
     def limits(self) -> Limits:
         """The runs that have a process and asked for so much memory, and that the kernel does not hold to it."""
         return self._holding.limits
-
-    def exceeded(self, key: RunKey, used: int) -> None:
-        """A run uses more memory than it asked for."""
-        record = self._spool.runs.get(key)
-        if record is None or record.phase is RunPhase.ENDED:
-            return
-        if not record.out_of_memory:
-            log.info("run %s: killing it: it uses %d MiB and asked for %d MiB", key, used >> 20, record.memory_mib)
-            self._spool.remember([replace(record, out_of_memory=True)])
-        self._signal(record, signal.SIGKILL)
-
-    def _signal(self, record: RunRecord, signum: int) -> None:
-        if start_ticks(record.pid) == record.start_ticks:
-            kill_group(record.pid, signum)
-        if signum == signal.SIGKILL:
-            self._holding.kill(record.key)
-
-    def _cancel(self, timers: dict[RunKey, asyncio.TimerHandle], key: RunKey) -> None:
-        timer = timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
 
     # Ending.
 
@@ -390,9 +326,8 @@ class Executor:
             self._finish(record, ends.exit_file(self._paths.folder(key)) or Exited(unknown=True))
 
     def _finish(self, record: RunRecord, event: Exited) -> None:
-        self._cancel(self._deadlines, record.key)
-        self._cancel(self._retries, record.key)
-        self._tries.pop(record.key, None)
+        self.stopping.over(record.key)
+        self._retries.over(record.key)
         self._watches.pop(record.key, None)
         self._meeting.release(record.key)
         if not event.launch_error:

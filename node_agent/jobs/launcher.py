@@ -45,13 +45,12 @@ if __name__ == "__main__":  # by its path, and isolated, it finds the standard l
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))  # noqa: PTH100, PTH120
 
 from node_agent.jobs.births import IGNORED
-from node_agent.jobs.processes import SCARCE, boot_id, find_leader, kill_group, kill_rest, start_ticks
+from node_agent.jobs.children import AGAIN, Children, Run, complain
+from node_agent.jobs.processes import SCARCE, find_leader, start_ticks
 from node_agent.jobs.spares import Spare, remove
-from node_agent.jobs.spawning import EXIT_FILE, LOG_FILE, PROCESS_FILE, blame, describe, note, spawn_found, write_exit
+from node_agent.jobs.spawning import LOG_FILE, PROCESS_FILE, blame, describe, note, spawn_found
 
 _CHUNK = 1 << 18
-_AGAIN = 0.5
-"""Seconds until what could not be done for want of something is tried again."""
 _QUIET = 0.02
 """Seconds without anything to do after which the next directory is made."""
 _HEAD_START = 0.002
@@ -63,22 +62,6 @@ _SPARE = "spare-"
 _FILES = (PROCESS_FILE, LOG_FILE)
 
 
-class Run:
-    """A run that this launcher started and that is not over."""
-
-    __slots__ = ("code", "directory", "group", "key", "over", "pid", "signal", "start", "watched")
-
-    def __init__(self, key: str, pid: int, directory: str, group: str) -> None:
-        self.key, self.pid, self.directory, self.group = key, pid, directory, group
-        self.start = 0
-        """Known from when it is told that it runs."""
-        self.code = self.signal = 0
-        self.watched = 0
-        """Remaining processes that are being waited for."""
-        self.over = False
-        """Nothing of it is left, and its exit file is still to be written."""
-
-
 class Launcher:
     """The whole program: one selector loop over the agent's connection, the end of children, and nothing else."""
 
@@ -88,15 +71,10 @@ class Launcher:
         self.idle_limit = idle_limit
         self.agent: socket.socket | None = None
         self.buffer = bytearray()
-        self.runs: dict[str, Run] = {}
-        self.by_pid: dict[int, Run] = {}
+        self.children = Children(self.selector, self.tell_end)
         self.begun: list[tuple[Run, int]] = []
         """Those of which nothing is told yet, each with the open file to write it down in."""
-        self.unsettled: list[Run] = []
-        """Those for which something could not be done and is tried again."""
-        self.again_at = 0.0
         self.quitting = False
-        self.boot = boot_id()
         self.all_cpus = os.sched_getaffinity(0)
         self.home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.spare = Spare(f"{os.getcwd()}/{_SPARE}{os.getpid()}", _FILES)  # noqa: PTH109
@@ -108,26 +86,18 @@ class Launcher:
         os.set_inheritable(listener.fileno(), False)  # jobs inherit nothing that is not given to them
         listener.setblocking(False)
         self.selector.register(listener, selectors.EVENT_READ, self.accept)
-        self.wakeup, wakeup = socket.socketpair()
-        self.wakeup.setblocking(False)
-        wakeup.setblocking(False)
-        self._keep = wakeup
-        signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.selector.register(self.wakeup, selectors.EVENT_READ, self.children)
 
     def serve(self) -> None:
         """Works until it was told to quit, or has had neither run nor agent for `idle_limit` seconds."""
         idle_since = time.monotonic()
-        while True:
-            if self.quitting and all(run.over for run in self.runs.values()):
-                break
-            busy = bool(self.runs) or self.agent is not None
+        children = self.children
+        while not (self.quitting and all(run.over for run in children.runs.values())):
+            busy = bool(children.runs) or self.agent is not None
             if busy:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since >= self.idle_limit:
                 break
-            wait = _QUIET if self.wants_spare else _AGAIN if self.unsettled else None if busy else self.idle_limit
+            wait = _QUIET if self.wants_spare else AGAIN if children.unsettled else None if busy else self.idle_limit
             events = self.selector.select(_HEAD_START if self.begun else wait)
             if not events and self.begun:
                 self.tell_begun()
@@ -140,12 +110,8 @@ class Launcher:
                     ready.data()
                 except Exception:  # its death would cost the exit status of every run
                     complain(traceback.format_exc())
-                    time.sleep(_AGAIN)
-            if self.unsettled and time.monotonic() >= self.again_at:
-                self.again_at = time.monotonic() + _AGAIN
-                runs, self.unsettled = self.unsettled, []
-                for run in runs:
-                    self.keep(run) if run.over else self.settle(run)
+                    time.sleep(AGAIN)
+            children.retry()
         self.spare.remove()
 
     # The agent.
@@ -155,7 +121,7 @@ class Launcher:
             connection = self.listener.accept()[0]
         except OSError as error:
             if error.errno in SCARCE:
-                time.sleep(_AGAIN)  # it is going to be asked again at once
+                time.sleep(AGAIN)  # it is going to be asked again at once
             return
         self.read()  # what the agent before this one asked for, it may have died waiting for
         self.tell_begun()
@@ -163,9 +129,9 @@ class Launcher:
         connection.setblocking(False)
         self.agent = connection
         self.selector.register(connection, selectors.EVENT_READ, self.read)
-        runs = {run.key: [run.pid, run.start] for run in self.runs.values()}
+        runs = {run.key: [run.pid, run.start] for run in self.children.runs.values()}
         self.send({"event": "hello", "pid": os.getpid(), "runs": runs, "folders": True})
-        for run in self.runs.values():
+        for run in self.children.runs.values():
             if run.over:
                 self.tell_end(run)
 
@@ -217,9 +183,8 @@ class Launcher:
     def obey(self, request: dict[str, object]) -> None:
         if request["op"] == "quit":
             self.quitting = True
-            for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
-                kill_group(pid)
-        elif run := self.runs.get(str(request["key"])):
+            self.children.kill()
+        elif run := self.children.runs.get(str(request["key"])):
             self.tell_begun()
             self.send({"event": "spawned", "key": run.key, "pid": run.pid, "start": run.start, "child": True})
             if run.over:
@@ -278,7 +243,8 @@ class Launcher:
             self.send({"event": kind, "key": key, "error": text})
         else:
             # It runs. Whatever fails from here on, that is what is answered.
-            run = self.runs[key] = self.by_pid[pid] = Run(key, pid, directory, str(request["group"]))
+            run = Run(key, pid, directory, str(request["group"]))
+            self.children.add(run)
             self.begun.append((run, mark))
             mark = -1
             if len(self.begun) >= _MOST_BEGUN:
@@ -293,7 +259,7 @@ class Launcher:
         begun, self.begun = self.begun, []
         for run, mark in begun:
             run.start = start_of(run.pid)
-            note(mark, {"pid": run.pid, "start": run.start, "boot": self.boot})
+            note(mark, {"pid": run.pid, "start": run.start, "boot": self.children.boot})
             with contextlib.suppress(OSError):
                 os.close(mark)
             self.send({"event": "spawned", "key": run.key, "pid": run.pid, "start": run.start, "child": True})
@@ -315,67 +281,6 @@ class Launcher:
             if cpus:
                 os.sched_setaffinity(0, self.all_cpus)
 
-    # Ending.
-
-    def children(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self.wakeup.recv(4096):
-                pass
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if ended is None:
-                return
-            # Not collected yet, it keeps its number, so this cannot hit a stranger's group.
-            kill_group(ended.si_pid)
-            os.waitpid(ended.si_pid, 0)
-            run = self.by_pid.pop(ended.si_pid, None)
-            if run is not None:
-                if ended.si_code == os.CLD_EXITED:
-                    run.code = ended.si_status
-                else:
-                    run.signal = ended.si_status
-                self.settle(run)
-
-    def settle(self, run: Run) -> None:
-        """The leader is gone. The run is over as soon as nothing of its groups is left."""
-        try:
-            for pid in kill_rest(run.pid, run.start, run.group):
-                with contextlib.suppress(ProcessLookupError):
-                    descriptor = os.pidfd_open(pid)
-                    run.watched += 1
-                    self.selector.register(descriptor, selectors.EVENT_READ, lambda d=descriptor: self.member_ended(run, d))
-        except OSError:  # no descriptor is left; the end of a member that is watched leads here again
-            if run.watched == 0:
-                self.unsettled.append(run)
-            return
-        if run.watched == 0:
-            self.finish(run)
-
-    def member_ended(self, run: Run, descriptor: int) -> None:
-        self.selector.unregister(descriptor)
-        os.close(descriptor)
-        run.watched -= 1
-        if run.watched == 0:
-            self.settle(run)
-
-    def finish(self, run: Run) -> None:
-        run.over = True
-        self.keep(run)
-        self.tell_end(run)
-        if run.key in self.runs:
-            complain(f"{run.directory}/{EXIT_FILE} cannot be written; kept in memory until it can")
-
-    def keep(self, run: Run) -> None:
-        """Leaves the exit status where it outlives this program, now or later."""
-        content = {"pid": run.pid, "start": run.start, "boot": self.boot, "code": run.code, "signal": run.signal}
-        if write_exit(run.directory, content):
-            del self.runs[run.key]
-        else:
-            self.unsettled.append(run)
-
     def tell_end(self, run: Run) -> None:
         self.send({"event": "exited", "key": run.key, "code": run.code, "signal": run.signal})
 
@@ -386,13 +291,7 @@ def start_of(pid: int) -> int:
         try:
             return start_ticks(pid)
         except OSError:
-            time.sleep(_AGAIN)
-
-
-def complain(text: str) -> None:
-    """Into the launcher's log, if that can be written."""
-    with contextlib.suppress(OSError):
-        os.write(2, text.rstrip().encode(errors="backslashreplace") + b"\n")
+            time.sleep(AGAIN)
 
 
 def main(descriptor: int, idle_limit: float) -> None:

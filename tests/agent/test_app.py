@@ -16,10 +16,10 @@ import pytest
 from node_agent import app
 from node_agent.config import load
 from node_agent.errors import RunsLive, StateUnusable
-from node_agent.jobs.executor import Executor
 from node_agent.jobs.model import Process, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import boot_id, start_ticks
 from node_agent.jobs.spool import open_spool
+from node_agent.jobs.stopping import Stopping
 from tests.agent.conftest import alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 
@@ -48,7 +48,7 @@ async def test_a_fault_ends_the_agent_and_leaves_jobs(
         raise OSError("the spool cannot be written")
 
     async with serving(state, scheduler) as task:
-        monkeypatch.setattr(Executor, "_kill", broken)
+        monkeypatch.setattr(Stopping, "_kill", broken)
         scheduler.stop(1, 0.1)
         with pytest.raises(ExceptionGroup) as fault:
             await asyncio.wait_for(asyncio.shield(task), 20)

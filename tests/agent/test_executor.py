@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from node_agent.devices.simulated import simulated
-from node_agent.jobs import executor as module
+from node_agent.jobs import stopping as module
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
 from node_agent.jobs.groups import Groups
@@ -74,7 +74,7 @@ async def test_two_stops_in_one_message_are_one_signal_and_the_earlier_deadline(
     record = stage.spool.runs[ONE]
     assert record.signalled
     assert record.stop_deadline == pytest.approx(time.monotonic() + 30, abs=5)
-    assert stage.executor._deadlines[ONE].when() == record.stop_deadline
+    assert stage.executor.stopping.deadlines[ONE].when() == record.stop_deadline
 
 
 async def test_once_all_are_killed_nothing_is_launched_and_the_next_agent_does(stage: Stage) -> None:
@@ -135,7 +135,7 @@ async def test_tries_are_further_and_further_apart(stage: Stage) -> None:
     waits = []
     for _ in range(9):
         stage.executor.hear([Unable(ONE, "why")])
-        waits.append(stage.executor._retries[ONE].when() - time.monotonic())
+        waits.append(stage.executor._retries.timers[ONE].when() - time.monotonic())
     assert waits == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30, 30], abs=0.2)
 
 
@@ -164,7 +164,7 @@ async def test_what_fails_in_a_callback_is_told(stage: Stage, monkeypatch: pytes
         raise OSError("in the timer")
 
     stage.executor.obey([StopOrder(ONE, 60)])
-    timer = stage.executor._deadlines[ONE]
+    timer = stage.executor.stopping.deadlines[ONE]
     monkeypatch.setattr(module, "kill_group", broken)
     timer._run()  # type: ignore[attr-defined]
     assert [str(error) for error in stage.failures] == ["in the timer"]
@@ -204,14 +204,14 @@ async def test_what_the_kernel_killed_for_want_of_memory(stage: Stage, monkeypat
 async def test_a_run_that_is_killed_for_its_memory_says_so_however_it_is_found(stage: Stage) -> None:
     for key, pid in ((ONE, 77), (TWO, 78)):
         stage.running(key, pid)
-        stage.executor.exceeded(key, 1 << 30)
-        stage.executor.exceeded(key, 1 << 30)
+        stage.executor.stopping.exceeded(key, 1 << 30)
+        stage.executor.stopping.exceeded(key, 1 << 30)
     assert stage.signals == [(77, 9), (77, 9), (78, 9), (78, 9)]
     stage.executor.hear([Ended(ONE, 0, 0)])  # it came to its end before the signal did
     stage.executor.hear([Lost(TWO)])
     ends = [r.event for r in stage.spool.pending() if isinstance(r.event, Exited)]
     assert ends == [Exited(), Exited(signal=9, out_of_memory=True)]
-    stage.executor.exceeded(ONE, 1 << 30)
+    stage.executor.stopping.exceeded(ONE, 1 << 30)
     assert len(stage.signals) == 4
 
 
@@ -249,7 +249,7 @@ async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatc
     assert stage.spool.pending() == []
     assert stage.spool.runs[ONE].phase is RunPhase.STARTING
     monkeypatch.undo()
-    stage.executor._retries[ONE]._run()  # type: ignore[attr-defined]
+    stage.executor._retries.timers[ONE]._run()  # type: ignore[attr-defined]
     (report,) = stage.spool.pending()
     assert report.event == Ready("127.0.0.1", stage.spool.runs[ONE].port)
     assert stage.launching.asked == []
