@@ -82,7 +82,7 @@ def _no_room(state: State, spec: job_pb2.JobSpec) -> scheduler_pb2.Blocker:
     need = max(_nodes.demands(spec), key=lambda each: (each.devices, each.cpus, each.memory_mib))
     usable = {name: _nodes.free_on(state, name) for name in state.nodes if name not in state.drains}
     closest = max(usable, key=lambda name: _share(usable[name], need), default="")
-    blocker = _blocker(JobReason.NO_ROOM, "" if usable else "no node is up and open")
+    blocker = _blocker(JobReason.NO_ROOM, "" if usable else _none_open(state))
     blocker.need.CopyFrom(_convert.resources_message(need))
     if closest:
         blocker.node = closest
@@ -90,6 +90,13 @@ def _no_room(state: State, spec: job_pb2.JobSpec) -> scheduler_pb2.Blocker:
     blocker.nodes, blocker.nodes_usable = len(state.nodes), len(usable)
     blocker.nodes_large_enough = sum(_nodes.fits(need, capacity) for capacity in state.nodes.values())
     return blocker
+
+
+def _none_open(state: State) -> str:
+    if not state.nodes:
+        return "the cluster has no node yet"
+    drained = len(state.nodes)  # those of a fake cluster are never silent
+    return f"no node is up and open: {drained} node{' is' if drained == 1 else 's are'} drained"
 
 
 def _share(free: Resources, need: Resources) -> float:

@@ -120,7 +120,7 @@ def _no_room(state: State, job: Job) -> Blocker:
     wait = no_room(state, job)
     return Blocker(
         wait.reason,
-        wait.detail or ("no node is up and open" if closest is None else ""),
+        wait.detail or (_none_open(state) if closest is None else ""),
         need=need,
         node=closest.id if closest is not None else 0,
         free=Vector(*offered[:, closest.id].tolist()) if closest is not None else ZERO,
@@ -128,6 +128,15 @@ def _no_room(state: State, job: Job) -> Blocker:
         usable=len(open_nodes),
         large_enough=sum(all(n <= c for n, c in zip(need, node.capacity, strict=True)) for node in state.nodes.rows.values()),
     )
+
+
+def _none_open(state: State) -> str:
+    if not state.nodes.rows:
+        return "the cluster has no node yet"
+    drained = sum(node.drained_us is not None for node in state.nodes.rows.values())
+    silent = len(state.nodes.rows) - drained
+    kinds = ((drained, "drained"), (silent, "silent"))
+    return "no node is up and open: " + ", ".join(f"{counted(number, 'node')} {how}" for number, how in kinds if number)
 
 
 def _share(free: Vector, need: Vector) -> float:

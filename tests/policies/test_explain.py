@@ -101,11 +101,20 @@ def test_too_large_says_so() -> None:
     assert "even when empty" in blocker.detail
 
 
-def test_no_open_node_at_all() -> None:
+def test_no_open_node_at_all_and_why_that_is() -> None:
     d = cluster()
     d.step(DrainRequested("n1", "", "op"))
     (blocker,) = why(d, d.submit()).blockers
-    assert (blocker.detail, blocker.usable, blocker.nodes, blocker.node) == ("no node is up and open", 0, 1, 0)
+    assert (blocker.usable, blocker.nodes, blocker.node) == (0, 1, 0)
+    assert blocker.detail == "no node is up and open: 1 node is drained"
+    d = cluster(nodes=4)
+    d.step(DrainRequested("n1", "", "op"))
+    d.silence("n1"), d.silence("n2"), d.silence("n3"), d.silence("n4")
+    (blocker,) = why(d, d.submit()).blockers
+    assert blocker.detail == "no node is up and open: 1 node is drained, 3 nodes are silent"
+    d = Driver(FITGPP.policy)
+    (blocker,) = why(d, d.submit()).blockers
+    assert (blocker.detail, blocker.nodes) == ("the cluster has no node yet", 0)
 
 
 def test_of_a_gang_the_task_that_finds_no_room_is_named() -> None:
