@@ -11,12 +11,12 @@ from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Acknowledged, Joined, Reply
-from scheduler_service.rpc.convert import hello_in, orders_out, report_in
+from scheduler_service.rpc.agents import hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.front import Front, Leading
 from scheduler_service.rpc.interceptors import Context, InvalidArgument, check, refuse
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.observed import Observer
-from scheduler_service.run.dispatch import Link, LogRequest
+from scheduler_service.run.dispatch import Link
 
 log = logging.getLogger(__name__)
 
@@ -126,12 +126,6 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 acknowledged=joined.acknowledged,
             )
         )
-
-
-def log_request_out(asked: LogRequest) -> agent_link_pb2.LogRequest:
-    return agent_link_pb2.LogRequest(
-        id=asked.id, job_id=asked.job_id, run=asked.run, task=asked.task, offset=asked.offset, follow=asked.follow
-    )
 
 
 async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading: Leading) -> agent_link_pb2.Hello:

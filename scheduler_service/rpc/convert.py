@@ -3,17 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
+from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from scheduler_service.core.gangs import begins
 from scheduler_service.core.job import (
     Array,
     Decision,
     Dependency,
     DependencyKind,
-    Job,
     JobClass,
     JobEvent,
     JobSpec,
@@ -21,12 +19,8 @@ from scheduler_service.core.job import (
     NodeDevice,
     Retry,
     Run,
-    RunKey,
-    RunPhase,
     TaskGroup,
 )
-from scheduler_service.core.messages import GangPlace, KnownRun, NodeSeen, Order, Report, RunExited, RunReady, RunStarted, Start
-from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import ZERO, Micros, Vector, add
 from scheduler_service.core.vc import CellRequest, Guarantee, Within
 from scheduler_service.run.view import JobView, NodeView
@@ -87,11 +81,6 @@ def dependencies_in(found: Iterable[job_pb2.Dependency]) -> tuple[Dependency, ..
     return tuple(sorted(set(pairs)))
 
 
-def clean(text: str) -> str:
-    """Without NUL, which PostgreSQL cannot store."""
-    return text.replace("\0", "")
-
-
 def vector_in(amount: job_pb2.Resources) -> Vector:
     return Vector(amount.cpu_milli, amount.memory_mib, amount.devices)
 
@@ -100,39 +89,13 @@ def duration_in(duration: Duration) -> Micros:
     return duration.seconds * 1_000_000 + duration.nanos // 1000
 
 
-def hello_in(hello: agent_link_pb2.Hello, address: str) -> NodeSeen:
-    devices = tuple(map(_device_in, hello.devices))
-    return NodeSeen(
-        name=hello.node,
-        boot_id=hello.boot_id,
-        inventory=Inventory(vector_in(hello.capacity), tuple(hello.levels), devices),
-        runs=tuple(KnownRun(RunKey(r.job_id, r.run, r.task), RunPhase(r.phase)) for r in hello.runs),
-        address=address,
-        agent_version=hello.agent_version,
-    )
-
-
-def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> Report:
-    key = RunKey(report.job_id, report.run, report.task)
-    match report.WhichOneof("event"):
-        case "started":
-            return RunStarted(node, boot_id, report.sequence, key, clean(report.started.log_path))
-        case "ready":
-            return RunReady(node, boot_id, report.sequence, key, clean(report.ready.address), report.ready.port)
-        case _:
-            e = report.exited
-            why = clean(e.launch_error)[:4096]
-            how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory)
-            return RunExited(node, boot_id, report.sequence, key, *how)
-
-
 # ---- out ---------------------------------------------------------------------------------------------------------------
 
 
 Nodes = Mapping[int, Node]
 
 
-def _name(nodes: Nodes, node_id: int) -> str:
+def name_of(nodes: Nodes, node_id: int) -> str:
     return nodes[node_id].name if node_id in nodes else ""
 
 
@@ -222,7 +185,7 @@ def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
     if job.ran_us:
         out.run_time.CopyFrom(duration_out(job.ran_us))
     if runs:
-        out.node = _name(nodes, runs[0].node)
+        out.node = name_of(nodes, runs[0].node)
         out.devices.extend(runs[0].given)
         out.log_path = runs[0].log_path
         out.guaranteed = runs[0].guaranteed
@@ -238,7 +201,7 @@ def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
 def task_out(run: Run, nodes: Nodes) -> job_pb2.Task:
     return job_pb2.Task(
         rank=run.task,
-        node=_name(nodes, run.node),
+        node=name_of(nodes, run.node),
         devices=run.given,
         resources=vector_out(run.demand),
         log_path=run.log_path,
@@ -252,7 +215,7 @@ def event_out(event: JobEvent, commit_no: int, nodes: Nodes) -> job_pb2.JobEvent
         time=time_out(event.at_us),
         kind=int(event.kind),  # type: ignore[arg-type]
         run=event.run,
-        node=_name(nodes, event.node),
+        node=name_of(nodes, event.node),
         reason=int(event.reason),  # type: ignore[arg-type]
         cause_job_id=event.cause_job,
         exit_code=event.exit_code,
@@ -268,7 +231,7 @@ def decision_out(decision: Decision, nodes: Nodes) -> job_pb2.PreemptionDecision
         job_pb2.Candidate(
             job_id=c.key.job_id,
             run=c.key.run,
-            node=_name(nodes, c.node),
+            node=name_of(nodes, c.node),
             demand=vector_out(c.demand),
             node_free=vector_out(c.node_free),
             size=c.size,
@@ -282,7 +245,7 @@ def decision_out(decision: Decision, nodes: Nodes) -> job_pb2.PreemptionDecision
     ]
     return job_pb2.PreemptionDecision(
         trial_job_id=decision.trial,
-        node=_name(nodes, decision.node),
+        node=name_of(nodes, decision.node),
         demand=vector_out(decision.demand),
         rule=decision.rule,
         s=decision.s,
@@ -292,12 +255,6 @@ def decision_out(decision: Decision, nodes: Nodes) -> job_pb2.PreemptionDecision
         considered=decision.considered,
         candidates=candidates,
     )
-
-
-def _device_in(d: cluster_pb2.Device) -> Device:
-    numa = d.numa_node if d.HasField("numa_node") else None
-    links = d.link_domain if d.HasField("link_domain") else None
-    return Device(d.index, d.uuid, d.model, d.memory_mib, tuple(d.path), numa, links, d.fault)
 
 
 def _device_out(d: NodeDevice) -> cluster_pb2.Device:
@@ -332,56 +289,4 @@ def node_out(view: NodeView) -> cluster_pb2.Node:
         state_time=time_out(node.since_us),
         drain=drain,
         strikes=node.strikes,
-    )
-
-
-def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> agent_link_pb2.Orders:
-    return agent_link_pb2.Orders(commit_no=commit_no, orders=[_order_out(order, nodes) for order in orders])
-
-
-def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:
-    if isinstance(order, Start):
-        run, job = order.run, order.job
-        start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
-        if order.gang is not None:
-            start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
-        if job.array_job:
-            start.array_index = job.array_index
-        return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
-    stop = agent_link_pb2.StopRun(
-        grace_period=duration_out(order.grace_us),
-        reason=int(order.reason),  # type: ignore[arg-type]
-        cause_job_id=order.cause_job,
-    )
-    return agent_link_pb2.RunOrder(job_id=order.key.job_id, run=order.key.run, task=order.key.task, stop=stop)
-
-
-def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
-    """What the agent is told to run: of a gang, what this task is."""
-    out = spec_out(spec)
-    if spec.gang:
-        out.resources.CopyFrom(vector_out(run.demand))
-        left = run.task
-        for group in spec.gang:
-            if left < group.size:
-                if group.command:
-                    out.command[:] = group.command
-                break
-            left -= group.size
-        del out.task_groups[:]
-    return out
-
-
-def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> agent_link_pb2.Gang:
-    address, _, port = job.rendezvous.rpartition(":")
-    return agent_link_pb2.Gang(
-        rank=run.task,
-        world_size=place.world_size,
-        local_rank=place.local_rank,
-        local_world_size=place.local_world_size,
-        node_rank=place.node_rank,
-        nodes=[_name(nodes, node) for node in place.nodes],
-        go=begins(job),
-        master_address=address,
-        master_port=int(port or 0),
     )
