@@ -253,3 +253,21 @@ async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatc
     (report,) = stage.spool.pending()
     assert report.event == Ready("127.0.0.1", stage.spool.runs[ONE].port)
     assert stage.launching.asked == []
+
+
+async def test_a_run_that_has_started_is_not_tried_again(stage: Stage) -> None:
+    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.hear([Unable(ONE, "no room on the disk")])
+    assert ONE in stage.executor._retries.timers
+    stage.executor.hear([Spawned(ONE, 77, 770, child=True)])
+    assert not stage.executor._retries.timers
+
+
+async def test_an_agent_that_is_closed_tries_nothing_and_kills_nobody_any_more(stage: Stage) -> None:
+    stage.executor.obey([StartOrder(TWO, ("true",))])
+    stage.executor.hear([Unable(TWO, "no room on the disk")])
+    stage.running(ONE, 77)
+    stage.executor.obey([StopOrder(ONE, 60)])
+    stage.executor.close()
+    assert stage.executor._retries.timers[TWO].cancelled()
+    assert stage.executor.stopping.deadlines[ONE].cancelled()
