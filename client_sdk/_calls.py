@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from client_sdk import _calls_exchange, _calls_virtual_clusters, _convert, _convert_explained, _convert_nodes, errors, models
 from client_sdk._call import Call
 from client_sdk._requests import (
+    DeleteNode,
     Drain,
     Explain,
     ListNodes,
@@ -84,6 +85,9 @@ def encode(request: Request[T]) -> Call[T]:
             call = Call(
                 f"Cluster/{verb}", _about_node(name, asked), answered, _convert_nodes.found if verb == "GetNode" else _node
             )
+        case DeleteNode(name):
+            gone = _about_node(name, cluster_pb2.DeleteNodeRequest)
+            call = Call("Cluster/DeleteNode", gone, cluster_pb2.DeleteNodeResponse, lambda _: None)
         case Drain(name, reason, evict):
             drain = _about_node(name, cluster_pb2.DrainRequest, reason=reason, evict=evict)
             call = Call("Cluster/Drain", drain, cluster_pb2.DrainResponse, _node)

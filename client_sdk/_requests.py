@@ -112,6 +112,11 @@ class OfNode(Request[Node]):
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteNode(Request[None]):
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class Drain(Request[Node]):
     node: str
     reason: str

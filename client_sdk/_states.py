@@ -249,6 +249,8 @@ class NodeState(IntEnum):
     UP = 1
     SILENT = 2
     """No sign of life. Its runs keep their devices, and nothing new is placed on it."""
+    DELETED = 3
+    """It is no node of the cluster any more, and in no list."""
 
 
 class MemorySource(IntEnum):

@@ -215,6 +215,10 @@ class AsyncClient:
         """As `Client.fence`. Only where it is certain that nothing runs there any more."""
         return await self._transport.ask(_requests.OfNode("Fence", name))
 
+    async def delete_node(self, name: str) -> None:
+        """As `Client.delete_node`."""
+        await self._transport.ask(_requests.DeleteNode(name))
+
     async def virtual_clusters(self) -> Sequence[VirtualCluster]:
         """As `Client.virtual_clusters`."""
         return await self._transport.ask(_requests.ListVirtualClusters())

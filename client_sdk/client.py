@@ -273,6 +273,11 @@ class Client:
         """
         return self._transport.ask(_requests.OfNode("Fence", name))
 
+    def delete_node(self, name: str) -> None:
+        """Takes a silent node on which nothing runs out of the cluster. Should its agent come again, it joins as a new one.
+        Raises FailedPrecondition for a node that is up (NODE_UP) or has runs (NODE_IN_USE), and NotFound."""
+        self._transport.ask(_requests.DeleteNode(name))
+
     def virtual_clusters(self) -> Sequence[VirtualCluster]:
         """Every virtual cluster, with how its cells stand, in the order in which they were created."""
         return self._transport.ask(_requests.ListVirtualClusters())

@@ -26,6 +26,7 @@ def node() -> None:
       ebb node drain n1 --reason "fan broken"
       ebb node undrain n1
       ebb node fence n1
+      ebb node delete n1
     """
 
 
@@ -276,6 +277,29 @@ def fence(ctx: click.Context, names: Sequence[str], yes: bool, fmt: str | None, 
         click.confirm(f"Is it certain that nothing runs on {', '.join(names)} any more?", abort=True, err=True)
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
     ask_each(ctx, names, client.fence, _stands, fmt, quiet, "node")
+
+
+@node.command()
+@click.argument("names", metavar="NODE...", nargs=-1, required=True)
+@click.pass_context
+def delete(ctx: click.Context, names: Sequence[str]) -> None:
+    """Take nodes that will not come back out of the cluster. Only silent ones, on which nothing runs: fence them first.
+
+    Jobs that ran there still say so. A node that comes again all the same joins as a new one: open, and without strikes. Safe
+    to repeat.
+
+    \b
+    Examples:
+      ebb node delete n1
+      ebb node delete n1 n2
+    """
+    client = ctx.find_object(Session).client  # type: ignore[union-attr]
+
+    def gone(name: str) -> str:
+        client.delete_node(name)
+        return name
+
+    ask_each(ctx, names, gone, lambda name: f"deleted node {name}", None, False, "node")
 
 
 def _stands(found: Node) -> str:

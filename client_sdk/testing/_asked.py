@@ -212,9 +212,17 @@ def undrain(state: State, name: str) -> cluster_pb2.Node:
 
 def fence(state: State, name: str) -> cluster_pb2.Node:
     """The nodes of a fake cluster are always heard, so none of them can be declared dead."""
+    raise _up(state, name, "only a silent node can be declared dead; drain it instead")
+
+
+def delete_node(state: State, name: str) -> cluster_pb2.DeleteNodeResponse:
+    """Nor can any be deleted."""
+    raise _up(state, name, "stop its agent first, and wait until it is silent")
+
+
+def _up(state: State, name: str, instead: str) -> EbbError:
     found = _nodes.node(state, name)
-    said = f"node {name} is up: only a silent node can be declared dead; drain it instead"
-    raise FailedPrecondition(said, reason="NODE_UP", metadata={"node": found.name})
+    return FailedPrecondition(f"node {name} is up: {instead}", reason="NODE_UP", metadata={"node": found.name})
 
 
 # ---- what they share ---------------------------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ def _cluster(state: State) -> dict[str, Answer]:
         "Drain": lambda r: cluster_pb2.DrainResponse(node=_asked.drain(state, r)),
         "Undrain": lambda r: cluster_pb2.UndrainResponse(node=_asked.undrain(state, r.node)),
         "Fence": lambda r: cluster_pb2.FenceResponse(node=_asked.fence(state, r.node)),
+        "DeleteNode": lambda r: _asked.delete_node(state, r.node),
     }
 
 

@@ -2,7 +2,7 @@
 
 from scheduler_service.core.change import drop_earmarks, stop_job
 from scheduler_service.core.errors import NotFound
-from scheduler_service.core.job import Node, Reason, RunPhase, StopReason
+from scheduler_service.core.job import Node, Reason, RunPhase, StopReason, present
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
@@ -49,7 +49,7 @@ def drop_earmarks_on(state: State, node_id: int, now: Micros, why: str) -> None:
 
 def strike(state: State, now: Micros, node_id: int, why: str) -> None:
     """Something failed that was the node's fault. With too many of these it is drained."""
-    node = state.nodes.rows.get(node_id)
+    node = present(state.nodes.rows.get(node_id))
     if node is None:
         return
     node = changed(node, strikes=node.strikes + 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from scheduler_service.core.binding import suffices
 from scheduler_service.core.errors import Broken
 from scheduler_service.core.invariants_cells import check_cells
-from scheduler_service.core.job import JobState, Reason, RunKey, RunPhase
+from scheduler_service.core.job import JobState, Reason, RunKey, RunPhase, present
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Vector, add, fits, mask_of
 
@@ -113,6 +113,10 @@ def _check_resources(state: State) -> None:
         if device.fault and place not in held:
             owned[device.node].append(Vector(0, 0, 1))
     for node in state.nodes.rows.values():
+        if present(node) is None:
+            _require(not owned[node.id], f"node {node.name} is deleted, and something is there")
+            _require(state.room.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
+            continue
         loose = ZERO if state.host is None else state.host.free(node.id)
         _require(min(loose) >= 0, f"node {node.name}: work without devices has what goes with its devices")
         free = state.room.free(node.id)

@@ -1,4 +1,4 @@
-"""What it means for the state that a node joins, comes back, or falls silent."""
+"""What it means for the state that a node joins, comes back, falls silent, or goes for good."""
 
 from scheduler_service.core.change import end_run, show, tell
 from scheduler_service.core.drains import drop_earmarks_on, named
@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
     Joined,
     KnownRun,
     NodeChanged,
+    NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
     Order,
@@ -41,7 +42,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
     was never reported ready or started is ordered again; one that was is lost.
     """
     check_inventory(event)
-    node_id = state.node_ids.get(event.name)
+    node_id = state.node_ids.get(event.name, state.deleted_ids.get(event.name))
     if node_id is None:
         node_id = state.cluster.next_node
         state.put(state.cluster_table, 0, changed(state.cluster, next_node=node_id + 1))
@@ -63,7 +64,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         state=NodeState.UP,
         capacity=event.inventory.capacity,
         levels=event.inventory.levels,
-        since_us=now if returned or rebooted else node.since_us,
+        since_us=node.since_us if node.state is NodeState.UP and not rebooted else now,
         sequence=0 if rebooted else node.sequence,
         address=event.address,
         agent_version=event.agent_version,
@@ -111,6 +112,29 @@ def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeCha
     return NodeChanged(node.id)
 
 
+def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros) -> NodeChanged:
+    """A node that will not come back leaves the cluster, and with it what it had, its strikes and why it was drained. Its
+    row stays, for runs refer to it: should it come after all, it joins by the same number, and open."""
+    if (deleted := state.deleted_ids.get(event.node)) is not None:
+        return NodeChanged(deleted)  # it was said before
+    node = named(state, event.node)
+    if node.state is NodeState.UP:
+        raise FailedPrecondition(
+            "NODE_UP", f"node {node.name} is up: stop its agent first, and wait until it is silent", node=node.name
+        )
+    if jobs := sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
+        raise FailedPrecondition(
+            "NODE_IN_USE",
+            f"node {node.name} is silent, and {len(jobs)} jobs may still run there (the first: {jobs[0]}); if it is certain "
+            f"that nothing does, declare it dead first: `ebb node fence {node.name}`",
+            node=node.name,
+        )
+    _drop_devices(state, node.id, 0)
+    row = changed(node, state=NodeState.DELETED, since_us=now, drained_us=None, drain_reason="", drain_user="", strikes=0)
+    state.put(state.nodes, node.id, row)
+    return NodeChanged(node.id)
+
+
 def _show_runs(state: State, node: Node, kind: EventKind, now: Micros) -> None:
     """Gives the jobs of a node's runs the state that goes with the node's."""
     for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
@@ -134,13 +158,17 @@ def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) ->
         )
     drop_earmarks_on(state, node_id, now, "its node came back with another inventory")
     devices = event.inventory.devices
-    gone = len(devices)
-    while (node_id, gone) in state.devices.rows:
-        state.put(state.devices, (node_id, gone), None)
-        gone += 1
+    _drop_devices(state, node_id, len(devices))
     for d in devices:
         facts = d.index, d.uuid, d.model, d.memory_mib, d.path, d.numa_node, d.link_domain
         state.put(state.devices, (node_id, d.index), NodeDevice(node_id, *facts))
+
+
+def _drop_devices(state: State, node_id: int, index: int) -> None:
+    """Those from this index on are there no more."""
+    while (node_id, index) in state.devices.rows:
+        state.put(state.devices, (node_id, index), None)
+        index += 1
 
 
 def _changed(state: State, node_id: int, event: NodeSeen) -> bool:

@@ -26,6 +26,7 @@ from scheduler_service.core.messages import (
     FaultsSeen,
     FenceRequested,
     HoldRequested,
+    NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
     OrderPosted,
@@ -46,7 +47,7 @@ from scheduler_service.core.messages import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.nodes import fence_requested, node_seen, node_silent
+from scheduler_service.core.nodes import fence_requested, node_delete_requested, node_seen, node_silent
 from scheduler_service.core.requests import (
     cancel_requested,
     hold_requested,
@@ -216,6 +217,7 @@ _ACCORDING_TO: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     DrainRequested: drain_requested,
     UndrainRequested: undrain_requested,
     FenceRequested: fence_requested,
+    NodeDeleteRequested: node_delete_requested,
     VcRequested: vc_requested,
     VcDeleteRequested: vc_delete_requested,
     OrderPosted: order_posted,

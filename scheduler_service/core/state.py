@@ -30,6 +30,7 @@ from scheduler_service.core.job import (
     Run,
     RunKey,
     RunPhase,
+    present,
 )
 from scheduler_service.core.journal import Change, Journal, Table
 from scheduler_service.core.pools import Pools
@@ -84,6 +85,9 @@ class State:
         self.active: dict[int, set[RunKey]] = {}
         """Job -> the tasks of its launch that have not ended."""
         self.node_ids: dict[str, int] = {}
+        """The nodes of the cluster, by name."""
+        self.deleted_ids: dict[str, int] = {}
+        """The nodes that are none of the cluster any more. Should one come again, its number is the same."""
         self.idle_devices: dict[int, Mask] = {}
         """Node -> the healthy devices that no run holds and that are kept for none. Here and in what follows, where there are
         cells, the CPUs of a node that has no devices are in their place."""
@@ -190,7 +194,7 @@ class State:
         """Those that runs hold as others hold devices; none of a node that has devices, or where there are no cells."""
         if self.pools is None or self.settings.by_count:
             return 0
-        row = self.nodes.rows.get(node)
+        row = present(self.nodes.rows.get(node))
         if row is None or row.capacity.devices:
             return 0
         return (1 << cpus_of(row.capacity)) - 1
@@ -242,6 +246,7 @@ class State:
             "runs_on": {node: set(keys) for node, keys in self.runs_on.items()},
             "active": {job: set(keys) for job, keys in self.active.items()},
             "node_ids": dict(self.node_ids),
+            "deleted_ids": dict(self.deleted_ids),
             "idle": dict(self.idle_devices),
             "held": dict(self.held_devices),
             "faulty": dict(self.faulty_devices),

@@ -62,7 +62,7 @@ def check_same_request(known: Job, event: Submitted) -> None:
 
 def check_can_ever_run(state: State, spec: JobSpec) -> None:
     """Raises FailedPrecondition where the nodes, all of them empty, would not do. With no nodes yet nobody knows."""
-    if not state.nodes.rows:
+    if not state.node_ids:
         return
     for demand in dict.fromkeys(group.demand for group in spec.gang) if spec.gang else (spec.demand,):
         if not state.room.could_ever_fit(demand):

@@ -3,9 +3,9 @@
 Nothing is changed here, but the choice of victims may draw from `rng`. The caller sees to it that a draw is no other's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from scheduler_service.core.job import Decision, Job, JobClass, JobState, Reason
+from scheduler_service.core.job import Decision, Job, JobClass, JobState, Node, Reason
 from scheduler_service.core.messages import Earmark, Preempt, Rng
 from scheduler_service.core.room import largest_first, pack
 from scheduler_service.core.state import State
@@ -115,26 +115,27 @@ def _no_room(state: State, job: Job) -> Blocker:
         need = tasks[rank]
         if pack((need,), offered) is None:
             break
-    open_nodes = [node for node in state.nodes.rows.values() if state.room.is_open(node.id)]
+    nodes = [state.nodes.rows[node_id] for node_id in state.node_ids.values()]
+    open_nodes = [node for node in nodes if state.room.is_open(node.id)]
     closest = max(open_nodes, key=lambda node: (_share(Vector(*offered[:, node.id].tolist()), need), -node.id), default=None)
     wait = no_room(state, job)
     return Blocker(
         wait.reason,
-        wait.detail or (_none_open(state) if closest is None else ""),
+        wait.detail or (_none_open(nodes) if closest is None else ""),
         need=need,
         node=closest.id if closest is not None else 0,
         free=Vector(*offered[:, closest.id].tolist()) if closest is not None else ZERO,
-        nodes=len(state.nodes.rows),
+        nodes=len(nodes),
         usable=len(open_nodes),
-        large_enough=sum(all(n <= c for n, c in zip(need, node.capacity, strict=True)) for node in state.nodes.rows.values()),
+        large_enough=sum(all(n <= c for n, c in zip(need, node.capacity, strict=True)) for node in nodes),
     )
 
 
-def _none_open(state: State) -> str:
-    if not state.nodes.rows:
+def _none_open(nodes: Sequence[Node]) -> str:
+    if not nodes:
         return "the cluster has no node yet"
-    drained = sum(node.drained_us is not None for node in state.nodes.rows.values())
-    silent = len(state.nodes.rows) - drained
+    drained = sum(node.drained_us is not None for node in nodes)
+    silent = len(nodes) - drained
     kinds = ((drained, "drained"), (silent, "silent"))
     return "no node is up and open: " + ", ".join(f"{counted(number, 'node')} {how}" for number, how in kinds if number)
 

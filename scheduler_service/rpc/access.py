@@ -61,6 +61,7 @@ MAY: Mapping[str, Rule | None] = {
     "/ebb.v1.Cluster/Drain": _OPERATORS,
     "/ebb.v1.Cluster/Undrain": _OPERATORS,
     "/ebb.v1.Cluster/Fence": _OPERATORS,
+    "/ebb.v1.Cluster/DeleteNode": _OPERATORS,
     "/ebb.v1.VirtualClusters/GetVirtualCluster": _USERS,
     "/ebb.v1.VirtualClusters/ListVirtualClusters": _USERS,
     "/ebb.v1.VirtualClusters/ListCells": _USERS,

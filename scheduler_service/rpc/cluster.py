@@ -5,7 +5,15 @@ from collections.abc import AsyncIterator
 from ebb.v1 import cluster_pb2, cluster_pb2_grpc
 
 from scheduler_service.core.errors import NotFound
-from scheduler_service.core.messages import DrainRequested, FenceRequested, NodeChanged, NodeRequest, UndrainRequested
+from scheduler_service.core.job import present
+from scheduler_service.core.messages import (
+    DrainRequested,
+    FenceRequested,
+    NodeChanged,
+    NodeDeleteRequested,
+    NodeRequest,
+    UndrainRequested,
+)
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.convert import node_out
 from scheduler_service.rpc.front import Front
@@ -27,7 +35,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
     async def GetNode(self, request: cluster_pb2.GetNodeRequest, _context: Context) -> cluster_pb2.GetNodeResponse:  # noqa: N802
         view = await self._front.view_of_nodes()
         for node in view.nodes.values():
-            if node.name == request.node:
+            if node.name == request.node and present(node):
                 leading = self._front.leads
                 seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
                 return cluster_pb2.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
@@ -44,6 +52,12 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
 
     async def Fence(self, request: cluster_pb2.FenceRequest, _context: Context) -> cluster_pb2.FenceResponse:  # noqa: N802
         return cluster_pb2.FenceResponse(node=await self._ask(FenceRequested(request.node, user())))
+
+    async def DeleteNode(  # noqa: N802
+        self, request: cluster_pb2.DeleteNodeRequest, _context: Context
+    ) -> cluster_pb2.DeleteNodeResponse:
+        await self._ask(NodeDeleteRequested(request.node))
+        return cluster_pb2.DeleteNodeResponse()
 
     async def _ask(self, event: NodeRequest) -> cluster_pb2.Node:
         """Has the engine take the event, and returns the node as it then stands."""

@@ -9,7 +9,19 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from scheduler_service.core.job import Job, JobClass, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.job import (
+    Job,
+    JobClass,
+    JobState,
+    Node,
+    NodeDevice,
+    Operation,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    present,
+)
 from scheduler_service.core.journal import Change
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import ZERO, Vector, add, sub
@@ -67,6 +79,7 @@ class View:
         self.runs: dict[int, tuple[Run, ...]] = {}
         """The current or last run of each live job: its tasks."""
         self.nodes: dict[int, Node] = {}
+        """With those that are deleted: jobs ran there."""
         self.devices: dict[int, dict[int, NodeDevice]] = {}
         self.operations: dict[int, Operation] = {}
         self.runs_on: dict[int, dict[RunKey, Run]] = {}
@@ -175,7 +188,7 @@ class View:
         return NodeView(node, sub(free, Vector(devices=lost)), earmarked, devices, groups)
 
     def all_nodes(self) -> tuple[NodeView, ...]:
-        return tuple(self.node(node_id) for node_id in sorted(self.nodes))
+        return tuple(self.node(node_id) for node_id in sorted(self.nodes) if present(self.nodes[node_id]))
 
     def active_runs(self, node_id: int) -> set[RunKey]:
         return set(self.runs_on.get(node_id, ()))
@@ -203,7 +216,7 @@ class View:
         return self._watch(job_id, after_commit, snapshot, since)
 
     def watch_nodes(self, after_commit: int = 0) -> AsyncIterator[Update]:
-        """The same for nodes."""
+        """The same for nodes. One that is deleted is in the update of the commit that did so."""
 
         def snapshot() -> Update:
             return Update(True, (), self.all_nodes(), self.commit_no)

@@ -38,6 +38,8 @@ class Base(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.agents: dict[str, Agent] = {}
+        self.away: dict[str, Agent] = {}
+        """Agents of nodes that were deleted, with all that they know."""
         self.launches = Launches()
         self.failed = False
         """A step was not what it must be: what follows would only hide it."""
@@ -75,10 +77,10 @@ class Acting(Base):
     @precondition(lambda self: len(self.agents) < len(NAMES))
     @rule(index=st.integers(0, 2), capacity=st.integers(0, 2))
     def node_joins(self, index: int, capacity: int) -> None:
-        if NAMES[index] not in self.agents:
-            agent = Agent(NAMES[index], CAPACITIES[capacity], self.launches)
-            self.agents[agent.name] = agent
-            self.connect(agent)
+        """Also one that was deleted."""
+        if (name := NAMES[index]) not in self.agents:
+            self.agents[name] = self.away.pop(name, None) or Agent(name, CAPACITIES[capacity], self.launches)
+            self.connect(self.agents[name])
 
     @precondition(lambda self: self.agents)
     @rule(data=st.data(), forgets=st.sampled_from(("none", "none", "some", "all")))
@@ -242,7 +244,7 @@ class Acting(Base):
     def a_report_is_repeated(self) -> None:
         report = self.last_report
         assert report is not None
-        stale = self.driver.node(report.node).boot_id != report.boot_id
+        stale = report.node in self.away or self.driver.node(report.node).boot_id != report.boot_id
         step = self.take(report)
         assert step.replies == (Acknowledged(report.node, report.sequence, stale),)
         assert untouched(step)
@@ -267,7 +269,7 @@ class Acting(Base):
 
 def fits_empty(state: State, tasks: Sequence[Vector]) -> bool:
     """Whether some way of putting the tasks on empty nodes exists: tried one by one, with all that was tried before."""
-    rooms = {tuple(sorted(node.capacity for node in state.nodes.rows.values()))}
+    rooms = {tuple(sorted(state.nodes.rows[node].capacity for node in state.node_ids.values()))}
     for task in tasks:
         rooms = {
             tuple(sorted((*room[:i], Vector(*(r - n for r, n in zip(room[i], task, strict=True))), *room[i + 1 :])))

@@ -15,6 +15,7 @@ from scheduler_service.core.messages import (
     HoldRequested,
     JobRequest,
     NodeChanged,
+    NodeDeleteRequested,
     ReleaseRequested,
     RequeueRequested,
     ResumeRequested,
@@ -165,9 +166,13 @@ class Asking(Base):
         job_id = data.draw(st.sampled_from(waiting or sorted(state.jobs.rows)))
         wanted = self._dependencies(data) if depends else None
         before = self.driver.job(job_id)
+        awaited = self.watch.awaited[job_id]
+        if wanted is not None:
+            self.watch.awaited[job_id] = wanted  # with fewer of them it may start in the same step
         reply = self.take(UpdateRequested(job_id, priority, limit, wanted, self._ends(wanted or ()))).replies[0]
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
+            self.watch.awaited[job_id] = awaited
             assert depends
             assert (after.priority, after.time_limit_us, after.waits_for) == (
                 before.priority,
@@ -180,7 +185,6 @@ class Asking(Base):
         if wanted is not None:
             assert before.run == 0
             assert before.started_us is None
-            self.watch.awaited[job_id] = wanted
 
     # ---- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -215,3 +219,21 @@ class Asking(Base):
             assert not self.driver.state.runs_on.get(self.driver.state.node_ids[agent.name])
             if really_dead:
                 agent.reboot()
+
+    @precondition(lambda self: self.agents)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        """Only a silent node that nothing holds; then it is not there, and is so again when its agent comes."""
+        agent = self.any_agent(data)
+        state = self.driver.state
+        node, before = self.driver.node(agent.name), state.room.free(state.node_ids[agent.name])
+        may = node.state is NodeState.SILENT and not state.runs_on.get(node.id)
+        reply = self.take(NodeDeleteRequested(agent.name)).replies[0]
+        assert isinstance(reply, NodeChanged if may else FailedPrecondition)
+        if may:
+            assert agent.name not in state.node_ids
+            assert self.take(NodeDeleteRequested(agent.name)).replies == (reply,)
+            agent.inbox.clear()
+            self.away[agent.name] = self.agents.pop(agent.name)
+        else:
+            assert state.room.free(node.id) == before

@@ -56,6 +56,7 @@ class EngineMachine(Asking, Acting):
     def teardown(self) -> None:
         if self.failed or not hasattr(self, "driver"):
             return
+        self.agents |= self.away
         for agent in self.agents.values():
             agent.faults.clear()
             self.connect(agent)

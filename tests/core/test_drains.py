@@ -1,25 +1,30 @@
-"""Nodes on which nothing new is placed, and nodes that are declared dead."""
+"""Nodes on which nothing new is placed, nodes that are declared dead, and nodes that are deleted."""
 
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.job import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.messages import (
+    Accepted,
     DrainRequested,
     FenceRequested,
     Joined,
     KnownRun,
     NodeChanged,
+    NodeDeleteRequested,
     NodeRequest,
     NodeSeen,
+    NodeSilent,
+    Reply,
     RunExited,
     Stop,
+    Submitted,
     UndrainRequested,
 )
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings
-from tests.core.driver import Driver, inventory, kinds, orders_to_stop
+from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec
 from tests.core.test_gangs import begun
 
 SMALL = Vector(4_000, 8_192, 2)
@@ -126,7 +131,7 @@ def test_trials_do_not_wait_for_a_drained_node_and_nobody_is_preempted_there() -
     assert d.job(trial).reason is Reason.NOTHING_TO_PREEMPT
 
 
-@pytest.mark.parametrize("event", [drain("n9"), UndrainRequested("n9"), FenceRequested("n9", "op")])
+@pytest.mark.parametrize("event", [drain("n9"), UndrainRequested("n9"), FenceRequested("n9", "op"), NodeDeleteRequested("n9")])
 def test_an_unknown_node_is_said(event: NodeRequest) -> None:
     reply = cluster().reply(event)
     assert isinstance(reply, NotFound)
@@ -174,3 +179,68 @@ def test_a_gang_with_one_node_dead_leaves_the_others_and_queues_again() -> None:
     for task in (0, 1):
         d.step(d.exited(job, task, yielded=True))
     assert (d.job(job).state, d.job(job).reason) == (JobState.QUEUED, Reason.NODE_LOST)
+
+
+# ---- delete --------------------------------------------------------------------------------------------------------------
+
+
+def test_only_a_silent_node_without_runs_can_be_deleted() -> None:
+    d = cluster()
+    job = d.submit()
+    d.start(job)
+    before = d.state.snapshot()
+    assert said(d.reply(NodeDeleteRequested("n1"))) == "NODE_UP"
+    assert d.state.snapshot() == before
+    d.silence("n1")
+    before = d.state.snapshot()
+    assert said(d.reply(NodeDeleteRequested("n1"))) == "NODE_IN_USE"
+    assert d.state.snapshot() == before
+    d.step(FenceRequested("n1", "op"))
+    assert d.reply(NodeDeleteRequested("n1")) == NodeChanged(1)
+    assert d.reply(NodeDeleteRequested("n1")) == NodeChanged(1), "a retry is safe"
+    assert not d.state.node_ids
+    assert not d.state.devices.rows
+    for event in (drain(), UndrainRequested("n1"), FenceRequested("n1", "op")):
+        assert said(d.reply(event)) == "NO_SUCH_NODE"
+    d.step(NodeSilent("n1"))
+    assert d.state.nodes.rows[1].state is NodeState.DELETED
+
+
+def test_a_deleted_node_counts_for_nothing() -> None:
+    d = cluster()
+    large = Vector(32_000, 65_536, 8)
+    d.join("n2", large)
+    d.silence("n2")
+    waiting = d.submit(devices=8)
+    assert d.job(waiting).reason is Reason.NO_ROOM
+    d.step(NodeDeleteRequested("n2"))
+    assert d.job(waiting).reason is Reason.TOO_LARGE
+    again = Submitted("ann", "", spec(devices=8))
+    assert said(d.reply(again)) == "NO_NODE_LARGE_ENOUGH"
+    d.step(NodeSilent("n1"), NodeDeleteRequested("n1"))
+    assert isinstance(d.reply(again), Accepted), "with no nodes nobody knows"
+
+
+@pytest.mark.parametrize("boot", ["a", "b"])
+def test_a_deleted_node_joins_as_a_new_one(boot: str) -> None:
+    d = cluster()
+    job = d.submit()
+    d.start(job)
+    d.step(drain())
+    d.silence("n1")
+    d.step(FenceRequested("n1", "op"), NodeDeleteRequested("n1"))
+    sequence = d.state.nodes.rows[1].sequence
+    reply = d.reply(NodeSeen("n1", boot, inventory(SMALL), (KnownRun(RunKey(job, 1), RunPhase.RUNNING),)), after=60)
+    assert isinstance(reply, Joined)
+    assert (reply.node, reply.acknowledged) == (1, sequence if boot == "a" else 0), "reports go on where they were"
+    assert [(order.key, order.reason) for order in reply.orders if isinstance(order, Stop)] == [
+        (RunKey(job, 1), StopReason.UNCLAIMED)
+    ]
+    node = d.node()
+    assert (node.state, node.since_us, node.drained_us, node.strikes) == (NodeState.UP, d.now, None, 0)
+    assert (d.job(job).state, d.job(job).run) == (JobState.STARTING, 2)
+
+
+def said(reply: Reply | Exception) -> str:
+    assert isinstance(reply, FailedPrecondition | NotFound)
+    return reply.reason

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
-from scheduler_service.core.messages import Stop, SuspendRequested, UndrainRequested
+from scheduler_service.core.messages import NodeDeleteRequested, NodeSilent, Stop, SuspendRequested, UndrainRequested
 from scheduler_service.core.rows import changed
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, Vector
@@ -208,6 +208,17 @@ def test_a_node_on_which_jobs_failed_that_went_well_elsewhere_is_drained() -> No
     assert "2 failures" in d.node("n1").drain_reason
     d.step(UndrainRequested("n1"))
     assert (d.node("n1").drained_us, d.node("n1").strikes) == (None, 0)
+
+
+def test_a_node_that_was_deleted_meanwhile_is_not() -> None:
+    d = cluster(nodes=2, settings=Settings(bad_node_strikes=1))
+    job = d.submit(retried())
+    assert fail_and_wait(d, job) == "n1"
+    d.start(job)
+    d.step(NodeSilent("n1"), NodeDeleteRequested("n1"))
+    d.exit(job)
+    deleted = d.state.nodes.rows[1]
+    assert (d.job(job).state, deleted.strikes, deleted.drained_us) == (JobState.SUCCEEDED, 0, None)
 
 
 def test_a_run_that_vanished_is_a_strike_and_one_that_goes_well_forgives_it() -> None:

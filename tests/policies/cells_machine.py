@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.job import JobState, NodeState, Reason, RunPhase
+from scheduler_service.core.job import JobState, Node, NodeState, Reason, RunPhase
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -14,6 +14,7 @@ from scheduler_service.core.messages import (
     FenceRequested,
     HoldRequested,
     KnownRun,
+    NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
     ReleaseRequested,
@@ -276,19 +277,22 @@ class CellsMachine(RuleBasedStateMachine):
     def devices_break_and_heal(self, data: st.DataObject) -> None:
         pool, node = self._any_node(data)
         broken = data.draw(st.lists(st.integers(0, pool.devices - 1), unique=True, max_size=2))
-        row = self.tenants.node(node)
+        row = self._row(node)
         if row.state is NodeState.UP and not self._of_cpus(pool):
             self.take(FaultsSeen(node, row.boot_id, tuple((index, "XID 79") for index in sorted(broken))))
 
-    @rule(data=st.data(), happens=st.sampled_from(("silent", "silent", "drain", "evict", "reboot", "fence")))
+    @rule(data=st.data(), happens=st.sampled_from(("silent", "silent", "drain", "evict", "reboot", "fence", "delete")))
     def node_goes(self, data: st.DataObject, happens: str) -> None:
-        _, node = self._any_node(data)
+        pool, node = self._any_node(data)
         if happens == "silent":
             self.take(NodeSilent(node))
         elif happens == "reboot":
             self._back(node, reboot=True)
         elif happens == "fence":
             self.take(FenceRequested(node, "op"))
+        elif happens == "delete":
+            if sum(other in self.tenants.state.node_ids for other in pool.nodes) > 1:  # with its last node a pool is gone
+                self.take(NodeDeleteRequested(node))
         else:
             self.take(DrainRequested(node, "repair", "op", happens == "evict"))
 
@@ -298,15 +302,19 @@ class CellsMachine(RuleBasedStateMachine):
         for node in list(state.nodes.rows.values()):
             if node.drained_us is not None:
                 self.take(UndrainRequested(node.name))
-            if node.state is NodeState.SILENT:
+            if node.state is not NodeState.UP:
                 self._back(node.name)
 
     def _back(self, name: str, reboot: bool = False) -> None:
-        state, row = self.tenants.state, self.tenants.node(name)
+        state, row = self.tenants.state, self._row(name)
         runs = [] if reboot else [state.runs.rows[key] for key in sorted(state.runs_on.get(row.id, ()))]
         known = tuple(KnownRun(run.key, run.phase) for run in runs)
         boot = row.boot_id + "'" * reboot
         self.take(NodeSeen(name, boot, inventory(self.models[name]), known))
+
+    def _row(self, name: str) -> Node:
+        """Also of a node that was deleted."""
+        return next(node for node in self.tenants.state.nodes.rows.values() if node.name == name)
 
     def _any_node(self, data: st.DataObject) -> tuple[Plain, str]:
         pool = data.draw(st.sampled_from(self.plain))

@@ -59,7 +59,7 @@ class Watched(Tenants):
         return {(row.node, device): row.job_id for row in rows for devices in row.devices for device in devices}
 
     def _complete(self) -> bool:
-        return bool(self.plain) and len(self.state.nodes.rows) == sum(len(pool.nodes) for pool in self.plain)
+        return bool(self.plain) and len(self.state.node_ids) == sum(len(pool.nodes) for pool in self.plain)
 
     def _missing(self) -> dict[str, list[int]]:
         """Of the pools that are wholly healthy: cells that are promised and could not be had (Eqn 2), by level."""

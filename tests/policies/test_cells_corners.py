@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeSeen, NodeSilent, VcRequested
+from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeDeleteRequested, NodeSeen, NodeSilent, VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import Pin
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
@@ -170,6 +170,26 @@ def test_a_named_pool_is_as_its_first_node_is_when_that_comes_back_changed() -> 
     assert pools.misfits == {2: "its devices are not like those of the other nodes of pool p"}
     tenants.step(NodeSeen("two", "c", inventory("FOUR")))
     assert pools.pools["p"].held(1) == (0, 1)
+
+
+@pytest.mark.parametrize(("model", "pool", "leaves"), [("FOUR", "four-2x2", 4), ("CPU4", "cpu-4", 4)])
+def test_a_deleted_node_has_no_cells(model: str, pool: str, leaves: int) -> None:
+    """With its last node a pool is gone; what was pinned, and owned, is there again when the node is."""
+    tenants = Tenants(dict.fromkeys(("one", "two"), model))
+    tenants.vc("A", (pool, "node", 1), pins=[("mine", pool, "node", 2)])
+    state, pools = tenants.state, tenants.state.pools
+    assert pools is not None
+    assert (pools.tops(pool), state.idle_devices.keys()) == (2, {1, 2})
+    tenants.step(NodeSilent("two"), NodeDeleteRequested("two"))
+    assert pools.tops(pool) == 1
+    assert (state.idle_devices.keys(), state.cpus_of(2), list(pools.seats)) == ({1}, 0, [1])
+    tenants.step(NodeSilent("one"), NodeDeleteRequested("one"))
+    assert not pools.pools
+    for name in ("one", "two"):
+        tenants.step(NodeSeen(name, "a", inventory(model)))
+    assert (pools.tops(pool), pools.lacks(pool)) == (2, False)
+    assert [at for _, at in pools.inside(next(iter(state.bindings.rows.values())))] == [(1 << leaves) - 1]
+    assert [binding.pin for binding in state.bindings.rows.values()] == ["mine"]
 
 
 # ---- cost --------------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def test_the_table() -> None:
     def names(wanted: Callable[[Any], bool]) -> set[str]:
         return {method.rpartition(".")[2] for method, rule in MAY.items() if rule is not OPEN and wanted(rule)}
 
-    only_operators = {"Cluster/Drain", "Cluster/Undrain", "Cluster/Fence"}
+    only_operators = {"Cluster/Drain", "Cluster/Undrain", "Cluster/Fence", "Cluster/DeleteNode"}
     only_operators |= {f"VirtualClusters/{verb}VirtualCluster" for verb in ("Create", "Update", "Delete")}
     everything = names(lambda _: True)
     of_agents = {name for name in everything if name.startswith("AgentLink/")}

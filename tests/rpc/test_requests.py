@@ -238,7 +238,7 @@ def test_drain_and_undrain(server: Server, agent: Agent) -> None:
     assert node(server, "GetNode").name == "n1"
 
 
-@pytest.mark.parametrize("call", ["GetNode", "Drain", "Undrain", "Fence"])
+@pytest.mark.parametrize("call", ["GetNode", "Drain", "Undrain", "Fence", "DeleteNode"])
 def test_an_unknown_node(server: Server, call: str) -> None:
     said = failure(lambda: node(server, call, "n9"))
     assert (said.code, said.reason, said.info.metadata["node"]) == (grpc.StatusCode.NOT_FOUND, "NO_SUCH_NODE", "n9")
@@ -255,3 +255,34 @@ def test_only_a_silent_node_is_declared_dead(database_url: str) -> None:
         node(server, "Fence")
         shown = server.get(job.id)
         assert (state(shown), reason(shown)) == ("QUEUED", "NODE_LOST")
+
+
+def test_a_node_that_will_not_come_back_is_deleted(database_url: str) -> None:
+    with Server(database_url, silent_after=0.6, heartbeat=0.2) as server:
+        with Agent(server) as agent:
+            agent.connect()
+            said = failure(lambda: node(server, "DeleteNode"))
+            assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NODE_UP")
+            job = running(server, agent)
+        wait_for(lambda: state(server.get(job.id)) == "UNREACHABLE", LIMIT)
+        said = failure(lambda: node(server, "DeleteNode"))
+        assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NODE_IN_USE")
+        assert said.info.metadata["node"] == "n1"
+        assert "`ebb node fence n1`" in said.text
+        node(server, "Fence")
+        delete(server)
+        delete(server)
+        assert not server.cluster.ListNodes(cluster_pb2.ListNodesRequest(), timeout=LIMIT).nodes
+        assert failure(lambda: node(server, "GetNode")).reason == "NO_SUCH_NODE"
+        assert next(iter(server.get(job.id).tasks)).node == "n1", "where it ran is still told"
+    with Server(database_url) as server:  # and so it is after a restart
+        assert not server.cluster.ListNodes(cluster_pb2.ListNodesRequest(), timeout=LIMIT).nodes
+        assert next(iter(server.get(job.id).tasks)).node == "n1"
+        with Agent(server) as agent:
+            agent.connect()
+            assert node(server, "GetNode").name == "n1"
+            assert agent.orders()[0].run == 2
+
+
+def delete(server: Server) -> None:
+    server.cluster.DeleteNode(cluster_pb2.DeleteNodeRequest(node="n1"), timeout=LIMIT)

@@ -112,6 +112,17 @@ async def test_nodes_show_what_is_free_and_what_changed() -> None:
     assert [(n.node.name, n.free) for n in (await following(updates)).nodes] == [("n2", NODE.capacity)]
 
 
+async def test_a_deleted_node_is_told_of_once_and_keeps_its_name_for_those_who_ask_by_number() -> None:
+    view = View([("node", 1, NODE), ("node", 2, replace(NODE, id=2, name="n2"))], commit_no=1)
+    updates = view.watch_nodes()
+    await following(updates)
+    view.apply(2, [change(replace(NODE, state=NodeState.DELETED))], {})
+    assert [(n.node.name, n.node.state) for n in (await following(updates)).nodes] == [("n1", NodeState.DELETED)]
+    assert [n.node.name for n in view.all_nodes()] == ["n2"]
+    assert [n.node.name for n in (await following(view.watch_nodes())).nodes] == ["n2"]
+    assert view.nodes[1].name == "n1"
+
+
 async def test_closing_ends_every_watch() -> None:
     view = View([], commit_no=1)
     updates = [view.watch_jobs(), view.watch_nodes()]

@@ -319,12 +319,14 @@ async def nothing_is_placed_on_a_drained_node(world: World) -> None:
 async def nodes_are_asked_for_by_name(world: World) -> None:
     client = world.client
     (node,) = await client.nodes()
-    for ask in (client.node, client.drain, client.undrain, client.fence):
+    for ask in (client.node, client.drain, client.undrain, client.fence, client.delete_node):
         with pytest.raises(sdk.NotFound, match="there is no node nowhere") as caught:
             await ask("nowhere")
         assert (caught.value.reason, caught.value.metadata) == ("NO_SUCH_NODE", {"node": "nowhere"})
     with pytest.raises(sdk.FailedPrecondition, match=f"node {node.name} is up: only a silent node"):
         await client.fence(node.name)
+    with pytest.raises(sdk.FailedPrecondition, match=f"node {node.name} is up: stop its agent first"):
+        await client.delete_node(node.name)
 
 
 @behaviour

@@ -134,7 +134,7 @@ def test_a_drained_node_takes_nothing(run: Run, client: Client) -> None:
     assert run("wait", job_id).exit_code == 0
 
 
-def test_a_dead_node_is_fenced(run: Run, client: Client, cluster: Cluster) -> None:
+def test_a_dead_node_is_fenced_and_deleted_and_joins_again(run: Run, client: Client, cluster: Cluster) -> None:
     job_id = int(run("submit", "-q", "sleep", "600").output)
     stands(client, job_id, JobState.RUNNING)
     cluster.kill("node-1", signal.SIGSTOP)
@@ -145,6 +145,9 @@ def test_a_dead_node_is_fenced(run: Run, client: Client, cluster: Cluster) -> No
         assert run("node", "fence", "--yes", "node-1").output == "node node-1 is SILENT\n"
         job = client.get(job_id)
         assert (job.state, job.reason) == (JobState.QUEUED, JobReason.NODE_LOST)
+        assert run("node", "delete", "node-1").output == "deleted node node-1\n"
+        assert run("node", "list", "-q").output == ""
+        assert "the cluster has no node yet" in run("explain", str(job_id)).output
     finally:
         cluster.kill("node-1", signal.SIGCONT)
     stands(client, job_id, JobState.RUNNING, 2)

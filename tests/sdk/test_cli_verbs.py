@@ -479,6 +479,12 @@ def test_a_fence_is_asked_about(run: Run) -> None:
     assert refused(run, "node", "fence", "--yes", "n1").startswith("ebb: node n1: node n1 is up: only a silent node")
 
 
+def test_nodes_are_deleted_by_name(run: Run) -> None:
+    said = refused(run, "node", "delete", "n1", "n9").splitlines()
+    assert said[0].startswith("ebb: node n1: node n1 is up: stop its agent first")
+    assert said[1].startswith("ebb: node n9: there is no node n9")
+
+
 def test_top_prints_once(run: Run) -> None:
     run("submit", "-q", "-n", "big", "-g", "2", "sleep")
     run("submit", "-q", "-g", "2", "sleep")

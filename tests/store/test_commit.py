@@ -78,7 +78,7 @@ REFUSALS: list[tuple[str, Sequence[Change]]] = [
     ("device_amounts_not_negative", [make.changed(make.DEVICE, memory_mib=-1)]),
     ("node_name_once", make.new(replace(make.NODE, id=2))),
     ("node_capacity_not_negative", [make.changed(make.NODE, capacity=Vector(0, 0, -1))]),
-    ("node_state_known", [make.changed(make.NODE, state=3)]),
+    ("node_state_known", [make.changed(make.NODE, state=4)]),
     ("device_node_exists", [make.deleted(make.NODE)]),
     ("operation_of_job", make.new(make.operation(1, 9))),
     ("operation_node_exists", make.new(make.operation(1, 1, node=9))),

@@ -18,6 +18,7 @@ class NodeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NODE_STATE_UNSPECIFIED: _ClassVar[NodeState]
     NODE_STATE_UP: _ClassVar[NodeState]
     NODE_STATE_SILENT: _ClassVar[NodeState]
+    NODE_STATE_DELETED: _ClassVar[NodeState]
 
 class MemorySource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -26,6 +27,7 @@ class MemorySource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 NODE_STATE_UNSPECIFIED: NodeState
 NODE_STATE_UP: NodeState
 NODE_STATE_SILENT: NodeState
+NODE_STATE_DELETED: NodeState
 MEMORY_SOURCE_UNSPECIFIED: MemorySource
 MEMORY_SOURCE_NVML: MemorySource
 
@@ -204,6 +206,16 @@ class FenceResponse(_message.Message):
     NODE_FIELD_NUMBER: _ClassVar[int]
     node: Node
     def __init__(self, node: _Optional[_Union[Node, _Mapping]] = ...) -> None: ...
+
+class DeleteNodeRequest(_message.Message):
+    __slots__ = ("node",)
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    def __init__(self, node: _Optional[str] = ...) -> None: ...
+
+class DeleteNodeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ClusterWatchRequest(_message.Message):
     __slots__ = ()

@@ -60,6 +60,11 @@ class ClusterStub(object):
                 request_serializer=ebb_dot_v1_dot_cluster__pb2.FenceRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_cluster__pb2.FenceResponse.FromString,
                 _registered_method=True)
+        self.DeleteNode = channel.unary_unary(
+                '/ebb.v1.Cluster/DeleteNode',
+                request_serializer=ebb_dot_v1_dot_cluster__pb2.DeleteNodeRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_cluster__pb2.DeleteNodeResponse.FromString,
+                _registered_method=True)
         self.Watch = channel.unary_stream(
                 '/ebb.v1.Cluster/Watch',
                 request_serializer=ebb_dot_v1_dot_cluster__pb2.ClusterWatchRequest.SerializeToString,
@@ -104,6 +109,14 @@ class ClusterServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteNode(self, request, context):
+        """Takes a node out of the cluster for good: one that is silent, and on which nothing runs (any more). What ran there keeps
+        its name. Should its agent come again, it joins as a new node would. Safe to repeat.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Watch(self, request, context):
         """A snapshot, then every change after its commit.
         """
@@ -138,6 +151,11 @@ def add_ClusterServicer_to_server(servicer, server):
                     servicer.Fence,
                     request_deserializer=ebb_dot_v1_dot_cluster__pb2.FenceRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_cluster__pb2.FenceResponse.SerializeToString,
+            ),
+            'DeleteNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteNode,
+                    request_deserializer=ebb_dot_v1_dot_cluster__pb2.DeleteNodeRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_cluster__pb2.DeleteNodeResponse.SerializeToString,
             ),
             'Watch': grpc.unary_stream_rpc_method_handler(
                     servicer.Watch,
@@ -281,6 +299,33 @@ class Cluster(object):
             '/ebb.v1.Cluster/Fence',
             ebb_dot_v1_dot_cluster__pb2.FenceRequest.SerializeToString,
             ebb_dot_v1_dot_cluster__pb2.FenceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Cluster/DeleteNode',
+            ebb_dot_v1_dot_cluster__pb2.DeleteNodeRequest.SerializeToString,
+            ebb_dot_v1_dot_cluster__pb2.DeleteNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

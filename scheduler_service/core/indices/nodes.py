@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
 from scheduler_service.core.indices.small import set_or_drop
-from scheduler_service.core.job import Cluster, Node, NodeDevice
+from scheduler_service.core.job import Cluster, Node, NodeDevice, present
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Vector, sub, times
 
@@ -25,15 +25,18 @@ def of_node(state: "State", old: Node | None, new: Node | None) -> None:
     row = new or old
     if row is None:
         return
-    set_or_drop(state.node_ids, row.name, row.id if new else None)
-    state.room.set_node(row.id, new)
+    was, now = present(old), present(new)
+    set_or_drop(state.node_ids, row.name, row.id if now else None)
+    set_or_drop(state.deleted_ids, row.name, row.id if new and not now else None)
+    state.room.set_node(row.id, now)
     if state.host is not None:
-        state.host.set_node(row.id, _host_of(state, new))
-    if old is None or new is None or old.capacity != new.capacity:
+        state.host.set_node(row.id, _host_of(state, now))
+    other = was is None or now is None or was.capacity != now.capacity
+    if other:
         _count_idle(state, row.id)
     _place_in_pool(state, row.id)
     state.unsettled = True
-    if old is None or new is None or old.capacity != new.capacity:
+    if other:
         for key in state.runs_on.get(row.id, ()):
             refresh_candidate(state, key)
 
@@ -83,7 +86,7 @@ def _place_in_pool(state: "State", node: int) -> None:
     """Of which pool the node is, and what of it is well and open."""
     if state.pools is None:
         return
-    row, rows, devices = state.nodes.rows.get(node), state.devices.rows, []
+    row, rows, devices = present(state.nodes.rows.get(node)), state.devices.rows, []
     if row is not None and (count := row.capacity.devices):
         if (node, count - 1) in rows:
             devices = [device for index in range(count) if (device := rows.get((node, index))) is not None]

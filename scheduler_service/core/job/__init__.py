@@ -21,6 +21,7 @@ from scheduler_service.core.job.nodes import (
     Node,
     NodeDevice,
     Operation,
+    present,
 )
 from scheduler_service.core.job.numbers import (
     ENDED,
@@ -69,4 +70,5 @@ __all__ = [
     "RunPhase",
     "StopReason",
     "TaskGroup",
+    "present",
 ]

@@ -30,6 +30,11 @@ class Node:
     """Failures that were this node's fault, as far as can be told, less what went well since."""
 
 
+def present(node: Node | None) -> Node | None:
+    """The node, if it is one of the cluster (still)."""
+    return None if node is None or node.state is NodeState.DELETED else node
+
+
 @dataclass(frozen=True)
 class NodeDevice:
     """A device of a node. Which runs hold it is told by the runs."""

@@ -105,6 +105,8 @@ class NodeState(IntEnum):
 
     UP = 1
     SILENT = 2
+    DELETED = 3
+    """It is no node of the cluster any more. Its row stays, for the runs that were there."""
 
 
 class OperationKind(IntEnum):

@@ -94,6 +94,11 @@ class FenceRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeDeleteRequested:
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class VcRequested:
     """A virtual cluster is to be created, or changed: what is None stays as it is, or is as a new one has it."""
 
@@ -238,7 +243,7 @@ JobRequest = (
 )
 
 
-NodeRequest = DrainRequested | UndrainRequested | FenceRequested
+NodeRequest = DrainRequested | UndrainRequested | FenceRequested | NodeDeleteRequested
 
 
 VcRequest = VcRequested | VcDeleteRequested
