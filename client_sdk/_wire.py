@@ -4,6 +4,7 @@ Both transports stand on this.
 """
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -18,6 +19,7 @@ from client_sdk._calls import WATCH
 from client_sdk._requests import addresses
 from client_sdk._waiting import full_jitter
 
+_NUMBER = re.compile(r" \(\d+\)$")
 _ATTEMPT = 10.0
 """Seconds that one attempt gets, so that a connection that hangs leaves time for another."""
 
@@ -254,5 +256,6 @@ def _left_behind(error: Exception) -> bool:
 
 
 def _short(said: str) -> str:
-    """gRPC wraps the operating system's word in several layers; the last is the one that says something."""
-    return said.rsplit(": ", 1)[-1].strip().rstrip(".") or said
+    """gRPC wraps the operating system's word in several layers; the last is the one that says something. Some versions add the
+    number of the error."""
+    return _NUMBER.sub("", said.rsplit(": ", 1)[-1].strip()).rstrip(".") or said

@@ -16,7 +16,7 @@ from grpc_status import rpc_status
 import client_sdk as sdk
 from client_sdk import AsyncClient, Client, JobState
 from client_sdk._access import Access
-from client_sdk._wire import Peer
+from client_sdk._wire import Peer, _short
 from examples.cluster import free_port
 from tests.sdk.fake import Fake, serve, until
 
@@ -205,3 +205,9 @@ def test_threads_do_not_chase_each_other(pair: "tuple[Scheduler, Scheduler, str,
         with ThreadPoolExecutor(8) as pool:
             assert len(set(pool.map(submit, range(8)))) == 8
         assert client._transport._peer.address == b
+
+
+@pytest.mark.parametrize("number", ["", " (111)"])
+def test_of_what_grpc_says_the_last_word_counts_in_all_its_versions(number: str) -> None:
+    said = f"failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused{number}"
+    assert _short(said) == "Connection refused"
