@@ -100,7 +100,7 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
 
 def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeChanged:
     """An operator says that nothing runs on a silent node any more. Should it come back with runs all the same, they are
-    stopped as unclaimed."""
+    killed as unclaimed."""
     node = named(state, event.node)
     if node.state is NodeState.UP:
         raise FailedPrecondition(
@@ -207,5 +207,6 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
             orders.append(Start(node_id, run, job, gang_place(job, run)))
     for run_known in known.values():
         if run_known.key not in active and run_known.phase is not RunPhase.ENDED:
-            orders.append(Stop(node_id, run_known.key, state.settings.default_grace_us, StopReason.UNCLAIMED))
+            # Without grace: what it saved now could take the place of what its job has saved elsewhere since.
+            orders.append(Stop(node_id, run_known.key, 0, StopReason.UNCLAIMED))
     return tuple(orders)

@@ -362,11 +362,12 @@ def test_a_run_that_its_agent_lost_is_requeued_and_one_never_started_is_ordered_
     assert d.job(lost).run == 2
 
 
-def test_an_agent_is_told_to_stop_what_nobody_claims() -> None:
+def test_an_agent_is_told_to_kill_what_nobody_claims() -> None:
+    """Within a grace period it could save its work, over what the same job has saved elsewhere since."""
     d = Driver()
     reply = d.join(known=(RunKey(5, 2),)).replies[0]
     assert isinstance(reply, Joined)
-    assert reply.orders == (Stop(1, RunKey(5, 2), d.state.settings.default_grace_us, StopReason.UNCLAIMED),)
+    assert reply.orders == (Stop(1, RunKey(5, 2), 0, StopReason.UNCLAIMED),)
 
 
 def test_a_stop_is_repeated_to_an_agent_that_comes_back() -> None:

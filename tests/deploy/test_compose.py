@@ -106,7 +106,6 @@ def agent_settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> Setting
         return load_agent({})
 
 
-@pytest.mark.long
 def test_each_program_accepts_its_settings(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SCHEDULERS:
         checked = run([*SERVICES[name]["command"], "--check-config"], **settings(name, made.access))
@@ -122,7 +121,6 @@ def test_each_program_accepts_its_settings(made: Made, monkeypatch: pytest.Monke
     assert Path(cli["EBB_TOKEN_FILE"]).read_text().startswith("ebb_")
 
 
-@pytest.mark.long
 def test_a_wrong_setting_would_be_noticed(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = settings("scheduler-1", made.access) | {"EBB_SCHEDULER_AUTH": "none"}
     assert "needs TLS and tokens" in run(["ebb-scheduler", "serve", "--check-config"], **scheduler).stderr
@@ -131,7 +129,6 @@ def test_a_wrong_setting_would_be_noticed(made: Made, monkeypatch: pytest.Monkey
         agent_settings(monkeypatch, **agent)
 
 
-@pytest.mark.long
 def test_setup_makes_everything_once_and_for_those_alone_who_need_it(made: Made) -> None:
     before = made.files()
     assert made.setup() == "ready\n"
@@ -147,7 +144,6 @@ def test_setup_makes_everything_once_and_for_those_alone_who_need_it(made: Made)
     ]
 
 
-@pytest.mark.long
 def test_setup_makes_a_token_anew_that_the_database_does_not_know_any_more(made: Made) -> None:
     before = made.files()
     assert run(["ebb-scheduler", "token", "revoke", "2"], EBB_SCHEDULER_DATABASE=made.url).returncode == 0
@@ -157,7 +153,6 @@ def test_setup_makes_a_token_anew_that_the_database_does_not_know_any_more(made:
     assert {name for name, content in made.files().items() if content != before[name]} == {"user/user.token"}
 
 
-@pytest.mark.long
 def test_setup_renews_a_certificate_that_is_about_to_run_out(made: Made) -> None:
     authority = (made.access / "authority/ca.pem").read_bytes()
     request = ["-in", "authority/scheduler.csr", "-CA", "authority/ca.pem", "-CAkey", "authority/ca.key"]

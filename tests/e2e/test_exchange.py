@@ -72,7 +72,7 @@ def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder:
         assert site.client.get(second).guaranteed
         assert (owns("vision"), owns("speech")) == ((0, 0, 1), (2, 1, 0))
         waits = whole_node("vision")
-        assert site.client.get(waits).reason is JobReason.NEVER_IN_QUOTA, "as long as the window lasts"
+        assert site.client.get(waits).reason is JobReason.BEYOND_QUOTA, "its cell is lent, and comes back"
 
         # In the middle of it the scheduler dies.
         before, nodes = kept(), site.client.nodes()
