@@ -2,11 +2,15 @@
 where it did not.
 """
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 
 import stamina
+
+# It warns of every retry. Whoever has set up no logging would see that on standard error, without a word of what failed.
+logging.getLogger("stamina").addHandler(logging.NullHandler())
 
 
 class Attempts:

@@ -75,6 +75,8 @@ _ADVICE: dict[grpc.StatusCode, str] = {
 
 
 _NODE_AWAY = "NODE_NOT_CONNECTED"
+_SAYS_ALL = (_NODE_AWAY, "DATABASE_UNAVAILABLE")
+"""Reasons for which no other scheduler is any better."""
 
 
 class Line:
@@ -217,7 +219,7 @@ class Peer:
             message = said
         else:
             message = f"{method} at {self.names} failed with {code.name}: {said}"
-        advice = None if reason == _NODE_AWAY else _ADVICE.get(code)
+        advice = None if reason in _SAYS_ALL else _ADVICE.get(code)
         kind = ERRORS.get(code, errors.Internal)
         return kind(f"{message}; {advice}" if advice else message, reason=reason, metadata=metadata)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from node_agent.config import Settings
 from node_agent.devices.base import Inventory
 from node_agent.devices.opening import Opened, opened
-from node_agent.errors import AsRoot, Forgetful, RunsLive, StateInUse, StateUnusable
+from node_agent.errors import AgentError, AsRoot, Forgetful, RunsLive, StateInUse, StateUnusable
 from node_agent.jobs import leftovers
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import Executor
@@ -64,8 +64,12 @@ class LocalNode:
         return None if self.observing is None else self.observing.latest
 
     def welcomed(self, welcome: Welcome) -> None:
-        self._spool.obey(welcome.cluster_id, welcome.epoch)
-        if welcome.acknowledged < self._spool.acknowledged:
+        behind = welcome.acknowledged < self._spool.acknowledged
+        # One that knows reports of this boot, and in its own epoch had acknowledged more, has lost commits. To hear of a later
+        # epoch makes it lead anew, above the numbers of jobs that it cannot know. With no report, the boot may be new to it.
+        lost = behind and welcome.acknowledged > 0 and self._spool.cluster == (welcome.cluster_id, welcome.epoch)
+        self._spool.obey(welcome.cluster_id, welcome.epoch + lost)
+        if behind:
             raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)
 
     def obey(self, orders: Sequence[Order]) -> None:
@@ -123,7 +127,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
 
     def fail(error: Exception) -> None:
         # Such as a write to the spool that failed. Going on would be guesswork; a restart recovers. Jobs go on.
-        log.critical("the agent fails: %s", error, exc_info=error)
+        log.critical("the agent fails: %s", error, exc_info=None if isinstance(error, AgentError) else error)
         if not ended.done():
             ended.set_exception(error)
 

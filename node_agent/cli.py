@@ -102,6 +102,11 @@ def run(file: Path | None, **flags: Any) -> None:
         uvloop.run(app.run(settings))
     except AgentError as error:
         raise click.ClickException(str(error)) from error
+    except ExceptionGroup as group:
+        known, unknown = group.split(AgentError)
+        if known is None or unknown is not None:
+            raise
+        raise click.ClickException("; ".join(map(str, known.exceptions))) from group
 
 
 main.add_command(check)

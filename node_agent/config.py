@@ -109,9 +109,13 @@ class Settings(DeviceSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _lower_level(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("log_level"), str):
-            data["log_level"] = data["log_level"].lower()
+    def _as_meant(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            if isinstance(data.get("log_level"), str):
+                data["log_level"] = data["log_level"].lower()
+            for name in ("memory_limit", "control_groups"):
+                if data.get(name) is False:
+                    data[name] = "off"  # which YAML reads as a truth value
         return data
 
     @model_validator(mode="after")

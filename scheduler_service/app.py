@@ -114,7 +114,7 @@ async def _lead_again_and_again(
             log.error("stepping down: %s", error)
             forgetful = True
         except Exception as error:
-            log.error("stepping down: %s", error)
+            log.error("stepping down: %s", store.one_line(error))
         pause = 0.2 if time.monotonic() - began > 60 else min(max(2 * pause, 0.2), 30)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):

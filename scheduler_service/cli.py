@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from scheduler_service.check_cli import check
-from scheduler_service.config import DEFAULT_LISTEN, load_or_exit
+from scheduler_service.config import DEFAULT_LISTEN, load_or_exit, without_password
 from scheduler_service.history_cli import history
 from scheduler_service.record_cli import record
 from scheduler_service.token_cli import token
@@ -67,8 +66,7 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     config = load_or_exit(file, flags)
     if check_config:
         for name, value in config.model_dump(mode="json").items():
-            shown = "" if value is None else re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", str(value))  # no password
-            click.echo(f"{name}: {shown}")
+            click.echo(f"{name}: {'' if value is None else without_password(str(value))}")
         return
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -83,7 +81,9 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
         uvloop.run(run(config))
     except Exception as error:
         logging.getLogger("ebb.scheduler").debug("failed", exc_info=error)
-        click.echo(f"ebb-scheduler: {error}", err=True)
+        from scheduler_service.store import one_line
+
+        click.echo(f"ebb-scheduler: {one_line(error)}", err=True)
         sys.exit(1)
 
 

@@ -89,10 +89,8 @@ class Config(BaseSettings):
         self._check_access()
         if (self.database is None) == (self.embedded is None):
             raise ValueError("name one database: either database (--database URL) or embedded (--embedded DIR)")
-        if self.database is not None and not self.database.startswith(
-            ("postgresql://", "postgres://", "postgresql+psycopg://")
-        ):
-            raise ValueError("database must be a URL that begins with postgresql://")
+        if self.database is not None:
+            _check_url(self.database)
         check_pools(self.pools)
         if self.pools and not self.virtual_clusters:
             raise ValueError("pools are for a site with virtual clusters: set `virtual_clusters: true`, or leave them out")
@@ -125,6 +123,25 @@ class Config(BaseSettings):
                 f"listen: {host} is not a loopback address, and what others can reach needs TLS and tokens. "
                 f"Set {' and '.join(lacking)}, or listen on loopback, such as {DEFAULT_LISTEN}"
             )
+
+
+def _check_url(url: str) -> None:
+    from sqlalchemy import make_url  # takes a while to load, and only who serves has a URL
+
+    if not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        raise ValueError("database must be a URL that begins with postgresql://")
+    try:
+        make_url(url)
+    except Exception:
+        raise ValueError(
+            f"database: {without_password(url)} is not postgresql://USER@HOST:PORT/NAME, with a port of digits"
+        ) from None
+
+
+def without_password(text: str) -> str:
+    """A URL as it may be shown."""
+    text = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", text)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", text)
 
 
 def _is_wildcard(host: str) -> bool:

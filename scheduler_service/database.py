@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError
 
 from scheduler_service import store
 from scheduler_service.core.access import Token
@@ -253,12 +252,7 @@ def _database_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise NotCommitted(_words(error)) from error
-
-
-def _words(error: Exception) -> str:
-    """The driver's own, without what SQLAlchemy adds for programmers."""
-    return str(error.orig) if isinstance(error, DBAPIError) and error.orig is not None else str(error)
+        raise NotCommitted(store.one_line(error)) from error
 
 
 class Engines:

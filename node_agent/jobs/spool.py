@@ -154,10 +154,12 @@ class Spool:
                 self._db.execute("BEGIN IMMEDIATE")
                 new.write(self._db, self._next_sequence)
                 self._db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if self._db.in_transaction:  # SQLite has ended it by itself where the disk is full
                 self._db.execute("ROLLBACK")
             self._read()
+            if isinstance(error, sqlite3.OperationalError):
+                raise StateUnusable(path=self._path.parent, why=error) from error
             raise
         finally:
             self._unwritten = None

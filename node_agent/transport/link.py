@@ -199,7 +199,7 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
             await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)
         except _BROKEN as error:
-            raise _ended(target, error) from error
+            raise _ended(target, error, security.tls_ca is not None) from error
         finally:
             call.cancel()
             await logs.close()
@@ -274,7 +274,7 @@ async def _send(call: Call, node: Node, interval: float) -> None:
                 await call.write(seen or Heartbeat())
 
 
-def _ended(target: str, error: Exception) -> AgentError:
+def _ended(target: str, error: Exception, encrypted: bool) -> AgentError:
     """What the end of the stream means, in the scheduler's own words where it gave a reason."""
     if not isinstance(error, grpc.aio.AioRpcError):
         return Disconnected(target=target, why="closed the connection")
@@ -285,4 +285,6 @@ def _ended(target: str, error: Exception) -> AgentError:
         return Refused(target=target, reason=reason, why=error.details() or reason)
     if problem := tls_problem(error.details() or ""):
         return Disconnected(target=target, why=problem)
-    return Disconnected(target=target, why=f"cannot be reached ({error.code().name.lower()}: {error.details()})")
+    said = error.details() or ""
+    hint = "; if it speaks TLS, set tls_ca" if not encrypted and ("Socket closed" in said or "Connection reset" in said) else ""
+    return Disconnected(target=target, why=f"cannot be reached ({error.code().name.lower()}: {said}{hint})")

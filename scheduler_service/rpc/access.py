@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import unquote
 
 import grpc
 
@@ -190,7 +191,7 @@ class Access:
 
     async def _refuse(self, method: str, error: Exception, context: Context) -> None:
         if isinstance(error, Unauthenticated | PermissionDenied):
-            log.info("%s from %s is refused: %s", method, context.peer(), error)
+            log.info("%s from %s is refused: %s", method, unquote(str(context.peer())), error)
         await abort(context, error)
 
     async def _who(self, context: Context) -> Caller:

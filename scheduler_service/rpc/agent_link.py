@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import unquote
 
 from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc
 from google.protobuf.duration_pb2 import Duration
@@ -73,10 +74,11 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         requests: AsyncIterator[agent_link_pb2.ConnectRequest],
         context: Context,
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
-        joined = await leading.service.handle(hello_in(hello, str(context.peer())))
+        peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
+        joined = await leading.service.handle(hello_in(hello, peer))
         assert isinstance(joined, Joined)
         link.joined = True
-        log.info("node %s connected from %s", hello.node, context.peer())
+        log.info("node %s connected from %s", hello.node, peer)
         yield self._welcome(leading, joined)
         if joined.orders:
             yield agent_link_pb2.ConnectResponse(orders=orders_out(joined.orders, leading.view.commit_no, leading.view.nodes))

@@ -1,5 +1,6 @@
 """ebb.v1.Cluster: nodes and devices."""
 
+import logging
 from collections.abc import AsyncIterator
 
 from ebb.v1 import cluster_pb2, cluster_pb2_grpc
@@ -20,6 +21,15 @@ from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context
 from scheduler_service.rpc.observed import observations_of
 from scheduler_service.run.service import NotLeading
+
+log = logging.getLogger(__name__)
+
+_DONE: dict[type[NodeRequest], str] = {
+    DrainRequested: "drained",
+    UndrainRequested: "undrained",
+    FenceRequested: "declared dead",
+    NodeDeleteRequested: "deleted",
+}
 
 
 class Cluster(cluster_pb2_grpc.ClusterServicer):
@@ -64,6 +74,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         leading = self._front.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, NodeChanged)
+        log.info("node %s is %s by %s", event.node, _DONE[type(event)], user())
         return node_out(leading.view.node(reply.node))
 
     async def Watch(  # noqa: N802

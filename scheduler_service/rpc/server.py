@@ -93,10 +93,13 @@ async def serving(
     reflected = reflection.aio.ReflectionServicer([*SERVICES, "grpc.health.v1.Health", reflection.SERVICE_NAME])
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, methods)
     server = grpc.aio.server(handlers=[methods], options=_OPTIONS)
-    if tls_files is None:
-        port = server.add_insecure_port(listen)
-    else:
-        port = server.add_secure_port(listen, tls.credentials(tls_files))
+    try:
+        if tls_files is None:
+            port = server.add_insecure_port(listen)
+        else:
+            port = server.add_secure_port(listen, tls.credentials(tls_files))
+    except RuntimeError:
+        raise RuntimeError(f"cannot listen on {listen}: the port is taken, or the address is not this machine's") from None
     address = f"{listen.rpartition(':')[0]}:{port}"
     health = Health(servicer)
     await health.serving(False)

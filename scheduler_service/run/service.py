@@ -121,6 +121,8 @@ class Service:
         self._in_hand: Sequence[_Waiting] = ()
         """The batch that the engine has taken, whole or in part not answered yet."""
         self._stopping = False
+        self._lost = False
+        """Whether the last commit was lost: it is said once."""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         view.heads = _heads(state)
 
@@ -271,6 +273,9 @@ class Service:
                 self._take_others(batch, {}, refusal)
         except NotCommitted as lost:
             self._undo()
+            if not self._lost:
+                log.error("nothing can be committed, and whoever asks is told so: %s", lost)
+            self._lost = True
             self._settle_later(batch, [lost] * len(batch))
             if not batch:  # a deadline that could not be kept: not at once again
                 time.sleep(0.2)
@@ -307,6 +312,9 @@ class Service:
                 log.error("an event was rejected", exc_info=reply)
         if taken.log or any(change.table != "cluster" for change in taken.changes):
             self._commit_no = self._writer.commit(taken.changes, taken.log)
+            if self._lost:
+                log.info("commits are possible again")
+                self._lost = False
         state.adopt()
         published = _Published(self._commit_no, taken, batch, taken.replies, _heads(state))
         self._loop.call_soon_threadsafe(self._publish, published)

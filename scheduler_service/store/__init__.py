@@ -14,6 +14,7 @@ from scheduler_service.store.errors import (
     SchemaTooNew,
     StoreError,
     Unavailable,
+    one_line,
 )
 from scheduler_service.store.lease import Lease, holder, release, renew, take
 from scheduler_service.store.load import (
@@ -81,6 +82,7 @@ __all__ = [
     "live_of_offers",
     "load",
     "migrate",
+    "one_line",
     "open_engine",
     "outcome",
     "release",

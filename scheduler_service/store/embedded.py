@@ -246,7 +246,9 @@ def _launch(bin_dir: Path, home: Path, socket_dir: Path, identity: Identity, dur
     }
     arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     path = home / "log"
-    # Begun anew at every start, as nothing else would keep it small.
+    # Begun anew at every start, as nothing else would keep it small. Of the one before it may say why it ended.
+    if path.exists():
+        path.replace(path.with_name("log.1"))
     with path.open("wb") as output:
         if identity.other:
             os.chown(path, identity.uid, identity.gid)

@@ -5,6 +5,11 @@ from pathlib import Path
 from typing import Any
 
 
+def one_line(cause: object) -> str:
+    """The driver's own words, without the line breaks of libpq and what SQLAlchemy adds for programmers."""
+    return " ".join(str(getattr(cause, "orig", None) or cause).split()).rstrip(".")
+
+
 class StoreError(Exception):
     """Something is wrong with the store."""
 
@@ -47,13 +52,12 @@ class DuplicateRequest(Rejected):
 
 
 class Unavailable(StoreError):
-    """PostgreSQL cannot be used now: {cause}. What was asked has certainly not been done. Undo, and try again once the
-    database answers; see its log if it does not."""
+    """PostgreSQL cannot be used now: {cause}. Nothing was changed. Try again once it answers; if it does not, see its log."""
 
     cause: str
 
     def __init__(self, cause: object) -> None:
-        self.cause = str(cause).strip()
+        self.cause = one_line(cause)
         super().__init__(cause=self.cause)
 
 
@@ -64,7 +68,7 @@ class CommitUnknown(StoreError):
     cause: str
 
     def __init__(self, cause: object) -> None:
-        self.cause = str(cause).strip()
+        self.cause = one_line(cause)
         super().__init__(cause=self.cause)
 
 

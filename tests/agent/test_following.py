@@ -140,6 +140,22 @@ def test_a_scheduler_that_has_forgotten_what_it_had_acknowledged(
     until(lambda: job not in of_state(state))
 
 
+@pytest.mark.parametrize(("known", "epoch"), [(1, 2), (0, 1)])
+def test_one_that_forgot_in_its_own_epoch_is_told_of_a_later_one(
+    agent: Callable[..., AgentProcess], scheduler: FakeScheduler, known: int, epoch: int
+) -> None:
+    """So that it leads anew. Not where it knows no report at all: then it may have met another boot of this node since."""
+    agent()
+    before = scheduler.connected()
+    scheduler.start(1, "true")
+    scheduler.exited(1)
+    scheduler.wait(lambda: scheduler.committed >= 2)
+    scheduler.committed = known
+    scheduler.hang_up()
+    afresh = scheduler.wait(lambda: next((h for h in scheduler.hellos if h.boot_id != before.boot_id), None))
+    assert (afresh.cluster_id, afresh.epoch) == ("c1", epoch)
+
+
 def test_one_that_knows_what_it_acknowledged_changes_nothing(
     agent: Callable[..., AgentProcess], scheduler: FakeScheduler
 ) -> None:
