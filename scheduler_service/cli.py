@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,7 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
         for name, value in config.model_dump(mode="json").items():
             click.echo(f"{name}: {'' if value is None else without_password(str(value))}")
         return
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # what it says beside that is for its own developers
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     import uvloop  # the command line must answer --help without loading all of it

@@ -74,6 +74,13 @@ class Config(BaseSettings):
             raise ValueError(f"{value!r} is not HOST:PORT, such as {DEFAULT_LISTEN}")
         return value
 
+    @field_validator("address_file", "record")
+    @classmethod
+    def _in_a_folder(cls, value: Path | None) -> Path | None:
+        if value is not None and not value.absolute().parent.is_dir():
+            raise ValueError(f"there is no folder {value.absolute().parent} to write {value.name} in")
+        return value
+
     @field_validator("advertise")
     @classmethod
     def _reachable(cls, value: str | None) -> str | None:
@@ -165,8 +172,11 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
 
     Raises ConfigError, naming each setting that is wrong.
     """
-    if file is not None and not file.is_file():
-        raise ConfigError(f"there is no configuration file {file}")
+    try:
+        if file is not None and not file.is_file():
+            raise ConfigError(f"there is no configuration file {file}")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
 
     class WithFile(Config):
         @classmethod

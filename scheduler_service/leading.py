@@ -188,16 +188,18 @@ async def lead(
     warnings = list(left_over(state))  # before the engine has it
     service.start()
     front.lead(leading)
-    await announce(True)
-    for warning in warnings:
-        log.warning("%s", warning)
-    log.info("leading cluster %s in epoch %d: %d live jobs, %d nodes", state.cluster.id, epoch, len(view.jobs), len(view.nodes))
     try:
+        await announce(True)
+        for warning in warnings:
+            log.warning("%s", warning)
+        jobs, nodes = len(view.jobs), len(view.all_nodes())
+        log.info("leading cluster %s in epoch %d: %d live jobs, %d nodes", state.cluster.id, epoch, jobs, nodes)
         stopped: asyncio.Future[Any] = service.stopped
         await asyncio.wait({stopped, ending, leading.outrun}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         front.lead(None)
-        await announce(False)
+        with contextlib.suppress(OSError):  # what could not be written need not be taken away
+            await announce(False)
         silence.cancel()
         dispatch.close_all()
         service.stop()

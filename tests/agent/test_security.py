@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 from click.testing import CliRunner
 
@@ -172,6 +173,14 @@ async def test_what_tls_kept_from_being_is_told_in_words(ca: Authority, caplog: 
     untrusted = "SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: certificate has expired: OK"
     assert tls_problem(untrusted).endswith("(certificate has expired)")
     assert tls_problem("Connection refused") == ""
+
+
+@pytest.mark.parametrize(("encrypted", "hint"), [(False, "; if it speaks TLS, set tls_ca"), (True, "")])
+def test_a_connection_that_is_closed_at_once_may_want_tls(encrypted: bool, hint: str) -> None:
+    nothing = grpc.aio.Metadata()
+    closed = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details="Socket closed")
+    said = str(link._ended("127.0.0.1:1", closed, encrypted))
+    assert said == f"The scheduler at 127.0.0.1:1 cannot be reached (unavailable: Socket closed{hint})."
 
 
 def test_jobs_do_not_find_what_the_agent_was_given() -> None:

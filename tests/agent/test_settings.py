@@ -6,9 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from node_agent.cli import main
-from node_agent.config import BadSettings, load
+from node_agent.config import BadSettings, Settings, load
 from node_agent.devices.simulated import PROFILES, simulated
-from node_agent.errors import UnknownDevice
+from node_agent.errors import StateUnusable, UnknownDevice
 from node_agent.jobs.meeting import address_towards
 
 FLAGS = {"scheduler": "127.0.0.1:7070", "devices": "pcie-8", "state": "s", "node": "n"}
@@ -87,6 +87,27 @@ def test_bad_files(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadSettings) as error:
         load(FLAGS, file)
     assert message in str(error.value)
+
+
+def test_what_yaml_takes_for_a_truth_value(tmp_path: Path) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text("memory_limit: off\ncontrol_groups: off\n")
+    settings = load(FLAGS, file)
+    assert (settings.memory_limit, settings.control_groups) == ("off", "off")
+    file.write_text("memory_limit: on\n")
+    with pytest.raises(BadSettings, match="--memory-limit: Input should be 'enforce' or 'off'"):
+        load(FLAGS, file)
+
+
+def test_a_fault_of_the_agent_is_one_line_wherever_it_came_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = StateUnusable(path=Path("/s"), why="database or disk is full")
+
+    async def fails(_: Settings) -> None:
+        raise ExceptionGroup("unhandled errors in a TaskGroup", [full])
+
+    monkeypatch.setattr("node_agent.app.run", fails)
+    done = CliRunner().invoke(main, ["run", *(f"--{name}={value}" for name, value in FLAGS.items() if value)])
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (1, f"Error: {full}")
 
 
 def test_the_command_line() -> None:

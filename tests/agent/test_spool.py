@@ -298,6 +298,17 @@ def test_a_full_disk_is_no_damage(path: Path) -> None:
     open_spool(path).close()
 
 
+def test_a_disk_that_fills_up_is_said_in_words_and_memory_says_what_the_file_says(path: Path) -> None:
+    with closing(open_spool(path)) as spool:
+        spool.remember([RunRecord(RunKey(1, 1), RunPhase.STARTING)])
+        pages = spool._db.execute("PRAGMA page_count").fetchone()[0]
+        spool._db.execute(f"PRAGMA max_page_count = {pages}")
+        many = [RunRecord(RunKey(number, 1), RunPhase.STARTING, log_path="x" * 4096) for number in range(2, 20)]
+        with pytest.raises(StateUnusable, match=rf"{path.parent} cannot be used: database or disk is full"):
+            spool.remember(many)
+        assert list(spool.runs) == [RunKey(1, 1)]
+
+
 def test_a_damaged_file_is_said_to_be(path: Path) -> None:
     open_spool(path).close()
     path.write_bytes(GARBAGE)

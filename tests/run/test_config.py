@@ -88,6 +88,24 @@ def test_check_config_prints_what_would_hold_and_starts_nothing() -> None:
     assert "listen: 127.0.0.1:7737" in result.stdout
 
 
+def test_files_are_written_in_folders_that_are_there(tmp_path: Path) -> None:
+    for name in ("address_file", "record"):
+        with pytest.raises(ConfigError, match=f"{name}: there is no folder {tmp_path}/none to write it in"):
+            load(None, {**DATABASE, name: tmp_path / "none" / "it"})
+        assert getattr(load(None, {**DATABASE, name: tmp_path / "it"}), name) == tmp_path / "it"
+
+
+def test_no_password_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBB_SCHEDULER_DATABASE", "postgresql://localhost/ebb?user=ebb&password=secret&sslmode=require")
+    shown = CliRunner().invoke(main, ["serve", "--check-config"])
+    assert "database: postgresql://localhost/ebb?user=ebb&password=***&sslmode=require" in shown.output
+    monkeypatch.setenv("EBB_SCHEDULER_DATABASE", "postgresql://ebb:secret@localhost:none/ebb")
+    wrong = CliRunner().invoke(main, ["serve", "--check-config"])
+    assert wrong.exit_code == 2
+    assert "database: postgresql://ebb:***@localhost:none/ebb is not postgresql://USER@HOST:PORT/NAME" in wrong.stderr
+    assert "secret" not in shown.output + wrong.output
+
+
 def test_a_wrong_setting_ends_the_command_with_status_2() -> None:
     result = CliRunner().invoke(main, ["serve", "--listen", "10.0.0.1:1", "--database", "postgresql://x/y"])
     assert result.exit_code == 2

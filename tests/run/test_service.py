@@ -126,12 +126,16 @@ async def test_the_agents_get_this_core_after_their_orders_and_before_the_answer
     assert done == ["orders", "yield", "answer"]
 
 
-async def test_what_could_not_be_committed_is_undone_and_said() -> None:
+async def test_what_could_not_be_committed_is_undone_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     writer = FailingWriter(fail=failing(NotCommitted("no database")))
     async with serving(writer) as service:
         (lost,) = await submit(service, "a")
         assert isinstance(lost, NotCommitted)
         assert await submit(service, "a") == [Accepted(1)]
+        assert await submit(service, "b") == [Accepted(2)]
+    assert [record.levelname for record in caplog.records if "commit" in record.message] == ["ERROR", "INFO"]
+    assert "whoever asks is told so: no database" in caplog.text
 
 
 async def test_repeats_of_ended_jobs_get_them_and_the_rest_is_one_commit() -> None:

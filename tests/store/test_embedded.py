@@ -188,6 +188,18 @@ def test_it_recovers_after_a_kill_of_the_server_itself(folder: Path) -> None:
 
 
 @made_before
+def test_the_log_of_the_server_before_is_kept(folder: Path) -> None:
+    one = server(folder)
+    with one:
+        pass
+    home = one.place / "postgres"
+    (home / "log").write_text("PANIC: why it ended\n")
+    with server(folder):
+        assert (home / "log.1").read_text() == "PANIC: why it ended\n"
+        assert "PANIC" not in (home / "log").read_text()
+
+
+@made_before
 def test_a_half_made_database_is_made_again(folder: Path) -> None:
     one = server(folder)
     with one:

@@ -131,7 +131,10 @@ def test_a_database_that_does_not_answer() -> None:
     done = command("list", "--database", "postgresql://ebb@127.0.0.1:1/ebb")
     assert done.exit_code == 1
     assert done.stderr.startswith("ebb-scheduler: PostgreSQL cannot be used now: ")
+    assert "Nothing was changed. Try again once it answers" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "sqlalche.me" not in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_embedded_database_alone_and_beside_the_process_that_uses_it() -> None:
