@@ -1,5 +1,6 @@
 """What can be said of a job that is submitted, in the words that people write, and the spec that it makes."""
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -184,6 +185,8 @@ def _within(value: str | Within | Iterable[str | Within]) -> tuple[Within, ...]:
 
 def _resources(cpus: float | None, memory: str | int | None, devices: int | None) -> Resources:
     mib = _ONE_CPU.memory_mib if memory is None else units.parse_memory(memory)
+    if cpus is not None and not math.isfinite(cpus):
+        raise InvalidArgument(f"cpus: {cpus:g} is no number of CPUs")
     return Resources(cpus=_ONE_CPU.cpus if cpus is None else cpus, memory_mib=mib, devices=devices or 0)
 
 
@@ -197,7 +200,7 @@ def _retry(limit: int, codes: Iterable[int], signals: Iterable[int]) -> Retry:
     # In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered.
     retry = Retry(limit, tuple(sorted(set(map(int, codes)))), tuple(sorted(set(map(int, signals)))))
     if not limit and retry != NO_RETRY:
-        raise InvalidArgument("say how often a run that fails so is to be tried again: retries=3, for example")
+        raise InvalidArgument("say how often a run that fails so is to be tried again: retries=3 (--retries 3), for example")
     return retry
 
 

@@ -1,6 +1,7 @@
 """What can be asked of a scheduler, as plain values. Both clients make them here, and both transports know how to send them."""
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -163,10 +164,13 @@ def address(given: str | None) -> str:
     return chosen
 
 
+_ADDRESS = re.compile(r"[^\s/@]+:0*[1-9]\d{0,4}")
+
+
 def addresses(text: str) -> tuple[str, ...]:
     """Each of those that are separated by commas. Raises InvalidArgument."""
     each = tuple(part.strip() for part in text.split(","))
-    if not all(each):
+    if not all(map(_ADDRESS.fullmatch, each)) or any(int(part.rpartition(":")[2]) > 65535 for part in each):
         raise InvalidArgument(f"{text!r} is not HOST:PORT, or several with commas between them, such as a:7737,b:7737")
     return each
 

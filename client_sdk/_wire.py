@@ -260,4 +260,5 @@ def _left_behind(error: Exception) -> bool:
 def _short(said: str) -> str:
     """gRPC wraps the operating system's word in several layers; the last is the one that says something. Some versions add the
     number of the error."""
-    return _NUMBER.sub("", said.rsplit(": ", 1)[-1].strip()).rstrip(".") or said
+    last = _NUMBER.sub("", said.rsplit(": ", 1)[-1].strip()).rstrip(".")
+    return (last if "[" in last else last.rstrip("]")) or said

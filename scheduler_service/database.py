@@ -252,7 +252,7 @@ def _database_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise NotCommitted(store.one_line(error)) from error
+        raise NotCommitted(str(error if isinstance(error, store.StoreError) else store.Unavailable(error))) from error
 
 
 class Engines:

@@ -9,7 +9,7 @@ import click
 from client_sdk.cli import output
 from client_sdk.cli.session import JOB_ID, Session, output_option, quiet_option
 from client_sdk.errors import DeadlineExceeded, EbbError
-from client_sdk.models import Job, JobState
+from client_sdk.models import Job, JobReason, JobState
 from client_sdk.units import parse_duration
 
 
@@ -28,9 +28,13 @@ def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int
       ebb logs -f 7
       ebb logs --run 1 7
     """
+    silent = True
     for text in session.client.logs(job_id, follow=follow, run=run, task=task):
         click.echo(text, nl=False)
         _flush()
+        silent = silent and not text
+    if silent and run is None and (job := session.client.get(job_id)).reason is JobReason.LAUNCH_FAILED:
+        click.echo(f"ebb: {ended(job)}: nothing could be written", err=True)
 
 
 @click.command(short_help="Wait for jobs to end.")
@@ -71,11 +75,17 @@ def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt:
         if quiet:
             click.echo(job.id)
         elif fmt is None:
-            click.echo(f"job {job.id} {job.state.name} ({output.reason(job)})")
+            click.echo(ended(job))
         _flush()
     if fmt is not None and not quiet:
         output.emit(done, fmt)
     ctx.exit(next((status for status in map(exit_status, done) if status), failed))
+
+
+def ended(job: Job) -> str:
+    """How, and, where something kept it from running, what."""
+    why = f": {job.reason_detail}" if job.reason is JobReason.LAUNCH_FAILED and job.reason_detail else ""
+    return f"job {job.id} {job.state.name} ({output.reason(job)}{why})"
 
 
 def exit_status(job: Job) -> int:

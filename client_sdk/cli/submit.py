@@ -7,10 +7,11 @@ import click
 
 from client_sdk._options import JobOptions
 from client_sdk.cli import jobfile, output, words
-from client_sdk.cli.commands import exit_status
+from client_sdk.cli.commands import ended, exit_status
 from client_sdk.cli.explain import say_preview
 from client_sdk.cli.session import Session, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
+from client_sdk.models import JobState
 
 
 @click.command(context_settings={"allow_interspersed_args": False}, short_help="Submit a job.")
@@ -113,10 +114,16 @@ def submit(
         - {count: 1, devices: 0, cpus: 8}
         - {count: 4, command: [python, work.py]}
       after_ok: [7]
+      # after_any: [8]
+      # after_failed: [9]
       # array: 10%2
       # vc: vision
       # guarantee: overflow       # or guaranteed, opportunistic
       # within: [rack, {level: node, preferred: true}]
+      # pool: a100                # or model: A100-SXM4-80GB; or pin: demo
+      # cell: node                # whole cells of this level
+      # vacates: true
+      # lazy: true
       env: {LR: 0.1}
       cwd: /data/resnet
     """
@@ -142,6 +149,8 @@ def submit(
     if fmt is not None and not quiet:
         output.emit(job, fmt)
     if wait_:
+        if job.state is not JobState.SUCCEEDED:
+            click.echo(f"ebb: {ended(job)}", err=True)
         ctx.exit(exit_status(job))
 
 

@@ -31,8 +31,12 @@ def output(job: job_pb2.Job, request: scheduler_pb2.LogsRequest, folder: Path) -
     run = request.run or job.run
     if run == 0 or run > job.run:
         if not request.follow:
-            nothing = f"has had no run {run} yet" if run else "has written nothing yet"
-            said = f"job {job.id} is {state.name} and {nothing}; follow it to wait for its output"
+            if state in ENDED:
+                nothing = f"had no run {run}" if run else "has written nothing"
+            else:
+                yet = f"has had no run {run} yet" if run else "has written nothing yet"
+                nothing = f"{yet}; follow it to wait for its output"
+            said = f"job {job.id} is {state.name} and {nothing}"
             raise FailedPrecondition(said, reason="NOT_STARTED", metadata={"job_id": str(job.id)})
         return Output(0, b"", state in ENDED)
     where = {"job_id": str(job.id), "run": str(run)}

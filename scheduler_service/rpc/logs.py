@@ -13,7 +13,7 @@ from typing import Any
 from ebb.v1 import agent_link_pb2, scheduler_pb2
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, ResourceExhausted
-from scheduler_service.core.job import RunKey, RunPhase
+from scheduler_service.core.job import Job, RunKey, RunPhase
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, OutOfRange, Unavailable
 from scheduler_service.run.dispatch import Link, LogRequest
@@ -165,8 +165,7 @@ async def _place(front: Front, request: scheduler_pb2.LogsRequest, find: Find) -
     found = await find(front, request.job_id)
     while (run := request.run or found.job.run) == 0 or run > found.job.run:
         if not request.follow:
-            nothing = f"has had no run {run} yet" if run else "has written nothing yet"
-            said = f"job {request.job_id} is {found.job.state.name} and {nothing}; follow it to wait for its output"
+            said = f"job {request.job_id} is {found.job.state.name} and {_not_written(found.job, run)}"
             raise FailedPrecondition("NOT_STARTED", said, job_id=str(request.job_id))
         if found.job.ended_us is not None:
             return None
@@ -177,6 +176,15 @@ async def _place(front: Front, request: scheduler_pb2.LogsRequest, find: Find) -
         said = f"job {request.job_id} (run {run}) has no task {request.task}"
         raise NotFound("LOG_GONE", said, job_id=str(request.job_id), run=str(run))
     return view.nodes[task.node].name, run, task.phase is RunPhase.ENDED
+
+
+def _not_written(job: Job, run: int) -> str:
+    """Why there is no log of this run; of the last, where it is 0."""
+    if job.ended_us is None:
+        return f"{f'has had no run {run} yet' if run else 'has written nothing yet'}; follow it to wait for its output"
+    if job.spec.array is not None:
+        return "is an array: its elements are jobs of their own, and have the output"
+    return f"had no run {run}" if run else "has written nothing"
 
 
 async def _changed(front: Front, known: JobView, find: Find) -> JobView:

@@ -89,7 +89,8 @@ def test_a_job_file_with_retries_and_an_array(run: Run) -> None:
 def test_a_time_limit_ends_a_job(run: Run) -> None:
     late = run("submit", "--wait", "--time-limit", "1s", "sleep", "600")
     assert late.exit_code == 143
-    job_id = late.output.split()[-1]
+    job_id = late.stdout.split()[-1]
+    assert late.stderr == f"ebb: job {job_id} TIMED_OUT (time limit)\n"
     assert "TIMED_OUT" in run("show", job_id).output
     assert run("list", "-q", "-s", "TO", "--limit", "1").output == f"{job_id}\n"
 
@@ -132,6 +133,19 @@ def test_a_drained_node_takes_nothing(run: Run, client: Client) -> None:
     assert "of 1 node 0 can be used, and 1 would fit it when empty" in run("explain", job_id).output
     assert run("node", "undrain", "node-1").output == "node node-1 is UP\n"
     assert run("wait", job_id).exit_code == 0
+
+
+def test_what_kept_a_job_from_running_is_said(run: Run) -> None:
+    tried = run("submit", "--wait", "--cwd", "/nowhere", "true")
+    why = "launch failed: working directory /nowhere: No such file or directory (on node node-1)"
+    job_id = tried.stdout.split()[-1]
+    assert (tried.exit_code, tried.stderr) == (1, f"ebb: job {job_id} FAILED ({why})\n")
+    assert run("wait", job_id).stdout == f"job {job_id} FAILED ({why})\n"
+    logs = run("logs", job_id)
+    assert (logs.exit_code, logs.stdout) == (0, "")
+    assert logs.stderr == f"ebb: job {job_id} FAILED ({why}): nothing could be written\n"
+    array = run("submit", "-q", "--array", "2", "--wait", "true").stdout.strip()
+    assert "its elements are jobs of their own, and have the output" in run("logs", array).stderr
 
 
 def test_a_dead_node_is_fenced_and_deleted_and_joins_again(run: Run, client: Client, cluster: Cluster) -> None:

@@ -79,6 +79,9 @@ def test_every_option_is_sent() -> None:
 
 
 def test_what_is_left_out_is_not_sent() -> None:
+    for none in (float("nan"), float("inf")):
+        with pytest.raises(sdk.InvalidArgument, match="is no number of CPUs"):
+            job_spec(["a"], cpus=none)
     plain = job_spec(["a"], cpus=0, memory=0)
     assert sent(TryOut(plain)) == {**BASE, "validateOnly": True}
     assert job_spec(["a"]).resources == Resources(cpus=1, memory_mib=1024)

@@ -176,7 +176,7 @@ def test_nobody_is_there_names_all() -> None:
         client.get(1)
 
 
-@pytest.mark.parametrize("address", [",", "a:1,", "a:1,,b:2"])
+@pytest.mark.parametrize("address", [",", "a:1,", "a:1,,b:2", "a", "a:0", "a:65536", "a:b", "http://a:1", "a b:1"])
 def test_an_address_that_is_none(address: str) -> None:
     with pytest.raises(sdk.InvalidArgument, match="several with commas"):
         Client(address)
@@ -211,3 +211,5 @@ def test_threads_do_not_chase_each_other(pair: "tuple[Scheduler, Scheduler, str,
 def test_of_what_grpc_says_the_last_word_counts_in_all_its_versions(number: str) -> None:
     said = f"failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused{number}"
     assert _short(said) == "Connection refused"
+    assert _short("DNS query failed: [UNKNOWN: Domain name not found]") == "Domain name not found"
+    assert _short("errors resolving x: [a; b]") == "[a; b]"
