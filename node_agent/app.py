@@ -56,20 +56,15 @@ class LocalNode:
         inventory = self._inventory
         if (seen := self.observations()) is not None:
             inventory = inventory.with_faults({device.index: device.fault for device in seen.devices})
-        return Hello(
-            self._name, self._spool.boot_id, cluster_id, epoch, inventory, tuple(self._spool.runs.values()), _version()
-        )
+        runs, acknowledged = tuple(self._spool.runs.values()), self._spool.acknowledged
+        return Hello(self._name, self._spool.boot_id, cluster_id, epoch, inventory, runs, _version(), acknowledged)
 
     def observations(self) -> Observations | None:
         return None if self.observing is None else self.observing.latest
 
     def welcomed(self, welcome: Welcome) -> None:
-        behind = welcome.acknowledged < self._spool.acknowledged
-        # One that knows reports of this boot, and in its own epoch had acknowledged more, has lost commits. To hear of a later
-        # epoch makes it lead anew, above the numbers of jobs that it cannot know. With no report, the boot may be new to it.
-        lost = behind and welcome.acknowledged > 0 and self._spool.cluster == (welcome.cluster_id, welcome.epoch)
-        self._spool.obey(welcome.cluster_id, welcome.epoch + lost)
-        if behind:
+        self._spool.obey(welcome.cluster_id, welcome.epoch)
+        if welcome.acknowledged < self._spool.acknowledged:
             raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)
 
     def obey(self, orders: Sequence[Order]) -> None:

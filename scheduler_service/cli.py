@@ -13,6 +13,7 @@ from scheduler_service.check_cli import check
 from scheduler_service.config import DEFAULT_LISTEN, load_or_exit, without_password
 from scheduler_service.history_cli import history
 from scheduler_service.record_cli import record
+from scheduler_service.restored_cli import restored
 from scheduler_service.token_cli import token
 
 SELDOM = 20_000
@@ -92,4 +93,5 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
 main.add_command(check)
 main.add_command(history)
 main.add_command(record)
+main.add_command(restored)
 main.add_command(token)

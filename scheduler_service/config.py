@@ -1,7 +1,10 @@
 """Settings of the scheduler: flags win over the environment (EBB_SCHEDULER_*), that over the file, that over defaults."""
 
+import os
 import re
 import sys
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -205,8 +208,20 @@ def _explain(error: "ErrorDetails") -> str:
     return f"{name}: {error['msg'].removeprefix('Value error, ')}"
 
 
+def misspelt(environment: Mapping[str, str], prefix: str, names: Iterable[str]) -> list[str]:
+    """What in the environment looks like a setting, and is none. (Kubernetes sets others that begin so.)"""
+    known = {f"{prefix}{name.upper()}" for name in names}
+    found = []
+    for name in sorted(name for name in environment if name.upper().startswith(prefix) and name.upper() not in known):
+        if close := get_close_matches(name.upper(), known, 1, 0.85):
+            found.append(f"{name} in the environment is no setting; {close[0]} is")
+    return found
+
+
 def load_or_exit(file: Path | None, flags: dict[str, Any]) -> Config:
     """For commands, whose flags are None where they were not given: a wrong setting ends them with status 2."""
+    for warning in misspelt(os.environ, "EBB_SCHEDULER_", Config.model_fields):
+        sys.stderr.write(f"ebb-scheduler: {warning}\n")
     try:
         return load(file, {name: value for name, value in flags.items() if value is not None})
     except ConfigError as error:

@@ -50,10 +50,10 @@ class ClockBehind(Exception):
 
 
 class Outrun(Exception):
-    """An agent of this cluster has obeyed a higher epoch than ours, `epoch`."""
+    """An agent of this cluster knows more than the database; the next epoch is to be above `epoch`."""
 
-    def __init__(self, epoch: int) -> None:
-        super().__init__(f"an agent has obeyed epoch {epoch} of this cluster")
+    def __init__(self, epoch: int, why: str) -> None:
+        super().__init__(why)
         self.epoch = epoch
 
 
@@ -183,7 +183,7 @@ async def lead(
         with contextlib.suppress(NotLeading):
             service.handle(NodeSilent(node)).add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until)
+    leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until, forgetful)
     silence = asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))
     warnings = list(left_over(state))  # before the engine has it
     service.start()
@@ -211,7 +211,7 @@ async def lead(
     if why is not None:
         raise why
     if leading.outrun.done():
-        raise Outrun(leading.outrun.result())
+        raise Outrun(*leading.outrun.result())
 
 
 async def lead_under_lease(

@@ -67,6 +67,9 @@ def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt:
                 raise
             click.echo(f"ebb: job {job_id} has not ended within {timeout}; it goes on", err=True)
             ctx.exit(124)
+        except KeyboardInterrupt:
+            click.echo(f"ebb: job {job_id} goes on; `ebb cancel {job_id}` ends it", err=True)
+            raise
         except EbbError as error:
             click.echo(f"ebb: job {job_id}: {error}", err=True)
             failed = 1

@@ -132,7 +132,7 @@ def show(session: Session, name: str, fmt: str | None) -> None:
         return
     lines = {
         "name": found.name,
-        "state": f"{state(found)}, {found.state.name} since {output.when(found.state_time)}",
+        "state": ", ".join(dict.fromkeys((state(found), found.state.name))) + f" since {output.when(found.state_time)}",
         "drain": _drain(found),
         "strikes": str(found.strikes),
         "capacity": output.amount(found.capacity),

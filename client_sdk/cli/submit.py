@@ -145,7 +145,11 @@ def submit(
         click.echo(f"submitted job {job.id}")
     if wait_:
         sys.stdout.flush()
-        job = client.wait(job)
+        try:
+            job = client.wait(job)
+        except KeyboardInterrupt:
+            click.echo(f"ebb: job {job.id} goes on; `ebb cancel {job.id}` ends it", err=True)
+            raise
     if fmt is not None and not quiet:
         output.emit(job, fmt)
     if wait_:

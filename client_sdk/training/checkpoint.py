@@ -50,12 +50,13 @@ class Checkpointer:
         every_seconds: float | None = None,
         every_steps: int | None = None,
         keep: int = 2,
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one checkpoint has to be kept")
         if not name or "/" in name:
             raise ValueError(f"name={name!r} is not the beginning of a file name")
+        environment = os.environ if environment is None else environment  # not as a default, which help() would print
         self.directory = Path(directory or environment.get("EBB_CHECKPOINT_DIR") or "checkpoints")
         yield_file = environment.get("EBB_YIELD_FILE")
         self._yield_file = Path(yield_file) if yield_file else None

@@ -67,7 +67,10 @@ class Spool:
     def obey(self, cluster_id: str, epoch: int) -> None:
         if self.cluster != (cluster_id, epoch):
             held = replace(self._standing, cluster_id=cluster_id, epoch=epoch)
-            standing.write(self._path.with_name(standing.FILE), held)
+            try:
+                standing.write(self._path.with_name(standing.FILE), held)
+            except OSError as error:
+                raise StateUnusable(path=self._path.parent, why=error.strerror) from error
             self._standing = held
 
     def together(self) -> AbstractContextManager[object]:

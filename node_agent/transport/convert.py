@@ -116,6 +116,7 @@ def _hello(hello: Hello) -> pb.Hello:
         devices=[_device(device) for device in inventory.devices],
         runs=[_status(record) for record in hello.runs],
         agent_version=hello.agent_version,
+        acknowledged=hello.acknowledged,
     )
 
 

@@ -18,6 +18,8 @@ class Hello:
     inventory: Inventory
     runs: tuple[RunRecord, ...]
     agent_version: str
+    acknowledged: int = 0
+    """The last report of this boot that was."""
 
 
 @dataclass(frozen=True, slots=True)

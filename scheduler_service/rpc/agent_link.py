@@ -77,6 +77,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
         joined = await leading.service.handle(hello_in(hello, peer))
         assert isinstance(joined, Joined)
+        _refuse_if_older(leading, hello, joined.acknowledged)
         link.joined = True
         log.info("node %s connected from %s", hello.node, peer)
         yield self._welcome(leading, joined)
@@ -147,7 +148,7 @@ async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading
         )
     if hello.epoch > leading.epoch:
         if hello.cluster_id:
-            leading.meet(hello.epoch)
+            leading.meet(hello.epoch, f"an agent has obeyed epoch {hello.epoch} of this cluster")
         raise FailedPrecondition(
             "OLD_EPOCH", f"node {hello.node} has obeyed epoch {hello.epoch}, this scheduler leads in {leading.epoch}"
         )
@@ -156,6 +157,14 @@ async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading
     if not hello.capacity.memory_mib or not 0 < hello.capacity.cpu_milli <= 1000 * MOST_CPUS:
         raise InvalidArgument("CAPACITY", f"node {hello.node}: it must have memory, and CPUs, of which at most {MOST_CPUS}")
     return hello
+
+
+def _refuse_if_older(leading: Leading, hello: agent_link_pb2.Hello, known: int) -> None:
+    """Once in a reign: the next one skips the numbers of jobs that this database has lost, and their checkpoints with them."""
+    if known < hello.acknowledged and hello.cluster_id and not leading.skipped:
+        lost = f"node {hello.node} had its reports up to {hello.acknowledged} acknowledged, and the database knows {known}"
+        leading.meet(leading.epoch, lost)
+        raise FailedPrecondition("OLD_DATABASE", f"{lost}: this scheduler leads anew, above what may have been lost")
 
 
 async def _read(

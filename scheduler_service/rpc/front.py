@@ -39,6 +39,7 @@ class Leading:
         cluster_id: str,
         epoch: int,
         valid_until: Callable[[], float],
+        skipped: bool = False,
     ) -> None:
         self.service = service
         self.view = service.view
@@ -48,13 +49,15 @@ class Leading:
         self.epoch = epoch
         self.valid_until = valid_until
         """Until when (of `time.monotonic`) the lease is known to be ours."""
-        self.outrun: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """Done when an agent of this cluster was met that has obeyed a higher epoch: which."""
+        self.skipped = skipped
+        """Whether it leads above the numbers that a database may have lost."""
+        self.outrun: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+        """Done when an agent of this cluster was met that knows more than the database: its epoch, and how that is seen."""
 
-    def meet(self, epoch: int) -> None:
-        """An agent of this cluster has obeyed a higher epoch: this leadership ends, and the next one is above it."""
+    def meet(self, epoch: int, why: str) -> None:
+        """An agent of this cluster knows more than the database: this leadership ends, and the next one is above the epoch."""
         if not self.outrun.done():
-            self.outrun.set_result(epoch)
+            self.outrun.set_result((epoch, why))
 
 
 class Front:

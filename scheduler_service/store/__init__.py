@@ -16,7 +16,7 @@ from scheduler_service.store.errors import (
     Unavailable,
     one_line,
 )
-from scheduler_service.store.lease import Lease, holder, release, renew, take
+from scheduler_service.store.lease import Lease, holder, release, renew, skip, take
 from scheduler_service.store.load import (
     Loaded,
     find_ends,
@@ -89,6 +89,7 @@ __all__ = [
     "renew",
     "revision",
     "revoke_token",
+    "skip",
     "story",
     "take",
 ]

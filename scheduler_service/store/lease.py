@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
+from scheduler_service.store.connect import reading as transaction
 from scheduler_service.store.errors import Unavailable
 
 
@@ -75,6 +76,20 @@ def release(conn: Connection, epoch: int) -> None:
     The epoch stays valid for commits until somebody takes the lease: release it after the last one.
     """
     _ask(conn, _RELEASE, {"epoch": epoch})
+
+
+def skip(conn: Connection, count: int) -> None:
+    """Puts the next epoch above `count` more, and skips as many numbers of whatever agents, files or users may know. For a
+    database that was restored while nobody leads."""
+    with transaction(conn):
+        conn.execute(text("UPDATE leader SET epoch = epoch + :count, holder = ''"), {"count": count})
+        conn.execute(
+            text(
+                "UPDATE cluster SET next_job = next_job + :count, next_order = next_order + :count,"
+                " next_exchange = next_exchange + :count"
+            ),
+            {"count": count},
+        )
 
 
 def holder(conn: Connection) -> Lease:

@@ -242,6 +242,29 @@ def test_the_fence_over_restarts(server: Server, database_url: str) -> None:
             assert failure(ahead.connect).reason == "OLD_EPOCH"
 
 
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_an_agent_that_has_reported_more_than_the_database_knows(server: Server, boot: str) -> None:
+    """It may have met another boot of the node since: that costs a reign, and no job its number."""
+    with Agent(server) as agent:
+        welcome = agent.connect()
+        job = server.submit(devices=1)
+        agent.orders()
+        agent.started(1, job.id)
+        assert agent.acknowledged() == 1
+    leading = server.front.leading
+    with Agent(server, boot=boot, cluster_id=welcome.cluster_id, epoch=welcome.epoch, acknowledged=2) as ahead:
+        why = failure(ahead.connect)
+        assert why.reason == "OLD_DATABASE"
+        assert f"up to 2 acknowledged, and the database knows {1 if boot == 'boot-1' else 0}" in why.text
+    assert leading.outrun.result()[0] == leading.epoch
+
+
+def test_one_that_leads_above_what_was_lost_accepts_it(server: Server) -> None:
+    server.front.leading.skipped = True
+    with Agent(server, cluster_id=server.front.leading.cluster_id, acknowledged=2) as ahead:
+        assert ahead.connect().acknowledged == 0
+
+
 def test_a_silent_node_and_its_return(database_url: str) -> None:
     with Server(database_url, heartbeat=0.1, silent_after=0.3) as server:
         with Agent(server) as agent:

@@ -88,6 +88,14 @@ def test_check_config_prints_what_would_hold_and_starts_nothing() -> None:
     assert "listen: 127.0.0.1:7737" in result.stdout
 
 
+def test_what_is_misspelt_in_the_environment_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBB_SCHEDULER_POLCY", "fifo")
+    monkeypatch.setenv("EBB_SCHEDULER_SERVICE_HOST", "10.0.0.1")
+    shown = CliRunner().invoke(main, ["serve", "--embedded", "x", "--check-config"])
+    assert shown.exit_code == 0
+    assert shown.stderr == "ebb-scheduler: EBB_SCHEDULER_POLCY in the environment is no setting; EBB_SCHEDULER_POLICY is\n"
+
+
 def test_files_are_written_in_folders_that_are_there(tmp_path: Path) -> None:
     for name in ("address_file", "record"):
         with pytest.raises(ConfigError, match=f"{name}: there is no folder {tmp_path}/none to write it in"):

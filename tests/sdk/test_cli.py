@@ -330,11 +330,11 @@ def test_a_reader_that_leaves_is_no_error(address: str, fake: Fake) -> None:
     assert process.wait(30) == 141
 
 
-def test_control_c_is_quiet(address: str, jobs: Fake) -> None:
+def test_after_control_c_it_is_said_that_the_job_goes_on(address: str, jobs: Fake) -> None:
     process = start("wait", "2")
     until(lambda: jobs.watches)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=30) == ("", "")
+    assert process.communicate(timeout=30) == ("", "ebb: job 2 goes on; `ebb cancel 2` ends it\n")
     assert process.returncode == 130
 
 

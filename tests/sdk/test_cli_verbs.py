@@ -455,7 +455,7 @@ def test_a_node_is_shown(run: Run) -> None:
     run("submit", "-q", "-g", "1", "sleep")
     lines = run("node", "show", "n1").output.splitlines()
     assert lines[0] == "name       n1"
-    assert lines[1].startswith("state      UP, UP since ")
+    assert lines[1].startswith("state      UP since ")
     assert "free       7 cpus, 15GiB, 1 device" in lines
     assert "observed   -" in lines
     assert lines[-3:] == [
