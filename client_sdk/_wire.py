@@ -209,6 +209,8 @@ class Peer:
         said = (error.details() or code.name).strip().rstrip(".")
         if code is grpc.StatusCode.CANCELLED or (self.closed and code in _RETRIED):
             return self.given_up(method, said)
+        if "header with status" in said and not reason:
+            return errors.Unavailable(f"what answers at {self.names} is no scheduler of Ebb's ({said})")
         if code is grpc.StatusCode.UNAVAILABLE and not reason:
             if problem := tls_problem(said):
                 return errors.Unavailable(f"the scheduler at {self.names} {problem}", reason="TLS")

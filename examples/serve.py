@@ -4,6 +4,7 @@ Everything is kept under build/serve, so that the next start knows the jobs of t
 """
 
 import argparse
+import fcntl
 import os
 import socket
 import sys
@@ -32,12 +33,17 @@ def main() -> int:
     """Serves until a signal comes."""
     stopping = Stopping()
     parser = argparse.ArgumentParser(prog="make serve", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--port", type=int, default=PORT, help="on 127.0.0.1 (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=PORT, help="on 127.0.0.1 (default: %(default)s)")
     port = parser.parse_args().port
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    lock = (FOLDER / "lock").open("w")  # until this process ends
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"`make serve` runs in this folder already, and keeps its data in {FOLDER}: end that one first.")
+        return 1
     if _taken(port):
-        print(
-            f"Port {port} of 127.0.0.1 is taken, perhaps by another `make serve`: end that, or take another port with", end=" "
-        )
+        print(f"Port {port} of 127.0.0.1 is taken by another program: take another port with", end=" ")
         print(f"`make serve ARGS='--port {port + 1}'`.")
         return 1
     (FOLDER / "address").unlink(missing_ok=True)
@@ -55,6 +61,12 @@ def main() -> int:
         return 1
     except Stopped as stopped:
         return 128 + stopped.number
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number from 1 to 65535")
+    return int(text)
 
 
 def _taken(port: int) -> bool:

@@ -53,6 +53,7 @@ class _Group(click.Group):
     show_default=True,
     help="How long to try to reach the scheduler.",
 )
+@click.version_option(package_name="ebb-cluster", prog_name="ebb", message="%(prog)s %(version)s")
 @click.pass_context
 def ebb(ctx: click.Context, address: str | None, timeout: float) -> None:
     """Ebb shares a GPU cluster: trials start at once, and long runs lose no work.
@@ -66,9 +67,10 @@ def ebb(ctx: click.Context, address: str | None, timeout: float) -> None:
       ebb story 7
       ebb logs -f 7
     """
-    if os.environ.get("EBB_DEBUG") != "1":
-        logging.getLogger("stamina").addHandler(logging.NullHandler())  # tries are not the user's business; their end is
-        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # nor are gRPC's own words: they become one line of ours
+    if os.environ.get("EBB_DEBUG") == "1":
+        logging.basicConfig()  # each try is told
+    else:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what gRPC says becomes one line of ours
     ctx.obj = Session(address, timeout)
     ctx.call_on_close(ctx.obj.close)
 

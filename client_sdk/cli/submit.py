@@ -23,7 +23,7 @@ from client_sdk.models import JobState
 @click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
 @click.option("-g", "--devices", "--gpus", type=click.IntRange(min=0), help="Devices (GPUs).  [default: 0]")
 @click.option(
-    "--grace", metavar="TIME", help="From the stop signal to the kill, such as 30s; 0 allows to rewind.  [default: the site's]"
+    "--grace", metavar="TIME", help="From the stop signal to the kill, such as 30s; 0: killed at once.  [default: the site's]"
 )
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; NAME alone takes it from here.")
 @click.option("--cwd", metavar="DIR", help="The command's directory on the node.  [default: this one]")

@@ -29,10 +29,11 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
         if not why:
             return
         reasons.append(f"pool {name}: {why}")
+    guaranteed = spec.guarantee is Guarantee.GUARANTEED
     raise FailedPrecondition(
-        "NEVER_IN_QUOTA" if spec.guarantee is Guarantee.GUARANTEED else "NO_POOL_FITS",
-        f"virtual cluster {vc.name} can never have this: {'; '.join(reasons) or 'it owns no cells of such a kind'}. Ask for "
-        "less, or let the job run as opportunistic (overflow)",
+        "NEVER_IN_QUOTA" if guaranteed else "NO_POOL_FITS",
+        f"virtual cluster {vc.name} can never have this: {'; '.join(reasons) or 'it owns no cells of such a kind'}. "
+        + ("Ask for less, or let the job run as opportunistic (--overflow)" if guaranteed else "Ask for less"),
         vc=vc.name,
     )
 
@@ -58,7 +59,7 @@ def _named(state: State, name: str) -> VirtualCluster:
         return state.vcs.rows[state.vc_ids[name]]
     if not name:
         known = ", ".join(sorted(state.vc_ids)) or "none yet"
-        raise FailedPrecondition("NO_VC", f"say which virtual cluster the job belongs to; there are: {known}")
+        raise FailedPrecondition("NO_VC", f"say which virtual cluster the job belongs to (--vc, or EBB_VC); there are: {known}")
     raise no_such_vc(name, state.vc_ids)
 
 
