@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from scheduler_service.check_cli import check
-from scheduler_service.config import DEFAULT_LISTEN, load_or_exit, without_password
+from scheduler_service.config import DEFAULT_LISTEN, lacking_folders, load_or_exit, without_password
 from scheduler_service.history_cli import history
 from scheduler_service.record_cli import record
 from scheduler_service.restored_cli import restored
@@ -66,6 +66,11 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
       ebb-scheduler serve --config /etc/ebb/scheduler.yaml --check-config
     """
     config = load_or_exit(file, flags)
+    lacking = lacking_folders(config)
+    for line in lacking:
+        click.echo(f"ebb-scheduler: {line}", err=True)
+    if lacking and not check_config:
+        sys.exit(2)
     if check_config:
         for name, value in config.model_dump(mode="json").items():
             click.echo(f"{name}: {'' if value is None else without_password(str(value))}")

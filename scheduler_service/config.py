@@ -77,13 +77,6 @@ class Config(BaseSettings):
             raise ValueError(f"{value!r} is not HOST:PORT, such as {DEFAULT_LISTEN}")
         return value
 
-    @field_validator("address_file", "record")
-    @classmethod
-    def _in_a_folder(cls, value: Path | None) -> Path | None:
-        if value is not None and not value.absolute().parent.is_dir():
-            raise ValueError(f"there is no folder {value.absolute().parent} to write {value.name} in")
-        return value
-
     @field_validator("advertise")
     @classmethod
     def _reachable(cls, value: str | None) -> str | None:
@@ -133,6 +126,17 @@ class Config(BaseSettings):
                 f"listen: {host} is not a loopback address, and what others can reach needs TLS and tokens. "
                 f"Set {' and '.join(lacking)}, or listen on loopback, such as {DEFAULT_LISTEN}"
             )
+
+
+def lacking_folders(config: Config) -> list[str]:
+    """What keeps files from being written while it serves. Other commands do not write them."""
+    files = {"address_file": config.address_file, "record": config.record}
+    known = {name: path.absolute() for name, path in files.items() if path is not None}
+    return [
+        f"{name}: there is no folder {path.parent} to write {path.name} in"
+        for name, path in known.items()
+        if not path.parent.is_dir()
+    ]
 
 
 def _check_url(url: str) -> None:

@@ -33,6 +33,7 @@ from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.leader import Renewal
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import View
+from scheduler_service.store import SKIPPED
 from scheduler_service.store.memory import Memory
 
 log = logging.getLogger(__name__)
@@ -40,9 +41,6 @@ log = logging.getLogger(__name__)
 _CLOCK_SLACK_US = 60_000_000
 STOP_LIMIT = 5.0
 """Seconds that the engine may take to end its step when leadership ends."""
-SKIPPED_JOBS = 1_000_000
-"""Ids of jobs that are not given again when the database has forgotten which were: agents and checkpoints still know those. And
-of orders and exchanges, which tenants may have noted."""
 
 
 class ClockBehind(Exception):
@@ -117,9 +115,9 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
     elif forgetful:
         cluster = replace(
             cluster,
-            next_job=cluster.next_job + SKIPPED_JOBS,
-            next_order=cluster.next_order + SKIPPED_JOBS,
-            next_exchange=cluster.next_exchange + SKIPPED_JOBS,
+            next_job=cluster.next_job + SKIPPED,
+            next_order=cluster.next_order + SKIPPED,
+            next_exchange=cluster.next_exchange + SKIPPED,
         )
         commit_no = writer.commit([Change("cluster", 0, loaded.cluster, cluster)], [])
     rows = live_rows(loaded)

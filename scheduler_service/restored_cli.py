@@ -9,8 +9,6 @@ from scheduler_service.database_cli import CommandError, connection, database_op
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-SKIPPED = 1_000_000
-
 
 @click.command()
 @database_options
@@ -33,8 +31,9 @@ def restored(**database: Any) -> None:
         if lease.holder and lease.expires_in_seconds > 0:
             where = lease.address or lease.holder
             raise CommandError(f"the scheduler at {where} leads, or did a moment ago: stop every scheduler, and try again")
-        store.skip(conn, SKIPPED)
-    click.echo(f"the next leader's epoch is above {lease.epoch + SKIPPED}, and {SKIPPED:,} numbers of jobs are skipped")
+        store.skip(conn)
+        above = lease.epoch + store.SKIPPED
+    click.echo(f"the next leader's epoch is above {above}, and {store.SKIPPED:,} numbers of jobs are skipped")
 
 
 def _used(engine: "Engine") -> None:

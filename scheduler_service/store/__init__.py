@@ -16,7 +16,7 @@ from scheduler_service.store.errors import (
     Unavailable,
     one_line,
 )
-from scheduler_service.store.lease import Lease, holder, release, renew, skip, take
+from scheduler_service.store.lease import SKIPPED, Lease, holder, release, renew, skip, take
 from scheduler_service.store.load import (
     Loaded,
     find_ends,
@@ -45,6 +45,7 @@ from scheduler_service.store.migrate import migrate, revision
 from scheduler_service.store.tokens import add_token, find_tokens, list_tokens, revoke_token
 
 __all__ = [
+    "SKIPPED",
     "CommitUnknown",
     "DuplicateRequest",
     "Embedded",

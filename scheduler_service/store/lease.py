@@ -78,17 +78,22 @@ def release(conn: Connection, epoch: int) -> None:
     _ask(conn, _RELEASE, {"epoch": epoch})
 
 
-def skip(conn: Connection, count: int) -> None:
-    """Puts the next epoch above `count` more, and skips as many numbers of whatever agents, files or users may know. For a
-    database that was restored while nobody leads."""
+SKIPPED = 1_000_000
+"""Numbers that are not given again when the database may have forgotten which were: of jobs, which agents and checkpoints still
+know, and of orders and exchanges, which tenants may have noted."""
+
+
+def skip(conn: Connection) -> None:
+    """Puts the next epoch that much higher, and skips as many numbers of whatever agents, files or users may know. For a
+    database that was restored, while nobody leads."""
     with transaction(conn):
-        conn.execute(text("UPDATE leader SET epoch = epoch + :count, holder = ''"), {"count": count})
+        conn.execute(text("UPDATE leader SET epoch = epoch + :count, holder = ''"), {"count": SKIPPED})
         conn.execute(
             text(
                 "UPDATE cluster SET next_job = next_job + :count, next_order = next_order + :count,"
                 " next_exchange = next_exchange + :count"
             ),
-            {"count": count},
+            {"count": SKIPPED},
         )
 
 

@@ -11,9 +11,9 @@ from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from sqlalchemy import Connection, text
 
 from scheduler_service import store
-from scheduler_service.leading import SKIPPED_JOBS
 from scheduler_service.rpc import front
 from scheduler_service.run.ports import NotCommitted
+from scheduler_service.store import SKIPPED
 from tests.rpc.server import LIMIT, Agent, Server, failure
 from tests.store.proxy import Proxy
 from tests.store.waiting import wait_for
@@ -177,10 +177,23 @@ def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, con
     assert conn.execute(text("SELECT epoch FROM leader")).scalar() == 51
     with Agent(server, cluster_id=cluster, epoch=50) as again:
         assert again.connect().epoch == 51
-    assert server.submit().id == last.id + 1 + SKIPPED_JOBS
+    assert server.submit().id == last.id + 1 + SKIPPED
     with Agent(server, cluster_id=cluster, epoch=2**63 - 1) as absurd:
         assert failure(absurd.connect).reason == "INVALID_FIELD"
     assert server.front.leading.epoch == 51
+
+
+def test_an_agent_that_had_more_acknowledged_makes_it_lead_anew_once(server: Server) -> None:
+    """As after a backup was restored that was made in the same epoch, or whose epoch has been passed since."""
+    hello: dict[str, Any] = {"cluster_id": server.front.leading.cluster_id, "epoch": 1}
+    last = server.submit()
+    with Agent(server, acknowledged=7, **hello) as ahead:
+        assert failure(ahead.connect).reason == "OLD_DATABASE"
+    leading = wait_for(lambda: (now := server.front.leads) and now.epoch > 1 and now, LIMIT)
+    with Agent(server, acknowledged=7, **hello) as again, Agent(server, "n2", acknowledged=9, **hello) as other:
+        assert [again.connect().acknowledged, other.connect().acknowledged] == [0, 0]
+    assert server.front.leading.epoch == leading.epoch
+    assert server.submit().id == last.id + 1 + SKIPPED
 
 
 def test_a_database_that_comes_back_without_its_last_commits(server: Server, conn: Connection) -> None:
@@ -198,7 +211,7 @@ def test_a_database_that_comes_back_without_its_last_commits(server: Server, con
         assert failure(server.submit).code is grpc.StatusCode.UNAVAILABLE
     wait_for(lambda: (now := server.front.leads) and now.epoch > epoch, LIMIT)
     again = server.submit(request_id="lost")
-    assert again.id > SKIPPED_JOBS > lost.id
+    assert again.id > SKIPPED > lost.id
     assert server.submit(request_id="kept").id == kept.id
     assert failure(lambda: server.get(lost.id)).reason == "NO_SUCH_JOB"
 

@@ -96,11 +96,16 @@ def test_what_is_misspelt_in_the_environment_is_said(monkeypatch: pytest.MonkeyP
     assert shown.stderr == "ebb-scheduler: EBB_SCHEDULER_POLCY in the environment is no setting; EBB_SCHEDULER_POLICY is\n"
 
 
-def test_files_are_written_in_folders_that_are_there(tmp_path: Path) -> None:
-    for name in ("address_file", "record"):
-        with pytest.raises(ConfigError, match=f"{name}: there is no folder {tmp_path}/none to write it in"):
-            load(None, {**DATABASE, name: tmp_path / "none" / "it"})
-        assert getattr(load(None, {**DATABASE, name: tmp_path / "it"}), name) == tmp_path / "it"
+@pytest.mark.parametrize("flag", ["address-file", "record"])
+def test_files_are_written_in_folders_that_are_there(tmp_path: Path, flag: str) -> None:
+    """Looked at by who serves: another command does not write them."""
+    name, missing = flag.replace("-", "_"), tmp_path / "none" / "it"
+    assert getattr(load(None, {**DATABASE, name: missing}), name) == missing
+    said = f"ebb-scheduler: {name}: there is no folder {tmp_path}/none to write it in\n"
+    arguments = ["serve", "--database", DATABASE["database"], f"--{flag}", str(missing)]
+    for more, status in (([], 2), (["--check-config"], 0)):
+        done = CliRunner().invoke(main, [*arguments, *more])
+        assert (done.exit_code, done.stderr) == (status, said)
 
 
 def test_no_password_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -338,6 +338,11 @@ def test_after_control_c_it_is_said_that_the_job_goes_on(address: str, jobs: Fak
     assert process.returncode == 130
 
 
+def test_the_version(run: Run) -> None:
+    assert run("--version").output == run("version").output
+    assert run("--version").output.startswith("ebb ")
+
+
 def test_help_needs_no_grpc() -> None:
     code = "import sys, client_sdk.training\nfrom client_sdk.cli import ebb\nebb(['--help'], standalone_mode=False)\n"
     slow = "print([m for m in ('grpc', 'google.protobuf', 'rich', 'stamina', 'yaml', 'numpy', 'asyncio') if m in sys.modules])"

@@ -213,3 +213,12 @@ def test_of_what_grpc_says_the_last_word_counts_in_all_its_versions(number: str)
     assert _short(said) == "Connection refused"
     assert _short("DNS query failed: [UNKNOWN: Domain name not found]") == "Domain name not found"
     assert _short("errors resolving x: [a; b]") == "[a; b]"
+
+
+def test_what_answers_may_be_something_else() -> None:
+    nothing = grpc.aio.Metadata()
+    said = "Received http2 header with status: 404"
+    other = grpc.aio.AioRpcError(grpc.StatusCode.UNIMPLEMENTED, nothing, nothing, details=said)
+    with pytest.raises(sdk.Unavailable, match=f"what answers at a:1 is no scheduler of Ebb's \\({said}\\)"):
+        with Peer("a:1", 1.0, Access(), False).translated("Scheduler/List"):
+            raise other

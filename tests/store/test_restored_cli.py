@@ -8,7 +8,6 @@ from sqlalchemy import Connection, text
 from scheduler_service import store
 from scheduler_service.cli import main
 from scheduler_service.core.journal import Change
-from scheduler_service.restored_cli import SKIPPED
 from tests.store import make
 from tests.store.fixtures import new_database
 
@@ -35,8 +34,8 @@ def test_epoch_and_numbers_are_above_what_was_lost(database_url: str, conn: Conn
     store.release(conn, epoch)
     done = restored(database_url)
     assert done.exit_code == 0, done.output
-    assert numbers(conn) == (*(number + SKIPPED for number in before[:4]), before[4])
-    assert store.take(conn, "b", 60) == epoch + SKIPPED + 1
+    assert numbers(conn) == (*(number + store.SKIPPED for number in before[:4]), before[4])
+    assert store.take(conn, "b", 60) == epoch + store.SKIPPED + 1
 
 
 def test_a_database_that_is_no_backup(postgres_url: str) -> None:
