@@ -125,7 +125,7 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
     if jobs := sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
         raise FailedPrecondition(
             "NODE_IN_USE",
-            f"node {node.name} is silent, and {len(jobs)} jobs may still run there (the first: {jobs[0]}); if it is certain "
+            f"node {node.name} is silent, and what it ran may run still (job {jobs[0]}, of {len(jobs)} in all); if it is certain "
             f"that nothing does, declare it dead first: `ebb node fence {node.name}`",
             node=node.name,
         )

@@ -219,6 +219,7 @@ def test_what_answers_may_be_something_else() -> None:
     nothing = grpc.aio.Metadata()
     said = "Received http2 header with status: 404"
     other = grpc.aio.AioRpcError(grpc.StatusCode.UNIMPLEMENTED, nothing, nothing, details=said)
-    with pytest.raises(sdk.Unavailable, match=f"what answers at a:1 is no scheduler of Ebb's \\({said}\\)"):
-        with Peer("a:1", 1.0, Access(), False).translated("Scheduler/List"):
-            raise other
+    peer = Peer("a:1", 1.0, Access(), False)
+    refused = pytest.raises(sdk.Unavailable, match=f"what answers at a:1 is no scheduler of Ebb's \\({said}\\)")
+    with refused, peer.translated("Scheduler/List"):
+        raise other
