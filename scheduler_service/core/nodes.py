@@ -125,8 +125,8 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
     if jobs := sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
         raise FailedPrecondition(
             "NODE_IN_USE",
-            f"node {node.name} is silent, and what it ran may run still (job {jobs[0]}, of {len(jobs)} in all); if it is certain "
-            f"that nothing does, declare it dead first: `ebb node fence {node.name}`",
+            f"node {node.name} is silent, and what it ran may run still (job {jobs[0]}, of {len(jobs)} in all); if it is "
+            f"certain that nothing does, declare it dead first: `ebb node fence {node.name}`",
             node=node.name,
         )
     _drop_devices(state, node.id, 0)
