@@ -78,7 +78,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         joined = await leading.service.handle(hello_in(hello, peer))
         assert isinstance(joined, Joined)
         _refuse_if_older(leading, hello, joined.acknowledged)
-        link.joined = True
+        leading.dispatch.joined(link)
         log.info("node %s connected from %s", hello.node, peer)
         yield self._welcome(leading, joined)
         if joined.orders:

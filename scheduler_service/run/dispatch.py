@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from scheduler_service.core.job import NodeState
-from scheduler_service.core.messages import Order
+from scheduler_service.core.job import NodeState, RunKey
+from scheduler_service.core.messages import NodeSilent, Order, Start
 from scheduler_service.run.view import View
 
 
@@ -87,6 +87,8 @@ class Dispatch:
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
         self._last_heard: dict[str, float] = {}
+        self._untold: dict[str, set[RunKey]] = {}
+        """By node: the runs that it was to start since it had an agent last."""
         self._began = time.monotonic()
 
     def connected(self, node: str) -> Link | None:
@@ -101,6 +103,11 @@ class Dispatch:
             old.end()
         link = self._links[node] = Link(node, boot_id, asyncio.current_task())
         return link
+
+    def joined(self, link: Link) -> None:
+        """Its agent was accepted, and is told everything that is to hold on its node."""
+        link.joined = True
+        self._untold.pop(link.node, None)
 
     def close(self, link: Link) -> None:
         if self._links.get(link.node) is link:
@@ -119,11 +126,14 @@ class Dispatch:
         for order in orders:
             by_node.setdefault(order.node, []).append(order)
         for node_id, its_orders in by_node.items():
-            link = self._links.get(view.nodes[node_id].name)
+            name = view.nodes[node_id].name
+            link = self._links.get(name)
             if link is not None:
                 link.outbox.put_nowait(tuple(its_orders))
+            if link is None or not link.joined:
+                self._untold.setdefault(name, set()).update(order.run.key for order in its_orders if isinstance(order, Start))
 
-    async def watch_silence(self, view: View, silent_after: float, fell_silent: Callable[[str], None]) -> None:
+    async def watch_silence(self, view: View, silent_after: float, fell_silent: Callable[[NodeSilent], object]) -> None:
         """Tells of each node that was up and not heard of for `silent_after` seconds; for ever.
 
         The time counts anew from when this scheduler began to lead.
@@ -132,9 +142,11 @@ class Dispatch:
             await asyncio.sleep(silent_after / 4)
             now = time.monotonic()
             for node in [node for node in view.nodes.values() if node.state is NodeState.UP]:
-                link = self.connected(node.name)
+                link = self._links.get(node.name)
+                if link is not None and not link.joined:
+                    continue  # an agent is about to be accepted: what it is told then must not be given to another node
                 heard = link.heard if link is not None else self._last_heard.get(node.name, self._began)
                 if now - heard > silent_after:
-                    fell_silent(node.name)
+                    fell_silent(NodeSilent(node.name, tuple(sorted(self._untold.get(node.name, ())))))
                     if link is not None:  # should it wake up, it has to say hello again
                         link.end()

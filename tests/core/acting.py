@@ -120,9 +120,15 @@ class Acting(Base):
     @precondition(lambda self: self.agents)
     @rule(data=st.data())
     def node_falls_silent(self, data: st.DataObject) -> None:
+        """Of runs that its agent never heard of it is known to the scheduler, or not."""
         agent = self.any_agent(data)
         agent.inbox.clear()
-        self.take(NodeSilent(agent.name))
+        state = self.driver.state
+        untold = sorted(state.runs_on.get(state.node_ids[agent.name], set()) - agent.launched - agent.runs.keys())
+        known = data.draw(st.lists(st.sampled_from(untold), unique=True)) if untold else []
+        silent = state.nodes.rows[state.node_ids[agent.name]].state is NodeState.SILENT
+        self.take(NodeSilent(agent.name, tuple(known)))
+        assert silent or all(self.driver.runs[key].phase is RunPhase.ENDED for key in known)
 
     @precondition(lambda self: self.agents)
     @rule(data=st.data(), broken=st.lists(st.integers(0, 1), unique=True, max_size=2))

@@ -282,3 +282,22 @@ def test_a_silent_node_and_its_return(database_url: str) -> None:
             assert back.connect().acknowledged == 1
             wait_for(lambda: server.get(waiting.id).run == 1)
             assert server.get(job.id).run == 1
+
+
+def test_what_no_agent_was_told_of_begins_elsewhere_once_the_node_is_silent(database_url: str) -> None:
+    with Server(database_url, heartbeat=0.5, silent_after=2) as server:
+        with Agent(server) as agent:
+            agent.connect()
+            told = server.submit(devices=1)
+            agent.orders()
+            agent.hang_up()
+            untold = server.submit(devices=1)
+            assert server.get(untold.id).run == 1, "the node is not silent yet"
+        with Agent(server, "n2") as other:
+            other.connect()
+            assert [(order.job_id, order.run) for order in other.orders()] == [(untold.id, 2)]
+            server.until(told.id, "UNREACHABLE")
+        with Agent(server, runs=[known(told.id, link_pb.RUN_PHASE_STARTING)]) as back:
+            back.connect()
+            server.until(told.id, "STARTING")
+            assert server.get(untold.id).run == 2

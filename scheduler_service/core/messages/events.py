@@ -197,6 +197,8 @@ class NodeSilent:
     """No sign of life from a node for longer than the site allows."""
 
     name: str
+    untold: tuple[RunKey, ...] = ()
+    """Runs whose start nobody there was told of: no agent has been connected since they were placed."""
 
 
 @dataclass(frozen=True, slots=True)

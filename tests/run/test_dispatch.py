@@ -1,0 +1,101 @@
+"""What is known of runs that an agent was never told of, and when a node counts as silent."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import pytest
+
+from scheduler_service.core.job import Job, JobSpec, Node, NodeState, Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.messages import NodeSilent, Start, Stop
+from scheduler_service.core.values import Vector
+from scheduler_service.run import dispatch as dispatch_module
+from scheduler_service.run.dispatch import Dispatch
+from scheduler_service.run.view import View
+
+LIMIT = 5
+SPEC = JobSpec(("true",), Vector(1000, 100, 1))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(dispatch_module, "time", clock)
+    return clock
+
+
+def a_view(*names: str) -> View:
+    nodes = [Node(number, name, "boot", NodeState.UP, Vector(8000, 8000, 8), (), 0) for number, name in enumerate(names, 1)]
+    return View([("node", node.id, node) for node in nodes], commit_no=1)
+
+
+def start(job_id: int, node: int = 1) -> Start:
+    return Start(node, Run(job_id, 1, 0, node, SPEC.demand, (0,), RunPhase.STARTING, 0), Job(job_id, SPEC, "u", "", 0))
+
+
+async def silences(dispatch: Dispatch, view: View, until: Callable[[list[NodeSilent]], bool] = bool) -> list[NodeSilent]:
+    """What is told while it is watched, up to where `until` holds."""
+    told: list[NodeSilent] = []
+    enough = asyncio.Event()
+
+    def tell(silent: NodeSilent) -> None:
+        told.append(silent)
+        if until(told):
+            enough.set()
+
+    watching = asyncio.create_task(dispatch.watch_silence(view, 0.01, tell))
+    await asyncio.wait_for(enough.wait(), LIMIT)
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
+    return told
+
+
+async def test_what_is_to_start_while_no_agent_is_there_is_told_with_the_silence(clock: Clock) -> None:
+    dispatch, view = Dispatch(), a_view("n1", "n2")
+    dispatch.send(view, [start(2), start(1), start(3, node=2), Stop(1, RunKey(9, 1), 0, StopReason.CANCELLED)])
+    clock.now += 1
+    told = await silences(dispatch, view, lambda told: len(told) == 2)
+    assert told == [NodeSilent("n1", (RunKey(1, 1), RunKey(2, 1))), NodeSilent("n2", (RunKey(3, 1),))]
+
+
+async def test_an_agent_that_comes_is_told_everything(clock: Clock) -> None:
+    """Also what came while it was about to be accepted; and what goes over its link may have arrived."""
+    dispatch, view = Dispatch(), a_view("n1")
+    dispatch.send(view, [start(1)])
+    link = dispatch.open("n1", "boot")
+    dispatch.send(view, [start(2)])
+    dispatch.joined(link)
+    dispatch.send(view, [start(3)])
+    dispatch.close(link)
+    dispatch.send(view, [start(4)])
+    clock.now += 1
+    assert (await silences(dispatch, view))[0] == NodeSilent("n1", (RunKey(4, 1),))
+
+
+async def test_one_that_was_not_accepted_was_told_nothing(clock: Clock) -> None:
+    dispatch, view = Dispatch(), a_view("n1")
+    link = dispatch.open("n1", "boot")
+    dispatch.send(view, [start(1)])
+    dispatch.close(link)
+    clock.now += 1
+    assert (await silences(dispatch, view))[0] == NodeSilent("n1", (RunKey(1, 1),))
+
+
+async def test_a_node_whose_agent_is_about_to_be_accepted_is_not_silent(clock: Clock) -> None:
+    dispatch, view = Dispatch(), a_view("n1", "n2")
+    link = dispatch.open("n1", "boot")
+    clock.now += 1
+    told = await silences(dispatch, view, lambda told: len(told) == 3)
+    assert {silent.name for silent in told} == {"n2"}
+    dispatch.joined(link)
+    assert NodeSilent("n1") in await silences(dispatch, view, lambda told: NodeSilent("n1") in told)
+    assert link.ended
