@@ -112,7 +112,7 @@ class AsyncTransport:
 
     async def _retry(self, method: str, attempt: Callable[[str], Awaitable[T]], deadline: float | None) -> T:
         with self._not_closed(method), self._peer.translated(method):
-            async for context in self._peer.attempts(deadline):
+            async for context in self._peer.attempts(method, deadline):
                 with context, self._peer.visit() as address:
                     return await attempt(address)
         raise AssertionError("attempts end with an answer or an error")

@@ -3,7 +3,17 @@
 from enum import IntEnum
 
 
-class JobClass(IntEnum):
+class Word(IntEnum):
+    """One of the API's words. Printed, it is its name; in JSON, and wherever it is counted with, its number in the API."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(self.name, spec)
+
+
+class JobClass(Word):
     """FitGpp's two classes of work."""
 
     UNSPECIFIED = 0
@@ -13,7 +23,7 @@ class JobClass(IntEnum):
     """Runs when there is room; may be preempted, and then goes on from its checkpoint."""
 
 
-class JobState(IntEnum):
+class JobState(Word):
     """Where a job stands. Why it stands there is `JobReason`."""
 
     UNSPECIFIED = 0
@@ -44,7 +54,7 @@ ENDED = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobS
 LIVE = tuple(state for state in JobState if state is not JobState.UNSPECIFIED and state not in ENDED)
 
 
-class JobReason(IntEnum):
+class JobReason(Word):
     """Why a job is in its state."""
 
     UNSPECIFIED = 0
@@ -117,7 +127,7 @@ class JobReason(IntEnum):
     """QUEUED: its virtual cluster owns nothing that it could ever run in."""
 
 
-class JobEventKind(IntEnum):
+class JobEventKind(Word):
     """What a line of a job's story tells."""
 
     UNSPECIFIED = 0
@@ -162,7 +172,7 @@ class JobEventKind(IntEnum):
     """It runs on where it is, and lost its guarantee."""
 
 
-class Guarantee(IntEnum):
+class Guarantee(Word):
     """In which cells a job may run, where the site has virtual clusters."""
 
     UNSPECIFIED = 0
@@ -174,7 +184,7 @@ class Guarantee(IntEnum):
     """In anybody's idle ones, from which it goes when their owner wants them."""
 
 
-class OrderKind(IntEnum):
+class OrderKind(Word):
     """What stands on the bulletin board of cells."""
 
     UNSPECIFIED = 0
@@ -182,7 +192,7 @@ class OrderKind(IntEnum):
     REQUEST = 2
 
 
-class OrderState(IntEnum):
+class OrderState(Word):
     """Where an offer or a request is in its life."""
 
     UNSPECIFIED = 0
@@ -194,7 +204,7 @@ class OrderState(IntEnum):
     EXPIRED = 4
 
 
-class ExchangeState(IntEnum):
+class ExchangeState(Word):
     """Where an exchange of cells is in its life."""
 
     UNSPECIFIED = 0
@@ -206,7 +216,7 @@ class ExchangeState(IntEnum):
     """Over: the cells are the giver's again."""
 
 
-class BookingKind(IntEnum):
+class BookingKind(Word):
     """What is booked in the ledger of exchanges."""
 
     UNSPECIFIED = 0
@@ -215,7 +225,7 @@ class BookingKind(IntEnum):
     """The part of the price for which there was nothing any more."""
 
 
-class DeviceUse(IntEnum):
+class DeviceUse(Word):
     """How a device is held."""
 
     UNSPECIFIED = 0
@@ -230,7 +240,7 @@ class DeviceUse(IntEnum):
     """By nobody, and nobody can have it."""
 
 
-class PinState(IntEnum):
+class PinState(Word):
     """How a pinned cell stands."""
 
     UNSPECIFIED = 0
@@ -242,7 +252,7 @@ class PinState(IntEnum):
     """Not in use, and part of it cannot be had, or all of it."""
 
 
-class NodeState(IntEnum):
+class NodeState(Word):
     """Whether a node's agent is heard."""
 
     UNSPECIFIED = 0
@@ -253,7 +263,7 @@ class NodeState(IntEnum):
     """It is no node of the cluster any more, and in no list."""
 
 
-class MemorySource(IntEnum):
+class MemorySource(Word):
     """Where a memory cycle was read."""
 
     UNSPECIFIED = 0
@@ -261,7 +271,7 @@ class MemorySource(IntEnum):
     """The driver's count of what the process has reserved. A caching allocator hides the wave from it."""
 
 
-class DependencyKind(IntEnum):
+class DependencyKind(Word):
     """How the other job must end."""
 
     UNSPECIFIED = 0

@@ -111,7 +111,7 @@ class Transport:
 
     def _retry(self, method: str, attempt: Callable[[str], T], deadline: float | None) -> T:
         with self._peer.translated(method):
-            for context in self._peer.attempts(deadline):
+            for context in self._peer.attempts(method, deadline):
                 with context, self._peer.visit() as address:
                     return attempt(address)
         raise AssertionError("attempts end with an answer or an error")

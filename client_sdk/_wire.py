@@ -4,6 +4,7 @@ Both transports stand on this.
 """
 
 import contextlib
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -19,9 +20,14 @@ from client_sdk._calls import WATCH
 from client_sdk._requests import addresses
 from client_sdk._waiting import full_jitter
 
+log = logging.getLogger("client_sdk")
+log.addHandler(logging.NullHandler())  # who has set up no logging sees nothing of it
+
 _NUMBER = re.compile(r" \(\d+\)$")
 _ATTEMPT = 10.0
 """Seconds that one attempt gets, so that a connection that hangs leaves time for another."""
+_WORTH_A_WORD = 2.0
+"""Seconds after which whoever waits is told why."""
 
 OPTIONS = (
     # The scheduler is inside the site: a proxy for the world outside would only be in the way.
@@ -116,6 +122,8 @@ class Peer:
         self.timeout = timeout
         self.closed = False
         """Set when this side is closed: what breaks then is not tried again."""
+        self._told = False
+        """Whether it was said that nothing answers."""
 
     @contextlib.contextmanager
     def visit(self) -> Iterator[str]:
@@ -128,6 +136,9 @@ class Peer:
             self._given = address
         try:
             yield address
+            if self._told:
+                self._told = False
+                log.warning("the scheduler at %s answers again", address)
         except grpc.RpcError as error:
             if address == self.address and self._retriable(error):  # else another thread knows more
                 self.address = _leader(error) or self.addresses[(self.addresses.index(self._given) + 1) % len(self.addresses)]
@@ -154,7 +165,7 @@ class Peer:
     def stream_time(deadline: float | None) -> float | None:
         return None if deadline is None else max(0.001, deadline - time.monotonic())
 
-    def attempts(self, deadline: float | None) -> Attempts:
+    def attempts(self, method: str, deadline: float | None) -> Attempts:
         """Tries until one answers, fails for good, or the next would begin after the deadline."""
         failures = 0
         began = time.monotonic()
@@ -166,7 +177,13 @@ class Peer:
             delay = full_jitter(failures)
             failures += 1
             limit = began + self.timeout if deadline is None and _left_behind(error) else deadline
-            return False if limit is not None and time.monotonic() + delay >= limit else delay
+            now = time.monotonic()
+            if limit is not None and now + delay >= limit:
+                return False
+            if not self._told and now - began > _WORTH_A_WORD and isinstance(error, grpc.RpcError):
+                self._told = True
+                log.warning("%s; trying again", self._translate(error, method))
+            return delay
 
         return Attempts(backoff)
 

@@ -90,6 +90,8 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")
 def run(file: Path | None, **flags: Any) -> None:
     """Runs the agent of this node until SIGTERM or SIGINT."""
+    for warning in config.misspelt(os.environ):
+        click.echo(f"ebb-agent: {warning}", err=True)
     try:
         settings = config.load(flags, file)
     except config.BadSettings as error:

@@ -2,7 +2,8 @@
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -153,6 +154,17 @@ class BadSettings(Exception):
 
 
 S = TypeVar("S", bound=BaseSettings)
+_OTHERS = ("CONFIG",)
+"""What else the environment may say of an agent: where the file is."""
+
+
+def misspelt(environment: Iterable[str]) -> list[str]:
+    """Names that look like those of settings, and are none. (Kubernetes sets others that begin so.)"""
+    prefix = "EBB_AGENT_"
+    known = [prefix + name.upper() for name in (*Settings.model_fields, *_OTHERS)]
+    strange = sorted(name for name in environment if name.upper().startswith(prefix) and name.upper() not in known)
+    near = [(name, get_close_matches(name.upper(), known, 1, 0.85)) for name in strange]
+    return [f"{name} in the environment is no setting; {close[0]} is" for name, close in near if close]
 
 
 def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:

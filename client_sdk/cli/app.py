@@ -13,6 +13,16 @@ from client_sdk.cli.session import Session
 from client_sdk.errors import EbbError
 
 
+class _Notices(logging.Handler):
+    """What the SDK says while it tries again, in the words in which errors are told."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"ebb: {record.getMessage()}", err=True)
+
+
+_NOTICES = _Notices()
+
+
 class _Group(click.Group):
     """Ends every command with one clear sentence and an exit status; a traceback only with EBB_DEBUG=1."""
 
@@ -71,6 +81,7 @@ def ebb(ctx: click.Context, address: str | None, timeout: float) -> None:
         logging.basicConfig()  # each try is told
     else:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # what gRPC says becomes one line of ours
+        logging.getLogger("client_sdk").addHandler(_NOTICES)
     ctx.obj = Session(address, timeout)
     ctx.call_on_close(ctx.obj.close)
 

@@ -68,7 +68,7 @@ def drawn(pool: Pool) -> Iterator[Line]:
             missing = f", {level.missing} missing" if level.missing else ""
             yield [(f"  {level.name}: {level.cells}, owned {level.owned}, free {level.free}{missing}", "")]
     for lent in pool.exchanged:
-        until = f" until {output.when(lent.end)}"
+        until = f" until {output.utc(lent.end)}"
         yield [(f"  {lent.taker} has {lent.cells} {lent.level} of {lent.giver}'s{until} (exchange {lent.exchange_id})", "")]
     yield from _under(pool, len(pool.levels) - 1, pool.nodes, "")
     for misfit in pool.misfits:

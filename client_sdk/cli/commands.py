@@ -8,6 +8,7 @@ import click
 
 from client_sdk.cli import output
 from client_sdk.cli.session import JOB_ID, Session, output_option, quiet_option
+from client_sdk.cli.several import tell_error
 from client_sdk.errors import DeadlineExceeded, EbbError
 from client_sdk.models import Job, JobReason, JobState
 from client_sdk.units import parse_duration
@@ -71,7 +72,7 @@ def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt:
             click.echo(f"ebb: job {job_id} goes on; `ebb cancel {job_id}` ends it", err=True)
             raise
         except EbbError as error:
-            click.echo(f"ebb: job {job_id}: {error}", err=True)
+            tell_error(f"job {job_id}", error)
             failed = 1
             continue
         done.append(job)

@@ -159,7 +159,7 @@ def _said(one: CellExchange) -> str:
     if one.return_asked_by:
         other = one.giver if one.return_asked_by == one.taker else one.taker
         return f"exchange {one.id} is over once {other} asks for that, too"
-    window = f"from {output.when(lot.begin)} to {output.when(lot.end)}"
+    window = f"from {output.utc(lot.begin)} to {output.utc(lot.end)}"
     price = f"{hours(one.price_device_us)} GPU-hours"
     return f"exchange {one.id}: {one.taker} has {cells_words(lot)} of {one.giver}'s {window}, for {price}"
 
@@ -198,14 +198,14 @@ def list_(session: Session, vc: str, every: bool, fmt: str | None, no_header: bo
 def _exchange(one: CellExchange) -> list[str]:
     lot = one.lot
     who = [str(one.id), one.giver or "(deleted)", one.taker or "(deleted)", cells_words(lot)]
-    return [*who, output.when(lot.begin), output.when(lot.end), hours(one.price_device_us), one.state.name]
+    return [*who, output.utc(lot.begin), output.utc(lot.end), hours(one.price_device_us), one.state.name]
 
 
 def _exchange_more(one: CellExchange) -> list[str]:
     orders = ",".join(str(order) for order in (one.offer_id, one.request_id) if order) or "-"
     notes = [f"in return for {one.in_return_for}"] if one.in_return_for else []
     notes += [f"{one.return_asked_by} would end it"] if one.return_asked_by and one.return_time is None else []
-    return [orders, output.when(one.agree_time), ", ".join(notes) or "-"]
+    return [orders, output.utc(one.agree_time), ", ".join(notes) or "-"]
 
 
 # ---- the ledger --------------------------------------------------------------------------------------------------------
@@ -239,4 +239,4 @@ def _booked(row: LedgerEntry | Surplus) -> list[str]:
     name, amount = row.virtual_cluster or "(deleted)", f"{row.gpu_hours:+.2f}"
     if isinstance(row, Surplus):
         return [name, amount]
-    return [name, str(row.exchange_id), row.kind.name.lower(), amount, output.when(row.time)]
+    return [name, str(row.exchange_id), row.kind.name.lower(), amount, output.utc(row.time)]

@@ -70,10 +70,9 @@ def list_(
 def _row(job: Job, now: datetime, wide: bool) -> list[str]:
     needs = job.spec.resources
     short = [str(job.id), job.spec.name or "-", job.user or "-", output.class_name(job), job.state.name, output.reason(job)]
-    short += [str(job.run), job.node or "-", str(needs.devices), output.ran_for(job, now)]
+    short += [str(job.run), (job.node if _has_place(job) else "") or "-", str(needs.devices), output.ran_for(job, now)]
     if not wide:
         return short
-    place = output.numbers(job.devices)
     return [
         *short,
         job.spec.virtual_cluster or "-",
@@ -83,7 +82,7 @@ def _row(job: Job, now: datetime, wide: bool) -> list[str]:
         _array(job),
         f"{needs.cpus:g}",
         format_memory(needs.memory_mib),
-        place,
+        output.numbers(job.devices if _has_place(job) else ()),
         output.when(job.submit_time),
         shlex.join(job.spec.command),
     ]
@@ -113,6 +112,7 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
 def _lines(job: Job) -> dict[str, str]:
     """What there is to say of any job, and what there is of few."""
     spec = job.spec
+    left = "" if _has_place(job) or not job.node else ", when it ran last"
     lines = {
         "id": str(job.id),
         "name": spec.name or "-",
@@ -127,8 +127,8 @@ def _lines(job: Job) -> dict[str, str]:
         "directory": spec.working_directory or "the job's own",
         "environment": " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(spec.environment.items())) or "-",
         "run": str(job.run),
-        "node": job.node or "-",
-        "devices": output.numbers(job.devices),
+        "node": (job.node or "-") + left,
+        "devices": "see its tasks" if spec.task_groups and job.tasks else output.numbers(job.devices) + left,
         "output": job.log_path or "-",
         "submitted": output.when(job.submit_time),
         "started": output.when(job.start_time),
@@ -167,6 +167,11 @@ def _lines(job: Job) -> dict[str, str]:
     if job.cancel_requested:
         lines["cancel"] = "requested"
     return lines
+
+
+def _has_place(job: Job) -> bool:
+    """Whether its node and devices are those that it has, or where it ended; and not where it ran before it came to wait."""
+    return job.state in _HOLDING or job.ended
 
 
 def _holds(job: Job) -> str:

@@ -136,7 +136,7 @@ def _answer_order(made: ExchangeOrder, fmt: str | None, quiet: bool) -> None:
     elif made.state is OrderState.MATCHED:
         click.echo(f"{made.kind.name.lower()} {made.id} is met: `ebb exchange list --vc {made.virtual_cluster}` shows it")
     else:
-        click.echo(f"{made.kind.name.lower()} {made.id} is on the board until {output.when(made.expire_time)}")
+        click.echo(f"{made.kind.name.lower()} {made.id} is on the board until {output.utc(made.expire_time)}")
 
 
 @click.command()
@@ -175,13 +175,13 @@ def _order(order: ExchangeOrder) -> list[str]:
     lot = order.lot
     price = lot.device_us if order.bid_device_us is None else order.bid_device_us
     who = [str(order.id), order.kind.name.lower(), order.virtual_cluster or "(deleted)", cells_words(lot)]
-    in_return = "-" if order.swap is None else f"{cells_words(order.swap)} {output.when(order.swap.begin)}"
+    in_return = "-" if order.swap is None else f"{cells_words(order.swap)} {output.utc(order.swap.begin)}"
     left = str(order.left) if order.kind is OrderKind.OFFER else "-"
-    return [*who, output.when(lot.begin), output.when(lot.end), left, hours(price) if order.swap is None else "-", in_return]
+    return [*who, output.utc(lot.begin), output.utc(lot.end), left, hours(price) if order.swap is None else "-", in_return]
 
 
 def _order_more(order: ExchangeOrder) -> list[str]:
-    times = output.when(order.post_time), output.when(order.expire_time)
+    times = output.utc(order.post_time), output.utc(order.expire_time)
     return [order.state.name, *times, "proxy" if order.by_proxy else "tenant"]
 
 

@@ -166,6 +166,11 @@ def when(time: datetime | None) -> str:
     return "-" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def utc(time: datetime | None) -> str:
+    """A time as `ebb exchange` takes it."""
+    return "-" if time is None else time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def amount(value: Resources) -> str:
     """ "2 cpus, 4GiB, 1 device"."""
     words = [f"{value.cpus:g} cpu{'' if value.cpus == 1 else 's'}", format_memory(value.memory_mib)]

@@ -31,7 +31,7 @@ def ask_each(
         try:
             answer = ask(name)
         except EbbError as error:
-            click.echo(f"ebb: {kind} {name}: {error}", err=True)
+            tell_error(f"{kind} {name}", error)
             failed = True
             continue
         done.append(answer)
@@ -43,6 +43,12 @@ def ask_each(
         output.emit(done, fmt)
     if failed:
         ctx.exit(1)
+
+
+def tell_error(about: str, error: EbbError) -> None:
+    """About which of several it is, unless it says so itself."""
+    said = str(error)
+    click.echo(f"ebb: {said if said.startswith(f'{about} ') else f'{about}: {said}'}", err=True)
 
 
 def job_verb(say: Callable[[Job], str]) -> Callable[[Callable[[Client, int], Job]], click.Command]:

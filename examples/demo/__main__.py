@@ -4,6 +4,7 @@ Exit status: 0 if every check held, 1 if not (then the folder with all logs is k
 The plot is in play.py, the cast in scenario.py, the checks in verify.py and scores.py.
 """
 
+import argparse
 import os
 import sys
 from contextlib import suppress
@@ -14,6 +15,7 @@ from examples.demo.stopping import Stopped, Stopping
 def main() -> int:
     """Runs the demo in a folder of its own."""
     stopping = Stopping()
+    argparse.ArgumentParser(prog="make demo", description=(__doc__ or "").partition("\n")[0].partition(": ")[2]).parse_args()
     from examples.demo.play import perform  # takes half a second, and Ctrl-C may come meanwhile
 
     try:

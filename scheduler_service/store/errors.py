@@ -4,10 +4,15 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+_NO_TABLE = "42P01"
+
 
 def one_line(cause: object) -> str:
     """The driver's own words, without the line breaks of libpq and what SQLAlchemy adds for programmers."""
-    return " ".join(str(getattr(cause, "orig", None) or cause).split()).rstrip(".")
+    said = getattr(cause, "orig", None) or cause
+    if getattr(said, "sqlstate", None) == _NO_TABLE:
+        return "Ebb's tables are not in this database yet; a scheduler makes them as it starts"
+    return " ".join(str(said).split()).rstrip(".")
 
 
 class StoreError(Exception):

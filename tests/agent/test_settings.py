@@ -146,3 +146,12 @@ def test_cpu_sets_are_disjoint_while_there_are_enough_cpus() -> None:
     for index in (-1, 8):
         with pytest.raises(UnknownDevice, match=f"no device {index}; its devices are 0, 1, 2"):
             few.cpus([index])
+
+
+def test_what_is_misspelt_in_the_environment_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBB_AGENT_CHECKPOINT", "/shared")
+    monkeypatch.setenv("EBB_AGENT_SERVICE_HOST", "10.0.0.1")
+    shown = CliRunner().invoke(main, ["run", "--devices", "abacus"])
+    assert shown.exit_code == 2
+    first = shown.stderr.splitlines()[0]
+    assert first == "ebb-agent: EBB_AGENT_CHECKPOINT in the environment is no setting; EBB_AGENT_CHECKPOINTS is"

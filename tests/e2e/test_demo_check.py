@@ -197,6 +197,14 @@ def test_ctrl_c_leaves_nothing(place: Path, upto: float) -> None:
     assert "Traceback" not in said
 
 
+def test_its_help_runs_nothing() -> None:
+    command = [sys.executable, "-m", "examples.demo", "--help"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "usage: make demo [-h]" in done.stdout
+    assert "a trial displaces training jobs" in done.stdout
+
+
 def _listens(pid: int) -> bool:
     """Whether the process handles SIGINT and SIGTERM itself. (Python handles SIGINT from the start.)"""
     with suppress(OSError):

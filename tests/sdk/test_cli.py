@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf import json_format
 
+from client_sdk import _wire
 from client_sdk.cli import ebb, nodes, output
 from tests.sdk.fake import Fake, until
 
@@ -81,7 +82,7 @@ def test_list(run: Run, jobs: Fake) -> None:
     assert run("list").output == (
         "ID  NAME   USER  CLASS        STATE    REASON               RUN  NODE  DEV  TIME\n"
         "4   -      ada   trial        QUEUED   waiting for victims  0    -     0    -\n"
-        "3   job-3  ada   best-effort  QUEUED   preempted for 4      2    n1    0    55:00\n"
+        "3   job-3  ada   best-effort  QUEUED   preempted for 4      2    -     0    55:00\n"
         "2   job-2  ada   best-effort  RUNNING  -                    1    n1    2    55:00\n"
     )
     assert run("list", "--no-header", "-s", "CD,failed").output == (
@@ -115,10 +116,35 @@ def test_show(run: Run, jobs: Fake) -> None:
         "command      python train.py 'a b'",
         "needs        1.5 cpus, 4GiB",
     ]
+    assert lines_of(run, 3, "node", "devices") == ["n1, when it ran last", "-, when it ran last"]
+    assert lines_of(run, 2, "node", "devices") == ["n1", "0,1"]
     shown = json.loads(run("show", "3", "-o", "json").output)
     assert (shown["reason"], shown["cause_job_id"], shown["submit_time"]) == ("PREEMPTED", 4, "2026-01-02T03:04:05Z")
     assert shown["spec"]["resources"] == {"cpus": 1.5, "memory_mib": 4096, "devices": 0}
     assert yaml.safe_load(run("show", "3", "-o", "yaml").output) == shown
+
+
+def lines_of(run: Run, job_id: int, *names: str) -> list[str]:
+    """What `show` says under these names."""
+    lines = dict(line.split(maxsplit=1) for line in run("show", str(job_id)).output.splitlines())
+    return [lines[name] for name in names]
+
+
+def test_the_devices_of_a_gang_are_its_tasks_own(run: Run, fake: Fake) -> None:
+    tasks = [{"rank": rank, "node": "n1", "devices": [rank]} for rank in (0, 1)]
+    groups = [{"count": 2, "resources": {"cpuMilli": "1000", "memoryMib": "1024", "devices": "1"}}]
+    fake.put(job(1, state=3, run=1, node="n1", tasks=tasks, spec={"taskGroups": groups}))
+    shown = run("show", "1").output
+    assert "devices      see its tasks\n" in shown
+    assert [line.split()[:3] for line in shown.splitlines()[-2:]] == [["0", "n1", "0"], ["1", "n1", "1"]]
+
+
+def test_who_waits_is_told_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_wire, "_WORTH_A_WORD", 0)
+    asked = CliRunner().invoke(ebb, ["--address", "127.0.0.1:1", "--timeout", "0.5", "list"])
+    first, last = asked.stderr.splitlines()
+    assert (first, asked.exit_code) == (f"{last}; trying again", 1)
+    assert last.startswith("ebb: the scheduler at 127.0.0.1:1 cannot be reached (Connection refused); check that it runs")
 
 
 def test_story(run: Run, jobs: Fake) -> None:
@@ -244,7 +270,7 @@ def test_wait_goes_on_after_an_error(run: Run, fake: Fake) -> None:
     fake.put(job(2, state=6, reason=10))
     some = run("wait", "9", "2")
     assert (some.exit_code, some.stdout) == (1, "job 2 SUCCEEDED (exit 0)\n")
-    assert some.stderr == "ebb: job 9: job 9 does not exist\n"
+    assert some.stderr == "ebb: job 9 does not exist\n"
 
 
 def test_wait_times_out(run: Run, jobs: Fake) -> None:
@@ -256,7 +282,7 @@ def test_wait_times_out(run: Run, jobs: Fake) -> None:
 def test_cancel(run: Run, jobs: Fake) -> None:
     some = run("cancel", "2", "99", "3")
     assert (some.exit_code, some.stdout) == (1, "job 2 is cancelled\njob 3 is cancelled\n")
-    assert some.stderr == "ebb: job 99: job 99 does not exist\n"
+    assert some.stderr == "ebb: job 99 does not exist\n"
     assert run("cancel", "-q", "4").output == "4\n"
 
 

@@ -322,7 +322,7 @@ def test_hold_release_and_update(run: Run, client: Client) -> None:
     assert run("update", "2").exit_code == 2
     assert run("update", "2", "--no-dependencies", "--after-ok", "1").exit_code == 2
     assert refused(run, "update", "2", "--after-ok", "x").startswith("ebb: --after-ok: 'x'")
-    assert refused(run, "update", "1", "--after-ok", "2").startswith("ebb: job 1: job 1 is RUNNING and cannot be given")
+    assert refused(run, "update", "1", "--after-ok", "2").startswith("ebb: job 1 is RUNNING and cannot be given")
 
 
 def test_requeue_and_cancel(run: Run, client: Client) -> None:
@@ -476,12 +476,12 @@ def test_a_fence_is_asked_about(run: Run) -> None:
     unasked = run("node", "fence", "n1")
     assert unasked.exit_code == 2
     assert "--yes" in unasked.stderr
-    assert refused(run, "node", "fence", "--yes", "n1").startswith("ebb: node n1: node n1 is up: only a silent node")
+    assert refused(run, "node", "fence", "--yes", "n1").startswith("ebb: node n1 is up: only a silent node")
 
 
 def test_nodes_are_deleted_by_name(run: Run) -> None:
     said = refused(run, "node", "delete", "n1", "n9").splitlines()
-    assert said[0].startswith("ebb: node n1: node n1 is up: stop its agent first")
+    assert said[0].startswith("ebb: node n1 is up: stop its agent first")
     assert said[1].startswith("ebb: node n9: there is no node n9")
 
 

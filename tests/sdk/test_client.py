@@ -1,3 +1,4 @@
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,7 +10,7 @@ import pytest
 from ebb.v1 import job_pb2
 
 import client_sdk as sdk
-from client_sdk import Client, JobState, _convert
+from client_sdk import Client, JobState, _convert, _wire
 from client_sdk.units import format_duration, format_memory, parse_duration, parse_memory
 from tests.sdk.fake import Fake, serve, until
 
@@ -137,6 +138,32 @@ def test_wait_over_a_restart_of_the_scheduler() -> None:
         fake.change(1, state=7, exit_code=3)
         with serve(fake, int(address.rpartition(":")[2])), client:
             assert waiting.result(30).exit_code == 3
+
+
+def test_while_nothing_answers_the_log_says_so_once_and_that_it_is_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_wire, "_WORTH_A_WORD", 0)
+    fake = Fake()
+    fake.put(job_pb2.Job(id=1, state=3))
+    with ThreadPoolExecutor(1) as pool:
+        with serve(fake) as address:
+            client = Client(address)
+            waiting = pool.submit(client.wait, 1)
+            until(lambda: fake.watches)
+        until(lambda: any("trying again" in record.message for record in caplog.records))
+        fake.change(1, state=6, reason=10)
+        with serve(fake, int(address.rpartition(":")[2])), client:
+            assert waiting.result(30).ended
+    away, back = (record.getMessage() for record in caplog.records if record.name == "client_sdk")
+    assert away.startswith(f"the scheduler at {address} ")
+    assert back == f"the scheduler at {address} answers again"
+
+
+def test_words_of_the_api_are_shown_as_words() -> None:
+    job = _convert.job(job_pb2.Job(id=1, state=3))
+    assert (f"{job.state} {job.state:>9}", str(sdk.JobReason.NO_ROOM)) == ("RUNNING   RUNNING", "NO_ROOM")
+    assert (job.state, json.dumps(job.state), repr(job.state)) == (3, "3", "<JobState.RUNNING: 3>")
 
 
 def test_wait_gives_up_in_time(client: Client, fake: Fake) -> None:

@@ -169,3 +169,13 @@ def test_a_leader_that_stops_within_a_commit_cannot_block_its_successor(
     assert store.take(conn, "other", ttl=60, force=True) == epoch + 1
     writer.invalidate()
     assert store.load(conn).commit_no == 0
+
+
+def test_a_database_without_tables_says_who_makes_them(postgres_url: str) -> None:
+    """As it is while the first scheduler on it starts."""
+    with new_database(postgres_url) as url:
+        engine = store.open_engine(url)
+        with engine.connect() as conn, pytest.raises(store.Unavailable, match="tables are not in this database yet") as said:
+            store.holder(conn)
+        engine.dispose()
+    assert said.value.cause == "Ebb's tables are not in this database yet; a scheduler makes them as it starts"
