@@ -14,6 +14,8 @@ from client_sdk._options import ANY_CELLS, NO_RETRY
 from client_sdk.errors import InvalidArgument
 
 E = TypeVar("E", bound=IntEnum)
+_MOST = 10**9
+"""More than any site has of anything that a job needs."""
 
 _NO_TIME = timedelta(0)
 
@@ -127,7 +129,21 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             cells=_convert_cells.cells_message(value.cells),
         )
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"the job cannot be sent: {error}") from error
+        raise InvalidArgument(f"the job cannot be sent: {_unfit(value) or error}") from error
+
+
+def _unfit(value: models.JobSpec) -> str:
+    """Which of the values that are often wrong is, which protobuf does not say."""
+    for name, text in value.environment.items():
+        if not (isinstance(name, str) and isinstance(text, str)):
+            return f"of the environment, {name!r} or its value {text!r} is not text; write it as a str"
+    for field in ("name", "virtual_cluster"):
+        if not isinstance(text := getattr(value, field), str):
+            return f"the {field} {text!r} is not text"
+    for field in ("cpus", "memory_mib", "devices"):
+        if isinstance(amount := getattr(value.resources, field), int | float) and abs(amount) > _MOST:
+            return f"{amount:g} is too much for {field}"
+    return ""
 
 
 def _retry_message(value: models.Retry) -> job_pb2.Retry | None:

@@ -36,6 +36,8 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
 
 def say_preview(found: Preview) -> None:
     """What `ebb submit --dry-run` prints."""
+    if found.job.spec.array is not None:
+        click.echo("of its elements, the first:")
     if found.starts:
         click.echo("it would start at once:")
         output.table(output.TASK_COLUMNS, output.tasks(found.tasks), indent="  ")

@@ -61,15 +61,33 @@ _CODES: dict[type[Refused], int] = {
 }
 
 
+PATTERNS = {
+    r"^[^\x00]*$": "must not have the character NUL in it",
+    r"^(/[^\x00]*)?$": "must be an absolute path, which begins with /",
+    r"^([A-Za-z0-9][A-Za-z0-9 ._:/=+-]*)?$": "must begin with a letter (A-Z, a-z) or digit; then also spaces and ._:/=+-",
+    r"^[A-Za-z_][A-Za-z0-9_]*$": "the names of variables have letters (A-Z, a-z), digits and _, and begin with no digit",
+    r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$": "must have letters (A-Z, a-z) and digits, with ._- only between these",
+    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "must begin with a letter (A-Z, a-z) or digit; then also ._-",
+    r"^[A-Za-z0-9._:-]*$": "must have nothing but letters (A-Z, a-z), digits and ._:-",
+    r"^[a-z0-9_-]*$": "must have nothing but small letters (a-z), digits, _ and -",
+    r"^[0-9]*$": "must have nothing but digits",
+}
+"""What the patterns in the .proto files come to, for people."""
+
+
 def check(request: message.Message) -> None:
     """Raises InvalidArgument, naming each field and the rule that it breaks (the rules are in the .proto files)."""
     violations = [violation.proto for violation in protovalidate.collect_violations(request)]
     if violations:
         names = [".".join(element.field_name for element in v.field.elements) if v.field else "request" for v in violations]
-        said = [f"{name}: {v.message}"[:200] for name, v in zip(names[:SHOWN], violations, strict=False)]
+        said = [f"{name}: {_words(v.message)}"[:200] for name, v in zip(names[:SHOWN], violations, strict=False)]
         if len(violations) > SHOWN:  # a status must fit into the trailers of HTTP/2
             said.append(f"and {len(violations) - SHOWN} more")
         raise InvalidArgument("INVALID_FIELD", "; ".join(said), field=names[0], rule=violations[0].rule_id)
+
+
+def _words(said: str) -> str:
+    return PATTERNS.get(said.partition("`")[2].removesuffix("`"), said)
 
 
 def status_of(error: BaseException) -> status_pb2.Status:

@@ -15,29 +15,22 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
-from scheduler_service.core.errors import AlreadyExists, Refused
-from scheduler_service.core.exchanges import check_same_deal, check_same_post
+from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import (
-    Accepted,
-    AcceptRequested,
     Event,
-    Exchanged,
     Order,
-    OrderChanged,
-    OrderPosted,
     Reply,
     Request,
     Rng,
     RunStarted,
     Step,
-    Submitted,
 )
 from scheduler_service.core.state import State
-from scheduler_service.core.submit import check_same_request
 from scheduler_service.core.values import Micros
 from scheduler_service.drawing import Drawing
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.record import Recorder, Unrecorded
+from scheduler_service.run.repeated import done_before
 from scheduler_service.run.view import Heads, View
 
 BATCH = 200
@@ -267,7 +260,8 @@ class Service:
                 self._step(batch)
             except RequestKnown as refusal:
                 self._undo()
-                self._take_others(batch, self._repeated(batch), refusal)
+                answers = done_before(self._state, self._writer, [w.event for w in batch])
+                self._take_others(batch, answers, refusal)
             except CommitRefused as refusal:
                 self._undo()
                 self._take_others(batch, {}, refusal)
@@ -319,32 +313,6 @@ class Service:
         published = _Published(self._commit_no, taken, batch, taken.replies, _heads(state))
         self._loop.call_soon_threadsafe(self._publish, published)
         self._recorder.adopted()
-
-    def _repeated(self, batch: Sequence[_Waiting]) -> dict[int, Reply | Exception]:
-        """What each of them is answered whose request_id belongs to something in the database, which may be over long since."""
-        events = [w.event for w in batch]
-        submits = self._writer.find_requests([(e.user, e.request_id) for e in events if isinstance(e, Submitted)])
-        posts = self._writer.find_posted([self._of_vc(e) for e in events if isinstance(e, OrderPosted)])
-        deals = self._writer.find_accepted([self._of_vc(e) for e in events if isinstance(e, AcceptRequested)])
-        answers: dict[int, Reply | Exception] = {}
-        for i, event in enumerate(events):
-            try:
-                match event:
-                    case Submitted() if job := submits.get((event.user, event.request_id)):
-                        check_same_request(job, event)
-                        answers[i] = Accepted(job.id)
-                    case OrderPosted() if order := posts.get(self._of_vc(event)):
-                        check_same_post(order, event)
-                        answers[i] = OrderChanged(order.id)
-                    case AcceptRequested() if exchange := deals.get(self._of_vc(event)):
-                        check_same_deal(exchange, event)
-                        answers[i] = Exchanged((exchange.id,))
-            except AlreadyExists as other:
-                answers[i] = other
-        return answers
-
-    def _of_vc(self, event: OrderPosted | AcceptRequested) -> tuple[int, str]:
-        return self._state.vc_ids.get(event.vc, 0), event.request_id
 
     def _settle_later(self, batch: Sequence[_Waiting], replies: Sequence[Reply | Exception]) -> None:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)

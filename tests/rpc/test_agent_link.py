@@ -293,10 +293,11 @@ def test_what_no_agent_was_told_of_begins_elsewhere_once_the_node_is_silent(data
             agent.hang_up()
             untold = server.submit(devices=1)
             assert server.get(untold.id).run == 1, "the node is not silent yet"
+        assert server.until(untold.id, "QUEUED").reason == job_pb2.JOB_REASON_NODE_LOST
+        assert server.get(told.id).state == job_pb2.JOB_STATE_UNREACHABLE
         with Agent(server, "n2") as other:
             other.connect()
             assert [(order.job_id, order.run) for order in other.orders()] == [(untold.id, 2)]
-            server.until(told.id, "UNREACHABLE")
         with Agent(server, runs=[known(told.id, link_pb.RUN_PHASE_STARTING)]) as back:
             back.connect()
             server.until(told.id, "STARTING")

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 
+import pytest
 from buf.validate import validate_pb2
-from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.v1 import agent_link_pb2, cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from scheduler_service.rpc.interceptors import PATTERNS, InvalidArgument, check
+from tests.rpc.server import submit_request
 
 USERS = (cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2)
 
@@ -38,3 +42,19 @@ def test_every_text_of_a_request_has_a_pattern() -> None:
     found = dict(text for request in requests for text in texts(request, seen))
     assert "ebb.v1.JobSpec.environment.value" in found
     assert [name for name, rules in found.items() if not rules.pattern] == []
+
+
+def test_every_pattern_has_words_for_people() -> None:
+    """Of every message that anybody sends, agents too."""
+    modules = (*USERS, agent_link_pb2)
+    services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
+    seen: set[str] = set()
+    found = [rules.pattern for service in services for method in service.methods for _, rules in texts(method.input_type, seen)]
+    assert set(found) - {""} == PATTERNS.keys()
+
+
+def test_what_breaks_a_pattern_is_told_in_words() -> None:
+    with pytest.raises(InvalidArgument, match=r"^spec\.environment: the names of variables have .* begin with no digit$"):
+        check(submit_request(environment={"1A": ""}))
+    with pytest.raises(InvalidArgument, match=r"^spec\.name: must begin with a letter"):
+        check(submit_request(name="\u00fc"))

@@ -273,6 +273,8 @@ def test_dry_run(run: Run, fake: FakeCluster) -> None:
         "  1     n1    1        1 cpu, 1GiB, 1 device\n"
     )
     run("submit", "-q", "-g", "2", "sleep")
+    array = run("submit", "--dry-run", "--array", "9", "true").output.splitlines()
+    assert array[:2] == ["of its elements, the first:", "it would start at once:"]
     waits = run("submit", "--dry-run", "-g", "1", "true").output.splitlines()
     assert waits[:2] == ["it would wait: QUEUED: no room", "what keeps it from starting:"]
     assert waits[2] == (

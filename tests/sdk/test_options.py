@@ -97,6 +97,10 @@ def test_what_is_left_out_is_not_sent() -> None:
         ({"estimate": -1}, "negative"),
         ({"priority": "high"}, "the job cannot be sent"),
         ({"after_ok": ["x"]}, "the job cannot be sent"),
+        ({"env": {"LR": 1}}, "of the environment, 'LR' or its value 1 is not text; write it as a str"),
+        ({"name": 7}, "the name 7 is not text"),
+        ({"cpus": 1e30}, r"1e\+30 is too much for cpus"),
+        ({"devices": 2**80}, "too much for devices"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
