@@ -86,6 +86,9 @@ class Embedded:
             self._user_pid = os.getpid()
             atexit.register(self.stop)
             self._wait_until_ready(url := _url(self._socket_dir))
+        except OSError as error:  # a full disk's does not say where
+            self.stop()
+            raise EmbeddedError(self.place, str(error)) from error
         except BaseException:
             self.stop()
             raise

@@ -1,5 +1,6 @@
 """The embedded server: started, stopped, orphaned, shared by mistake, and run for root."""
 
+import errno
 import logging
 import os
 import signal
@@ -229,6 +230,22 @@ def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
     (one.place / "postgres/data/PG_VERSION").write_text("18\n")
     with server(folder):
         pass
+
+
+@made_before
+def test_a_full_disk_is_told_with_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the kernel says of it names no file."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(orphans, "clear", full)
+    server = Embedded(folder / "pg", state_dir=folder / "state", durable=False)
+    with pytest.raises(store.EmbeddedError, match=r"in .*pg cannot be used: .*No space left on device"):
+        server.start()
+    monkeypatch.undo()
+    server.start()
+    server.stop()
 
 
 @made_before
