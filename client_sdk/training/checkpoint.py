@@ -2,17 +2,17 @@
 
 import logging
 import os
-import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from client_sdk.training import _files
+from client_sdk.training import _files, _sigterm
 from client_sdk.training._files import CheckpointError
 
 T = TypeVar("T")
@@ -31,7 +31,11 @@ class Checkpointer:
 
     Enter it in the main thread. SIGTERM then only sets a flag, at which the next `at_boundary` saves the state, tells
     the scheduler that the job is to go on later, and leaves with SystemExit(OBEYED). A program that finishes instead,
-    inside its grace period, just finishes: once the `with` block is left in good order, a job ignores SIGTERM.
+    inside its grace period, just finishes: once the `with` block is left in good order, a job does not act on SIGTERM, unless
+    another Checkpointer follows, which then leaves at its first boundary.
+
+    Processes that the program starts inside the block, such as workers that load data, are its own to end: Ebb sends them no
+    SIGTERM, and to forks it means what it did before.
 
     `directory` is where the checkpoints are; left out, it is EBB_CHECKPOINT_DIR (one directory for all runs of a job),
     and outside of Ebb ./checkpoints. Several that share a directory, as the processes of one job do, need different
@@ -62,6 +66,8 @@ class Checkpointer:
         self._yield_file = Path(yield_file) if yield_file else None
         done_file = environment.get("EBB_DONE_FILE")
         self._done_file = Path(done_file) if done_file else None
+        savers_file = environment.get("EBB_SAVERS_FILE")
+        self._savers_file = Path(savers_file) if savers_file else None
         self._run = int(environment.get("EBB_RUN") or 0)
         self._name = name
         self._keep = keep
@@ -70,11 +76,10 @@ class Checkpointer:
         self._good: list[_files.Key] = []
         self._number = 0
         self._stop = False
-        self._obeyed = False
         self._boundaries = 0
         self._next_boundary: float = inf
         self._next_time: float = inf
-        self._before: Callable[[int, FrameType | None], Any] | int | None = None
+        self._saving = threading.RLock()
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
@@ -89,28 +94,22 @@ class Checkpointer:
                 file.unlink(missing_ok=True)  # what another process said does not speak for this one
         self._next_boundary = self._every_steps
         self._next_time = time.monotonic() + self._every_seconds
-        self._before = signal.getsignal(signal.SIGTERM)
         try:
-            signal.signal(signal.SIGTERM, self._on_signal)
+            _sigterm.listen(self.request_stop)
         except ValueError as error:
             raise RuntimeError("enter Checkpointer in the main thread: Python gives signals to no other") from error
+        if self._savers_file is not None:
+            with suppress(OSError), self._savers_file.open("a") as savers:  # without it, its children get the signal too
+                savers.write(f"{os.getpid()}\n")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # After an obeyed stop the flag stays in place of the default, so that a second SIGTERM does not turn a clean exit
-        # into a death by signal.
-        if self._obeyed or self._before is None:
-            return
-        if kind is None and self._done_file is not None:
+        obeyed = isinstance(error, SystemExit) and error.code == OBEYED
+        done_file = self._done_file if kind is None else None
+        if _sigterm.leave(self.request_stop, deaf=obeyed or done_file is not None) and done_file is not None:
             # The work is done. A request to save it and leave, that comes before the program has ended, has no meaning now.
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             with suppress(OSError):  # a full disk does not undo the work
-                self._done_file.write_text(f"{os.getpid()}\n")
-        else:
-            signal.signal(signal.SIGTERM, self._before)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._stop = True
+                done_file.write_text(f"{os.getpid()}\n")
 
     @property
     def stop_requested(self) -> bool:
@@ -170,10 +169,14 @@ class Checkpointer:
                 self._leave()
 
     def save(self, state: object) -> Path:
-        """Saves now, whole or not at all; it is on the disk when this returns. Returns the file.
+        """Saves now, whole or not at all; it is on the disk when this returns. Returns the file. From any thread.
 
         Raises OSError, or what pickling the state raises; the checkpoints before are untouched.
         """
+        with self._saving:
+            return self._save(state)
+
+    def _save(self, state: object) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
         key = _files.Key(self._run, self._number + 1)
         path = _files.write(self.directory, self._name, key, state)
@@ -192,5 +195,4 @@ class Checkpointer:
                 file.write(f"{self._run}\n")
                 file.flush()
                 os.fsync(file.fileno())
-        self._obeyed = True
         sys.exit(OBEYED)

@@ -13,8 +13,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from node_agent.jobs.processes import boot_id, kill_group, kill_rest
-from node_agent.jobs.spawning import EXIT_FILE, write_exit
+from node_agent.jobs.processes import boot_id, kill_group, kill_rest, rest_of
+from node_agent.jobs.spawning import EXIT_FILE, may_save, write_exit
 
 AGAIN = 0.5
 """Seconds until what could not be done for want of something is tried again."""
@@ -23,7 +23,7 @@ AGAIN = 0.5
 class Run:
     """A run that this launcher started and that is not over."""
 
-    __slots__ = ("code", "directory", "group", "key", "over", "pid", "signal", "start", "watched")
+    __slots__ = ("code", "directory", "group", "key", "over", "pid", "saves", "signal", "start", "watched")
 
     def __init__(self, key: str, pid: int, directory: str, group: str) -> None:
         self.key, self.pid, self.directory, self.group = key, pid, directory, group
@@ -32,6 +32,8 @@ class Run:
         self.code = self.signal = 0
         self.watched = 0
         """Remaining processes that are being waited for."""
+        self.saves = False
+        """What its leader has left behind has the rest of the grace period, and is not killed from here."""
         self.over = False
         """Nothing of it is left, and its exit file is still to be written."""
 
@@ -63,6 +65,10 @@ class Children:
     def kill(self) -> None:
         for pid in self.by_pid:  # of the others the leader is gone, and its number is perhaps a stranger's
             kill_group(pid)
+        for run in self.runs.values():
+            if run.saves and not run.over:
+                run.saves = False
+                kill_rest(run.pid, run.start, run.group)
 
     def retry(self) -> None:
         """What could not be done, if it is time."""
@@ -83,21 +89,28 @@ class Children:
                 return
             if ended is None:
                 return
-            # Not collected yet, it keeps its number, so this cannot hit a stranger's group.
-            kill_group(ended.si_pid)
-            os.waitpid(ended.si_pid, 0)
             run = self.by_pid.pop(ended.si_pid, None)
             if run is not None:
                 if ended.si_code == os.CLD_EXITED:
                     run.code = ended.si_status
                 else:
                     run.signal = ended.si_status
+                run.saves = signal.SIGTERM in (run.signal, run.code - 128) and may_save(run.directory, [run.pid])
+            if run is None or not run.saves:
+                # Not collected yet, it keeps its number, so this cannot hit a stranger's group.
+                kill_group(ended.si_pid)
+            os.waitpid(ended.si_pid, 0)
+            if run is not None:
                 self.settle(run)
 
     def settle(self, run: Run) -> None:
-        """The leader is gone. The run is over as soon as nothing of its groups is left."""
+        """The leader is gone. The run is over as soon as nothing of its groups is left.
+
+        Where the leader was ended by the signal to leave, as a shell is at once, what it has started may be saving its work:
+        that has until the agent kills it.
+        """
         try:
-            for pid in kill_rest(run.pid, run.start, run.group):
+            for pid in self.rest(run):
                 with contextlib.suppress(ProcessLookupError):
                     descriptor = os.pidfd_open(pid)
                     run.watched += 1
@@ -109,12 +122,24 @@ class Children:
         if run.watched == 0:
             self.finish(run)
 
+    def rest(self, run: Run) -> list[int]:
+        """What is left of it, which is killed unless it may be saving."""
+        if run.saves:
+            rest = rest_of(run.pid, run.start, run.group)
+            if may_save(run.directory, rest):
+                return rest
+            run.saves = False
+        return kill_rest(run.pid, run.start, run.group)
+
     def member_ended(self, run: Run, descriptor: int) -> None:
         self.selector.unregister(descriptor)
         os.close(descriptor)
         run.watched -= 1
         if run.watched == 0:
             self.settle(run)
+        elif run.saves:  # that was perhaps the last that did
+            with contextlib.suppress(OSError):
+                self.rest(run)
 
     def finish(self, run: Run) -> None:
         run.over = True

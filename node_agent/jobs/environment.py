@@ -6,7 +6,7 @@ from pathlib import Path
 
 from node_agent.devices.base import Inventory
 from node_agent.jobs.model import Gang, RunKey, StartOrder, short
-from node_agent.jobs.spawning import LOG_FILE
+from node_agent.jobs.spawning import LOG_FILE, SAVERS_FILE, STOP_FILE, YIELD_FILE
 
 RUNS = "runs"
 
@@ -42,15 +42,19 @@ class Paths:
 
     def yielded(self, key: RunKey) -> str:
         """A run creates this file to say: I saved my work and leave because I was told to."""
-        return f"{self.folder(key)}/yielded"
+        return f"{self.folder(key)}/{YIELD_FILE}"
 
     def done(self, key: RunKey) -> str:
         """A run creates this file, with its pid, to say: my work is complete, and I am only leaving now."""
         return f"{self.folder(key)}/done"
 
+    def savers(self, key: RunKey) -> str:
+        """A process of a run adds its pid to this file, a line, to say: I save, and what I have started is mine to end."""
+        return f"{self.folder(key)}/{SAVERS_FILE}"
+
     def stop(self, key: RunKey) -> Path:
         """Tells a run why it is being terminated; there before the signal."""
-        return Path(f"{self.folder(key)}/stop.json")
+        return Path(f"{self.folder(key)}/{STOP_FILE}")
 
     def spare_checkpoint(self, node: str) -> str:
         """A folder that is going to be that of a job. Others may have theirs in the same place."""
@@ -84,6 +88,7 @@ def environment(
         "EBB_RUN_DIR": paths.folder(order.key),
         "EBB_YIELD_FILE": paths.yielded(order.key),
         "EBB_DONE_FILE": paths.done(order.key),
+        "EBB_SAVERS_FILE": paths.savers(order.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if order.array_index is not None:

@@ -39,7 +39,7 @@ from node_agent.jobs.preparing import prepare
 from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile, waits
 from node_agent.jobs.retries import Retries
 from node_agent.jobs.spares import Spare
-from node_agent.jobs.spawning import LOG_FILE
+from node_agent.jobs.spawning import LOG_FILE, may_save
 from node_agent.jobs.spool import Spool
 from node_agent.jobs.stopping import Stopping
 from node_agent.jobs.watch import GroupWatch
@@ -317,7 +317,8 @@ class Executor:
         record = self._spool.runs[key]
         if record.phase is not RunPhase.ENDED and key not in self._watches:
             ended = partial(self._guarded, self._vanished, key)
-            self._watches[key] = watch = GroupWatch(record.pid, record.start_ticks, ended, self._holding.path(key))
+            saves = partial(may_save, self._paths.folder(key))
+            self._watches[key] = watch = GroupWatch(record.pid, record.start_ticks, ended, self._holding.path(key), saves)
             watch.begin()
 
     def _vanished(self, key: RunKey) -> None:

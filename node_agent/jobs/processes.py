@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import signal
+from collections.abc import Collection
 
 _STAT_LENGTH = 4096
 """More than /proc/<pid>/stat has: some fifty numbers and a short name."""
@@ -73,6 +74,26 @@ def kill_group(group: int, signum: int = signal.SIGKILL) -> bool:
     return True
 
 
+def terminate_group(group: int, savers: Collection[int]) -> None:
+    """SIGTERM for a process group, but not for what one of these `savers` in it has started, unless that is one itself.
+
+    Workers that load the data of a training, say, would be gone before it has saved, and it would fail for it.
+    """
+    parents = {pid: int(fields[1]) for pid in group_members(group) if len(fields := stat_fields(pid)) > 1}
+    there = parents.keys() & set(savers)
+    if not there:
+        kill_group(group, signal.SIGTERM)
+        return
+    for pid, above in parents.items():
+        while above in parents and above not in there:
+            above = parents[above]
+        if (pid in there or above not in there) and (descriptor := open_process(pid)) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if stat_fields(pid)[2:3] == [str(group)]:  # it is the one that was found
+                    signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+            os.close(descriptor)
+
+
 def find_leader(directory: str) -> int:
     """The leader of the run with this directory, searched among all processes; 0 when there is none."""
     needle = os.fsencode(f"\0EBB_RUN_DIR={directory}\0")
@@ -122,17 +143,32 @@ def kill_inside(group: str) -> None:
             write(f"{group}/cgroup.freeze", "0")
 
 
-def kill_rest(leader: int, ticks: int, group: str) -> list[int]:
-    """Kills what the leader of a run has left behind in its process group and its control group; what has yet to die."""
+def led_by(leader: int, ticks: int) -> bool:
+    """Whether a process group with this number, if there is one, is that of this leader, which may be gone.
+
+    Its number cannot go to another process while members of its group remain.
+    """
+    return start_ticks(leader) in (0, ticks)
+
+
+def rest_of(leader: int, ticks: int, group: str, signum: int = 0) -> list[int]:
+    """What the leader of a run has left behind in its process group and its control group, where it may live on for days.
+
+    `signum` is sent to the former; SIGKILL to both.
+    """
     left = set()
-    # The leader's number cannot go to another process while members of its process group remain. Where it went to another,
-    # there are none; but in the control group something may live on for days.
-    if start_ticks(leader) in (0, ticks) and kill_group(leader):
+    if led_by(leader, ticks) and kill_group(leader, signum):
         left.update(group_members(leader))
     if populated(group):
-        kill_inside(group)
+        if signum == signal.SIGKILL:
+            kill_inside(group)
         left.update(inside(group))
     return list(left)
+
+
+def kill_rest(leader: int, ticks: int, group: str) -> list[int]:
+    """Kills what the leader of a run has left behind; what has yet to die."""
+    return rest_of(leader, ticks, group, signal.SIGKILL)
 
 
 def open_process(pid: int) -> int | None:

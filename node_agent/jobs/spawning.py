@@ -13,6 +13,14 @@ from node_agent.jobs.processes import SCARCE
 PROCESS_FILE = "process.json"
 EXIT_FILE = "exit.json"
 LOG_FILE = "output.log"
+STOP_FILE = "stop.json"
+"""By it a run is told why it is to leave; there before the signal."""
+YIELD_FILE = "yielded"
+"""By it a run says that it saved its work and leaves because it was told to."""
+SAVERS_FILE = "savers"
+"""To it a process of a run adds its pid, a line."""
+_SAVERS_LIMIT = 1 << 16
+"""Characters: thousands of processes."""
 
 _NODES_FAULT = SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EFBIG}
 
@@ -39,6 +47,24 @@ def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, 
             if number in (0, errno.ENOENT, errno.ENOTDIR):  # any other says more
                 number = error.errno or errno.EIO
     raise OSError(number, os.strerror(number), command)
+
+
+def savers_of(directory: str) -> set[int]:
+    """The processes of a run that have said that they save, and that what they have started is their own to end."""
+    try:
+        with open(f"{directory}/{SAVERS_FILE}", encoding="ascii") as file:  # noqa: PTH123
+            return {int(line) for line in file.read(_SAVERS_LIMIT).split()}
+    except (OSError, ValueError):
+        return set()
+
+
+def may_save(directory: str, rest: list[int]) -> bool:
+    """Whether what is left of a run without its leader may be saving its work: the run was told to leave, and has not said that
+    it saved, or not all of its savers are gone."""
+    if not os.path.exists(f"{directory}/{STOP_FILE}"):  # noqa: PTH110
+        return False
+    saved = os.path.exists(f"{directory}/{YIELD_FILE}")  # noqa: PTH110
+    return not (saved and savers_of(directory).isdisjoint(rest))
 
 
 def note(descriptor: int, content: dict[str, object]) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.holding import Holding
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
-from node_agent.jobs.processes import kill_group, start_ticks
+from node_agent.jobs.processes import kill_group, led_by, terminate_group
+from node_agent.jobs.spawning import savers_of
 from node_agent.jobs.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -65,9 +66,12 @@ class Stopping:
         self.signal(record, signal.SIGKILL)
 
     def signal(self, record: RunRecord, signum: int) -> None:
-        """Sends it to all of a run's processes; SIGKILL also to those that left its process group."""
-        if start_ticks(record.pid) == record.start_ticks:
-            kill_group(record.pid, signum)
+        """Sends SIGTERM to a run's processes, its leader gone or not, or SIGKILL, also to those that left its process group."""
+        if led_by(record.pid, record.start_ticks):
+            if signum == signal.SIGTERM:
+                terminate_group(record.pid, savers_of(self._paths.folder(record.key)))
+            else:
+                kill_group(record.pid, signum)
         if signum == signal.SIGKILL:
             self._holding.kill(record.key)
 

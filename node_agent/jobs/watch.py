@@ -1,25 +1,34 @@
 """Waits for the end of a run that is not ours to wait for, by file descriptors of its processes (pidfd)."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 
-from node_agent.jobs.processes import kill_rest, open_process, start_ticks
+from node_agent.jobs.processes import kill_rest, open_process, rest_of, start_ticks
 
 _AGAIN = 0.5
 
 
 class GroupWatch:
-    """Calls `ended` once the leader has exited and the rest of its groups, which is killed then, is gone.
+    """Calls `ended` once the leader has exited and the rest of its groups is gone, which is killed then, unless it `saves`.
 
     These are its process group and, where it has one, its control group.
     """
 
-    def __init__(self, leader: int, ticks: int, ended: Callable[[], None], control_group: str = "") -> None:
+    def __init__(
+        self,
+        leader: int,
+        ticks: int,
+        ended: Callable[[], None],
+        control_group: str = "",
+        saves: Callable[[list[int]], bool] = lambda _: False,
+    ) -> None:
         self._leader = leader
         self._ticks = ticks
         self._control_group = control_group
         self._ended = ended
+        self._saves = saves
         self._descriptors: set[int] = set()
         self._leader_ended = False
         self._timer: asyncio.TimerHandle | None = None
@@ -46,8 +55,14 @@ class GroupWatch:
         if not self._leader_ended and start_ticks(self._leader) == self._ticks and self._add(self._leader):
             return
         self._leader_ended = True
-        for pid in kill_rest(self._leader, self._ticks, self._control_group):
+        for pid in self._rest():
             self._add(pid)
+
+    def _rest(self) -> list[int]:
+        """What the leader has left behind, which is killed unless it may be saving."""
+        of = self._leader, self._ticks, self._control_group
+        rest = rest_of(*of)
+        return rest if rest and self._saves(rest) else kill_rest(*of)
 
     def _add(self, pid: int) -> bool:
         descriptor = open_process(pid)
@@ -62,6 +77,9 @@ class GroupWatch:
         self._remove(descriptor)
         if not self._descriptors:
             self.begin()
+        else:  # that was perhaps the last that saved
+            with contextlib.suppress(OSError):
+                self._rest()
 
     def _remove(self, descriptor: int) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
