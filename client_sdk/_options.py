@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from numbers import Real
 from typing import Literal, TypeAlias, TypedDict
 
 from client_sdk import units
@@ -143,7 +144,7 @@ def job_spec(
     if pool or model or pin or cell or within or lazy or vacates:
         cells = CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy, vacates=vacates)
     return JobSpec(
-        command=tuple(os.fspath(word) for word in command),
+        command=tuple(map(_word, command)),
         resources=Resources() if tasks else _resources(cpus, memory, devices),
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
@@ -159,6 +160,13 @@ def job_spec(
         array=None if array is None else Array(array, array_at_once),
         **_tenancy(vc, guarantee, cells),
     )
+
+
+def _word(word: str | os.PathLike[str]) -> str:
+    try:
+        return os.fspath(word)
+    except TypeError:
+        raise InvalidArgument(f"{word!r} is no word of a command; write it as a str") from None
 
 
 class _Tenancy(TypedDict):
@@ -185,8 +193,8 @@ def _within(value: str | Within | Iterable[str | Within]) -> tuple[Within, ...]:
 
 def _resources(cpus: float | None, memory: str | int | None, devices: int | None) -> Resources:
     mib = _ONE_CPU.memory_mib if memory is None else units.parse_memory(memory)
-    if cpus is not None and not math.isfinite(cpus):
-        raise InvalidArgument(f"cpus: {cpus:g} is no number of CPUs")
+    if cpus is not None and not (isinstance(cpus, Real) and math.isfinite(cpus)):
+        raise InvalidArgument(f"cpus: {cpus!r} is no number of CPUs")
     return Resources(cpus=_ONE_CPU.cpus if cpus is None else cpus, memory_mib=mib, devices=devices or 0)
 
 

@@ -26,6 +26,8 @@ def parse_memory(text: str | int) -> int:
     """
     if isinstance(text, int):
         return text
+    if not isinstance(text, str):
+        raise InvalidArgument(f"{text!r} is not an amount of memory; give whole MiB, or text like 4GiB, 512MiB or 1.5G")
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?)\s*([a-z]*)\s*", text.lower())
     if not match or match[2] not in _BYTES:
         raise InvalidArgument(f"{text!r} is not an amount of memory; write it like 4GiB, 512MiB or 1.5G")

@@ -8,7 +8,20 @@ from typing import Any
 
 import click
 
-from client_sdk.cli import cells, change, commands, exchange, explain, listing, nodes, story, submit, top, virtual_clusters
+from client_sdk.cli import (
+    cells,
+    change,
+    commands,
+    exchange,
+    explain,
+    listing,
+    nodes,
+    output,
+    story,
+    submit,
+    top,
+    virtual_clusters,
+)
 from client_sdk.cli.session import Session
 from client_sdk.errors import EbbError
 
@@ -17,7 +30,7 @@ class _Notices(logging.Handler):
     """What the SDK says while it tries again, in the words in which errors are told."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(f"ebb: {record.getMessage()}", err=True)
+        output.say(f"ebb: {record.getMessage()}", err=True)
 
 
 _NOTICES = _Notices()
@@ -41,7 +54,7 @@ class _Group(click.Group):
             if os.environ.get("EBB_DEBUG") == "1":
                 raise
             if isinstance(error, EbbError):
-                click.echo(f"ebb: {error}", err=True)
+                output.say(f"ebb: {error}", err=True)
             else:
                 text = f"{type(error).__name__}: {error}"
                 click.echo(f"ebb: unexpected {text}; EBB_DEBUG=1 shows where, for a report", err=True)

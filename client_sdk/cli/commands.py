@@ -13,11 +13,14 @@ from client_sdk.errors import DeadlineExceeded, EbbError
 from client_sdk.models import Job, JobReason, JobState
 from client_sdk.units import parse_duration
 
+MOST = 2**31 - 1
+"""The highest number of a run or a task that the API can say."""
+
 
 @click.command(short_help="Print a job's output.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for its start, and go on until it has ended, over all its runs.")
-@click.option("--run", type=click.IntRange(min=1), help="The run with this number.  [default: the current or last]")
-@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="The rank in a gang.")
+@click.option("--run", type=click.IntRange(1, MOST), help="The run with this number.  [default: the current or last]")
+@click.option("--task", type=click.IntRange(0, MOST), default=0, show_default=True, help="The rank in a gang.")
 @click.argument("job_id", metavar="ID", type=JOB_ID)
 @click.pass_obj
 def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int) -> None:
@@ -35,7 +38,7 @@ def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int
         _flush()
         silent = silent and not text
     if silent and run is None and (job := session.client.get(job_id)).reason is JobReason.LAUNCH_FAILED:
-        click.echo(f"ebb: {ended(job)}: nothing could be written", err=True)
+        output.say(f"ebb: {ended(job)}: nothing could be written", err=True)
 
 
 @click.command(short_help="Wait for jobs to end.")
@@ -67,6 +70,7 @@ def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt:
             if deadline is None:
                 raise
             click.echo(f"ebb: job {job_id} has not ended within {timeout}; it goes on", err=True)
+            _emit(done, fmt, quiet)
             ctx.exit(124)
         except KeyboardInterrupt:
             click.echo(f"ebb: job {job_id} goes on; `ebb cancel {job_id}` ends it", err=True)
@@ -79,11 +83,15 @@ def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt:
         if quiet:
             click.echo(job.id)
         elif fmt is None:
-            click.echo(ended(job))
+            output.say(ended(job))
         _flush()
+    _emit(done, fmt, quiet)
+    ctx.exit(next((status for status in map(exit_status, done) if status), failed))
+
+
+def _emit(done: list[Job], fmt: str | None, quiet: bool) -> None:
     if fmt is not None and not quiet:
         output.emit(done, fmt)
-    ctx.exit(next((status for status in map(exit_status, done) if status), failed))
 
 
 def ended(job: Job) -> str:

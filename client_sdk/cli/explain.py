@@ -26,7 +26,7 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
     if fmt is not None:
         output.emit(found, fmt)
         return
-    click.echo(f"job {job_id} is {_stands(found.job)}")
+    output.say(f"job {job_id} is {_stands(found.job)}")
     _say_waiting(found)
     if found.job.state in (JobState.STARTING, JobState.RUNNING):
         click.echo("nothing keeps it from running")
@@ -46,7 +46,7 @@ def say_preview(found: Preview) -> None:
         click.echo("it would have these runs leave, and start when they are gone:")
         _say_victims(found.victims)
         return
-    click.echo(f"it would wait: {_stands(found.job)}")
+    output.say(f"it would wait: {_stands(found.job)}")
     if found.explanation is not None:
         _say_waiting(found.explanation)
 
@@ -64,7 +64,7 @@ def _say_waiting(found: Explanation) -> None:
     if found.blockers:
         click.echo("what keeps it from starting:")
     for blocker in found.blockers:
-        click.echo(f"  {_blocker(blocker)}")
+        output.say(f"  {_blocker(blocker)}")
     if found.ahead:
         click.echo(f"ahead of it: {_first_of(found.ahead, found.ahead_job_ids)}")
     if found.victims:

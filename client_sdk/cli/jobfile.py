@@ -1,18 +1,54 @@
 """Job files: what `ebb submit` is told, in YAML."""
 
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from client_sdk.cli import words
 from client_sdk.errors import InvalidArgument
+
+
+class Whole(int):
+    """A number, which as a word of a command, or in the environment, is what was written: 010 is not 8, nor 12:30 750."""
+
+    text = ""
+
+    def written(self, text: str) -> Self:
+        self.text = text
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Fraction(float):
+    """As `Whole`: 3.10 is not 3.1."""
+
+    text = ""
+
+    def written(self, text: str) -> Self:
+        self.text = text
+        return self
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def read(file: IO[str]) -> dict[str, Any]:
     """The keys and values of a job file. Raises InvalidArgument, which names what is wrong."""
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """Keeps of a number how it was written."""
+
+        def number(self, node: yaml.ScalarNode) -> Whole | Fraction:
+            if node.tag.endswith("int"):
+                return Whole(self.construct_yaml_int(node)).written(node.value)
+            return Fraction(self.construct_yaml_float(node)).written(node.value)
+
+    for kind in ("int", "float"):
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", Loader.number)
     try:
-        found = yaml.safe_load(file)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        found = yaml.load(file, Loader)
+    except (yaml.YAMLError, ValueError) as error:  # also where it is no UTF-8, and of numbers that no computer has
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
         raise InvalidArgument(f"{file.name}{place}: it is not YAML: {getattr(error, 'problem', None) or error}") from error

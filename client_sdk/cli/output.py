@@ -45,6 +45,11 @@ def emit(value: Any, fmt: str) -> None:
         click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Writes a line that may have in it what others wrote."""
+    click.echo(_one_line(text), err=err)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool = True, indent: str = "") -> None:
     """Writes a table. In a pipe: columns two spaces apart, nothing cut off, so that awk and grep get all of it."""
     cells = [[_one_line(cell) for cell in row] for row in rows]

@@ -38,7 +38,7 @@ def ask_each(
         if quiet:
             click.echo(name)
         elif fmt is None:
-            click.echo(say(answer))
+            output.say(say(answer))
     if fmt is not None and not quiet:
         output.emit(done, fmt)
     if failed:
@@ -48,7 +48,7 @@ def ask_each(
 def tell_error(about: str, error: EbbError) -> None:
     """About which of several it is, unless it says so itself."""
     said = str(error)
-    click.echo(f"ebb: {said if said.startswith(f'{about} ') else f'{about}: {said}'}", err=True)
+    output.say(f"ebb: {said if said.startswith(f'{about} ') else f'{about}: {said}'}", err=True)
 
 
 def job_verb(say: Callable[[Job], str]) -> Callable[[Callable[[Client, int], Job]], click.Command]:

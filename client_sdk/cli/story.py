@@ -26,7 +26,7 @@ def story(session: Session, job_id: int, fmt: str | None) -> None:
     # A decision's table stands below its event, so the events come in stretches.
     for i, event in enumerate(events):
         time = output.when(event.time)
-        click.echo(f"{time}  {_sentence(event)}")
+        output.say(f"{time}  {_sentence(event)}")
         if event.decision is not None and not any(e.decision == event.decision for e in events[:i]):
             _decision(event.decision)
 

@@ -154,7 +154,7 @@ def submit(
         output.emit(job, fmt)
     if wait_:
         if job.state is not JobState.SUCCEEDED:
-            click.echo(f"ebb: {ended(job)}", err=True)
+            output.say(f"ebb: {ended(job)}", err=True)
         ctx.exit(exit_status(job))
 
 

@@ -147,7 +147,12 @@ def _variables(value: dict[Any, Any]) -> dict[str, str]:
 
 
 def _directory(value: Any) -> str:
-    return os.path.normpath(Path.cwd() / text(value))
+    try:
+        return os.path.normpath(Path.cwd() / text(value))
+    except FileNotFoundError:
+        if Path(value).is_absolute():
+            return os.path.normpath(str(value))
+        raise InvalidArgument("the folder that you are in is not there any more; go to another, or name one in full") from None
 
 
 # ---- gangs -------------------------------------------------------------------------------------------------------------

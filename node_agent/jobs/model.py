@@ -192,8 +192,10 @@ def short(unique: str) -> str:
 
 
 def clean(text: str, limit: int = 0) -> str:
-    """The text as it can be sent and stored anywhere: no NUL, nothing that is not Unicode, at most `limit` bytes (0: any)."""
-    data = text.replace("\0", "\ufffd").encode(errors="replace")
+    """The text as it can be sent, stored and shown anywhere: nothing that is not Unicode, or that would move a cursor or break
+    a line, and at most `limit` bytes (0: any)."""
+    shown = text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
+    data = shown.encode(errors="replace")
     if 0 < limit < len(data):
         data = data[: limit - 3] + "\u2026".encode()
     return data.decode(errors="ignore")

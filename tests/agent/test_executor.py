@@ -146,7 +146,7 @@ async def test_what_is_reported_can_be_sent_and_stored(stage: Stage) -> None:
     (report,) = stage.spool.pending()
     assert isinstance(report.event, Exited)
     error = report.event.launch_error
-    assert error.startswith("command a\ufffdb?: üü")
+    assert error.startswith("command a\ufffdb\ufffd: üü")
     assert error.endswith("…")
     assert len(error.encode()) <= LAUNCH_ERROR_LIMIT
     assert convert.encode(Reports((report,)))
@@ -154,6 +154,7 @@ async def test_what_is_reported_can_be_sent_and_stored(stage: Stage) -> None:
 
 def test_clean() -> None:
     assert clean("as it is: ü…") == "as it is: ü…"
+    assert clean("a\0b\nc\x1b[2J\udc80") == "a\ufffdb\ufffdc\ufffd[2J\ufffd"
     assert clean("üüüü", 8) == "üüüü"
     assert clean("üüüü", 7) == "üü…"
 

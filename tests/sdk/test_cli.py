@@ -147,6 +147,33 @@ def test_who_waits_is_told_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert last.startswith("ebb: the scheduler at 127.0.0.1:1 cannot be reached (Connection refused); check that it runs")
 
 
+def test_what_others_wrote_moves_no_cursor_and_makes_no_line(run: Run, fake: Fake) -> None:
+    sly = "\x1b]0;title\x07\n2026-01-02 03:05:00  cancelled by root"
+    fake.put(job(1, state=7, reason=12, reasonDetail=sly, run=1))
+    event = {"kind": 5, "text": sly, "time": "2026-01-02T03:05:00Z", "jobId": "1"}
+    fake.events = [json_format.ParseDict(event, job_pb2.JobEvent())]
+    for command in (("story", "1"), ("wait", "1"), ("explain", "1"), ("show", "1")):
+        said = run(*command)
+        assert not {"\x1b", "\x07"} & set(said.output), command
+        assert not [line for line in said.output.splitlines() if line.startswith("2026-01-02 03:05:00  cancelled")], command
+
+
+def test_with_its_output_closed_a_command_does_what_it_is_to_do(address: str, fake: Fake) -> None:
+    command = [sys.executable, "-c", "from client_sdk.cli import main; main()", "submit", "--", "true"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "-", *command], stderr=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr, len(fake.jobs)) == (0, "", 1)
+
+
+def test_what_a_terminal_cannot_show_is_replaced(address: str, fake: Fake) -> None:
+    fake.put(job(1, state=3, spec={"name": "na\u00efve \u2603"}))
+    command = [sys.executable, "-c", "from client_sdk.cli import main; main()", "show", "1"]
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    shown = subprocess.run(command, capture_output=True, check=True, timeout=60, env=environment)
+    assert "na\u00efve ?".encode("latin-1") in shown.stdout
+
+
 def test_story(run: Run, jobs: Fake) -> None:
     victim = {
         "jobId": "3",

@@ -213,6 +213,22 @@ def test_a_job_file_of_a_gang(run: Run) -> None:
     assert submitted(run, "-f", "-", "--task", "3", input=text).task_groups == (TaskGroup(3, cpus=2),)
 
 
+def test_numbers_of_a_job_file_are_words_as_they_stand(run: Run) -> None:
+    text = "command: [a, 010, 12:30:00, 1.10, 1e400, 3]\nenv: {LR: 0.00001, N: 010}\ncpus: 1.50\npriority: 010\n"
+    spec = submitted(run, "-f", "-", input=text)
+    assert spec.command == ("a", "010", "12:30:00", "1.10", "1e400", "3")
+    assert (spec.environment, spec.resources.cpus, spec.priority) == ({"LR": "0.00001", "N": "010"}, 1.5, 8)
+
+
+def test_from_a_folder_that_is_gone(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert submitted(run, "--cwd", "/tmp/..", "a").working_directory == "/"
+    assert "the folder that you are in is not there any more" in refused(run, "submit", "a")
+
+
 def test_the_job_file_in_the_help_is_one(run: Run) -> None:
     example = re.search(r"# job\.yaml\n(.*?)\n\n", run("submit", "--help").output, re.DOTALL)
     assert example is not None
@@ -228,6 +244,7 @@ def test_the_job_file_in_the_help_is_one(run: Run) -> None:
     [
         ("memroy: 1GiB\n", "'memroy' is no key of a job file (did you mean 'memory'?)"),
         ("xyz: 1\n", "'xyz' is no key of a job file; those are command, name, class, cpus"),
+        (f"priority: {'1' * 5000}\n", "it is not YAML: Exceeds the limit"),
         ("cpus: lots\n", "cpus: 'lots' is not a number"),
         ("cpus: true\n", "cpus: True is not a number"),
         ("devices: 1.5\n", "devices: 1.5 is not a whole number"),

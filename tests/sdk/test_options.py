@@ -99,6 +99,8 @@ def test_what_is_left_out_is_not_sent() -> None:
         ({"after_ok": ["x"]}, "the job cannot be sent"),
         ({"env": {"LR": 1}}, "of the environment, 'LR' or its value 1 is not text; write it as a str"),
         ({"name": 7}, "the name 7 is not text"),
+        ({"memory": 1.5}, "1.5 is not an amount of memory"),
+        ({"cpus": "2"}, "cpus: '2' is no number of CPUs"),
         ({"cpus": 1e30}, r"1e\+30 is too much for cpus"),
         ({"devices": 2**80}, "too much for devices"),
     ],
@@ -106,6 +108,8 @@ def test_what_is_left_out_is_not_sent() -> None:
 def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
     with pytest.raises(sdk.InvalidArgument, match=said):
         encode(TryOut(job_spec(["a"], **options)))
+    with pytest.raises(sdk.InvalidArgument, match="5 is no word of a command; write it as a str"):
+        job_spec(["echo", 5])  # type: ignore[list-item]
     with pytest.raises(sdk.InvalidArgument, match="amount of memory"):
         TaskGroup(1, memory="lots")
 
