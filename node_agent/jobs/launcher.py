@@ -46,11 +46,11 @@ if __name__ == "__main__":  # by its path, and isolated, it finds the standard l
 
 from node_agent.jobs.births import IGNORED
 from node_agent.jobs.children import AGAIN, Children, Run, complain
+from node_agent.jobs.connection import Connection
 from node_agent.jobs.processes import SCARCE, find_leader, start_ticks
 from node_agent.jobs.spares import Spare, remove
 from node_agent.jobs.spawning import LOG_FILE, PROCESS_FILE, blame, describe, note, spawn_found
 
-_CHUNK = 1 << 18
 _QUIET = 0.02
 """Seconds without anything to do after which the next directory is made."""
 _HEAD_START = 0.002
@@ -69,8 +69,8 @@ class Launcher:
         self.selector = selectors.DefaultSelector()
         self.listener = listener
         self.idle_limit = idle_limit
-        self.agent: socket.socket | None = None
-        self.buffer = bytearray()
+        self.agent = Connection(self.selector, self.attempt)
+        self.send = self.agent.send
         self.children = Children(self.selector, self.tell_end)
         self.begun: list[tuple[Run, int]] = []
         """Those of which nothing is told yet, each with the open file to write it down in."""
@@ -92,7 +92,7 @@ class Launcher:
         idle_since = time.monotonic()
         children = self.children
         while not (self.quitting and all(run.over for run in children.runs.values())):
-            busy = bool(children.runs) or self.agent is not None
+            busy = bool(children.runs) or self.agent.there
             if busy:
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since >= self.idle_limit:
@@ -123,55 +123,14 @@ class Launcher:
             if error.errno in SCARCE:
                 time.sleep(AGAIN)  # it is going to be asked again at once
             return
-        self.read()  # what the agent before this one asked for, it may have died waiting for
+        self.agent.read()  # what the agent before this one asked for, it may have died waiting for
         self.tell_begun()
-        self.disconnect()
-        connection.setblocking(False)
-        self.agent = connection
-        self.selector.register(connection, selectors.EVENT_READ, self.read)
+        self.agent.exchange(connection)
         runs = {run.key: [run.pid, run.start] for run in self.children.runs.values()}
         self.send({"event": "hello", "pid": os.getpid(), "runs": runs, "folders": True})
         for run in self.children.runs.values():
             if run.over:
                 self.tell_end(run)
-
-    def disconnect(self) -> None:
-        if self.agent is not None:
-            self.selector.unregister(self.agent)
-            self.agent.close()
-            self.agent = None
-            self.buffer.clear()
-
-    def send(self, message: dict[str, object]) -> None:
-        if self.agent is None:
-            return
-        data = json.dumps(message).encode() + b"\n"
-        try:
-            complete = self.agent.send(data) == len(data)
-        except OSError:
-            complete = False
-        if not complete:
-            self.disconnect()  # it hangs; when it comes back it asks for everything anew
-
-    def read(self) -> None:
-        connection = self.agent
-        while connection is not None and self.agent is connection:
-            try:
-                data = connection.recv(_CHUNK)
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            if not data:
-                self.disconnect()
-                return
-            self.buffer += data
-            *lines, rest = self.buffer.split(b"\n")
-            self.buffer = bytearray(rest)
-            for line in lines:
-                self.attempt(json.loads(line))
-            if len(data) < _CHUNK:  # there was no more
-                return
 
     def attempt(self, request: dict[str, object]) -> None:
         """Obeys, and survives it: whatever the disk and the kernel refuse is told."""
