@@ -100,9 +100,15 @@ async def _lead_again_and_again(
         if epoch is None:
             return
         began = time.monotonic()
+
+        async def announced(leads: bool, epoch: int = epoch) -> None:
+            nonlocal forgetful
+            if leads:  # what was forgotten is skipped now, once
+                forgetful = False
+            await announce(epoch, leads)
+
         try:
-            await lead_under_lease(config, front, engines, lease, epoch, stop, partial(announce, epoch), forgetful)
-            forgetful = False
+            await lead_under_lease(config, front, engines, lease, epoch, stop, announced, forgetful)
         except ClockBehind:
             raise
         except Outrun as met:

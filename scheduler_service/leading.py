@@ -176,10 +176,11 @@ async def lead(
     recorder = await asyncio.to_thread(recording.begin, config, policy_of, state, view.commit_no)
     service = Service(state, view, policy_of(config), writer, lambda orders: dispatch.send(view, orders), now, recorder)
 
-    def fell_silent(silent: NodeSilent) -> None:
-        log.warning("node %s is silent", silent.name)
-        with contextlib.suppress(NotLeading):
-            service.handle(silent).add_done_callback(lambda done: done.cancelled() or done.exception())
+    def fell_silent(silent: NodeSilent) -> asyncio.Future[Any] | None:
+        try:
+            return service.handle(silent)
+        except NotLeading:
+            return None
 
     leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until, forgetful)
     silence = asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))

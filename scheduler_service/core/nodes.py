@@ -90,17 +90,21 @@ def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
     """Its runs keep what they hold: they may well be running. Not those that nobody there was told of: these begin
     elsewhere. Trials do not wait for it: nobody knows when its victims leave."""
     node_id = state.node_ids.get(event.name)
-    if node_id is None or state.nodes.rows[node_id].state is NodeState.SILENT:
+    if node_id is None:
         return
-    node = changed(state.nodes.rows[node_id], state=NodeState.SILENT, since_us=now)
-    state.put(state.nodes, node_id, node)
-    drop_earmarks_on(state, node_id, now, "its node fell silent")
+    node = state.nodes.rows[node_id]
+    fell = node.state is not NodeState.SILENT
+    if fell:
+        node = changed(node, state=NodeState.SILENT, since_us=now)
+        state.put(state.nodes, node_id, node)
+        drop_earmarks_on(state, node_id, now, "its node fell silent")
     for key in event.untold:
         run = state.runs.rows.get(key)
         # A gang's task that is ready was told once, and not of the second word: that all are.
         if run is not None and run.node == node_id and run.started_us is None and not run.ready_at:
             _lose_run(state, run, now, f"node {node.name} fell silent before it was told of the run")
-    _show_runs(state, state.nodes.rows[node_id], EventKind.NODE_SILENT, now)
+    if fell:
+        _show_runs(state, state.nodes.rows[node_id], EventKind.NODE_SILENT, now)
 
 
 def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeChanged:

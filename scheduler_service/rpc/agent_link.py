@@ -183,13 +183,20 @@ async def _read(
                 case "reports":
                     check(request.reports)
                     for report in request.reports.reports:
-                        committed.put_nowait(leading.service.handle(report_in(report, hello.node, hello.boot_id)))
+                        outcome = leading.service.handle(report_in(report, hello.node, hello.boot_id))
+                        outcome.add_done_callback(_heard)  # the link may end before anybody asks for it
+                        committed.put_nowait(outcome)
                 case "observations":
                     observer.take(request.observations)
         committed.put_nowait(None)
     except BaseException:
         link.outbox.put_nowait(None)
         raise
+
+
+def _heard(outcome: asyncio.Future[Reply]) -> None:
+    if not outcome.cancelled():
+        outcome.exception()
 
 
 async def _acknowledge(link: Link, committed: "asyncio.Queue[asyncio.Future[Reply] | None]") -> None:

@@ -184,12 +184,18 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             raise FailedPrecondition("JOB_ENDED", text, job_id=str(event.job_id), state=ended) from None
 
     async def _with_ends(self, attempt: Callable[[Ends], Awaitable[T]]) -> T:
-        """Makes a request that may depend on jobs that have ended: those are looked up, and it is made again."""
-        try:
-            return await attempt(())
-        except LookupNeeded as needed:
-            ends = await self._front.read(self._front.reader.find_ends, needed.jobs)
-        return await attempt(tuple(sorted(ends.items())))
+        """Makes a request that may depend on jobs that have ended: those are looked up, and it is made again. Another of them
+        may end meanwhile."""
+        ends: dict[int, JobState] = {}
+        while True:
+            try:
+                return await attempt(tuple(sorted(ends.items())))
+            except LookupNeeded as needed:
+                found = await self._front.read(self._front.reader.find_ends, needed.jobs)
+                if len(found) < len(needed.jobs):
+                    missing = next(job_id for job_id in needed.jobs if job_id not in found)
+                    raise LookupNeeded((missing,)) from None  # which says that there is none
+                ends |= found
 
     async def _ask(self, event: Event) -> job_pb2.Job:
         """Has the engine take the event, and returns the job as it then stands."""

@@ -4,14 +4,18 @@ Orders for a node that is not connected are dropped: when its agent connects, it
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from scheduler_service.core.job import NodeState, RunKey
 from scheduler_service.core.messages import NodeSilent, Order, Start
 from scheduler_service.run.view import View
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,10 @@ class Link:
         return Outgoing(orders, acknowledged, logs)
 
 
+FellSilent = Callable[[NodeSilent], "asyncio.Future[Any] | None"]
+"""Returns what is done when that is durable; None where this scheduler does not lead any more."""
+
+
 class Dispatch:
     """For the event loop alone."""
 
@@ -130,23 +138,45 @@ class Dispatch:
             link = self._links.get(name)
             if link is not None:
                 link.outbox.put_nowait(tuple(its_orders))
-            if link is None or not link.joined:
+            if link is None or not link.joined or link.ended:
                 self._untold.setdefault(name, set()).update(order.run.key for order in its_orders if isinstance(order, Start))
 
-    async def watch_silence(self, view: View, silent_after: float, fell_silent: Callable[[NodeSilent], object]) -> None:
+    async def watch_silence(self, view: View, silent_after: float, fell_silent: FellSilent) -> None:
         """Tells of each node that was up and not heard of for `silent_after` seconds; for ever.
 
-        The time counts anew from when this scheduler began to lead.
+        The time counts anew from when this scheduler began to lead, and while this process stands still it counts for nobody.
         """
+        interval = silent_after / 4
         while True:
-            await asyncio.sleep(silent_after / 4)
+            before = time.monotonic()
+            await asyncio.sleep(interval)
             now = time.monotonic()
-            for node in [node for node in view.nodes.values() if node.state is NodeState.UP]:
+            if (late := now - before - interval) > interval:
+                self._allow(late)
+            for node in list(view.nodes.values()):
                 link = self._links.get(node.name)
                 if link is not None and not link.joined:
                     continue  # an agent is about to be accepted: what it is told then must not be given to another node
                 heard = link.heard if link is not None else self._last_heard.get(node.name, self._began)
-                if now - heard > silent_after:
-                    fell_silent(NodeSilent(node.name, tuple(sorted(self._untold.get(node.name, ())))))
+                falls = node.state is NodeState.UP and now - heard > silent_after
+                untold = self._untold.get(node.name)
+                # What was placed in the step that was under way when the node fell silent is told of afterwards.
+                if falls:
+                    log.warning("node %s is silent", node.name)
+                if falls or (untold and link is None and node.state is NodeState.SILENT):
+                    silent = NodeSilent(node.name, tuple(sorted(untold or ())))
+                    if (told := fell_silent(silent)) is not None:
+                        told.add_done_callback(partial(self._untold_is_told, silent))
                     if link is not None:  # should it wake up, it has to say hello again
                         link.end()
+
+    def _allow(self, seconds: float) -> None:
+        """This process stood still: what came meanwhile is not read yet."""
+        self._began += seconds
+        self._last_heard = {node: heard + seconds for node, heard in self._last_heard.items()}
+        for link in self._links.values():
+            link.heard += seconds
+
+    def _untold_is_told(self, silent: NodeSilent, told: "asyncio.Future[Any]") -> None:
+        if not told.cancelled() and told.exception() is None and silent.name in self._untold:
+            self._untold[silent.name].difference_update(silent.untold)

@@ -233,13 +233,20 @@ class Service:
             return True
         return not all(isinstance(w.event, RunStarted) for w in self._reports)
 
+    def _is_due(self) -> bool:
+        wait = self._until_deadline()
+        return wait is not None and wait <= 0
+
     def _until_deadline(self) -> float | None:
         """Seconds until the soonest deadline of the state."""
         deadlines = self._state.deadlines
         return (deadlines[0][0] - self._now()) / 1e6 if deadlines else None
 
     def _answer_questions(self) -> None:
-        while self._questions:
+        """One, and more of them while nothing else waits: whoever asks again and again holds nobody up."""
+        answered = False
+        while self._questions and not (answered and (self._reports or self._requests or self._stopping or self._is_due())):
+            answered = True
             asked = self._questions.popleft()
             state = self._state
             flags = state.unsettled, state.board_changed

@@ -126,7 +126,8 @@ def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: psycopg
         return CommitUnknown(error) if epoch is None else Unavailable(error)
     if epoch is not None and fenced:
         return Fenced(epoch)
-    if isinstance(error, psycopg.OperationalError):  # such as a deadlock, a full disk, or a limit of time
+    # Such as a deadlock, a full disk, or a limit of time; or a primary that is a standby now.
+    if isinstance(error, psycopg.OperationalError | pg.ReadOnlySqlTransaction):
         return Unavailable(error)
     constraint = error.diag.constraint_name or ""
     detail = " ".join(filter(None, (error.diag.message_primary or str(error), error.diag.message_detail)))

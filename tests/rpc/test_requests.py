@@ -1,5 +1,6 @@
 """What users and operators ask of live jobs and nodes, over gRPC: what it does, and what it is refused with."""
 
+from collections.abc import Collection
 from typing import Any
 
 import grpc
@@ -121,6 +122,25 @@ def test_dependencies_on_jobs_that_have_ended_are_looked_up(server: Server) -> N
     assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "DEPENDENCY_NEVER")
     said = failure(lambda: server.submit(dependencies=depends((99, AFTER_OK))))
     assert (said.code, said.reason) == (grpc.StatusCode.NOT_FOUND, "NO_SUCH_JOB")
+
+
+def test_a_dependency_that_ends_while_another_is_looked_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone, going = server.submit(), server.submit()
+    server.cancel(gone.id)
+    reader = server.front.reader
+    looked_up: list[list[int]] = []
+
+    def find_ends(jobs: Collection[int], real: Any = reader.find_ends) -> Any:
+        looked_up.append(sorted(jobs))
+        server.cancel(going.id)
+        return real(jobs)
+
+    monkeypatch.setattr(reader, "find_ends", find_ends)
+    waits = server.submit(dependencies=depends((gone.id, AFTER_ANY), (going.id, AFTER_ANY)))
+    assert reason(waits) != "DEPENDENCY"
+    assert looked_up == [[gone.id], [going.id]]
+    said = failure(lambda: server.submit(dependencies=depends((gone.id, AFTER_ANY), (99, AFTER_OK))))
+    assert (said.reason, said.info.metadata["job_id"]) == ("NO_SUCH_JOB", "99")
 
 
 def test_a_job_cannot_wait_for_itself(server: Server) -> None:

@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from scheduler_service.core.job import Job, JobSpec, Node, NodeState, Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import NodeSilent, Start, Stop
 from scheduler_service.core.values import Vector
 from scheduler_service.run import dispatch as dispatch_module
-from scheduler_service.run.dispatch import Dispatch
+from scheduler_service.run.dispatch import Dispatch, Link
+from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.view import View
 
 LIMIT = 5
@@ -41,15 +44,26 @@ def start(job_id: int, node: int = 1) -> Start:
     return Start(node, Run(job_id, 1, 0, node, SPEC.demand, (0,), RunPhase.STARTING, 0), Job(job_id, SPEC, "u", "", 0))
 
 
-async def silences(dispatch: Dispatch, view: View, until: Callable[[list[NodeSilent]], bool] = bool) -> list[NodeSilent]:
+async def opened(dispatch: Dispatch, node: str) -> Link:
+    """A link of a call of its own, which ends with it."""
+    return dispatch.open(node, "boot")
+
+
+async def silences(
+    dispatch: Dispatch,
+    view: View,
+    until: Callable[[list[NodeSilent]], bool] = bool,
+    outcome: "asyncio.Future[None] | None" = None,
+) -> list[NodeSilent]:
     """What is told while it is watched, up to where `until` holds."""
     told: list[NodeSilent] = []
     enough = asyncio.Event()
 
-    def tell(silent: NodeSilent) -> None:
+    def tell(silent: NodeSilent) -> asyncio.Future[None] | None:
         told.append(silent)
         if until(told):
             enough.set()
+        return outcome
 
     watching = asyncio.create_task(dispatch.watch_silence(view, 0.01, tell))
     await asyncio.wait_for(enough.wait(), LIMIT)
@@ -99,3 +113,54 @@ async def test_a_node_whose_agent_is_about_to_be_accepted_is_not_silent(clock: C
     dispatch.joined(link)
     assert NodeSilent("n1") in await silences(dispatch, view, lambda told: NodeSilent("n1") in told)
     assert link.ended
+
+
+async def test_what_was_placed_as_the_node_fell_silent_is_told_once_it_is_known(clock: Clock) -> None:
+    """The step in which it was placed was under way; and it is told again until it is durable."""
+    dispatch, view = Dispatch(), a_view("n1")
+    clock.now += 1
+    assert (await silences(dispatch, view))[0] == NodeSilent("n1")
+    silent = replace(view.nodes[1], state=NodeState.SILENT)
+    view.apply(2, [Change("node", 1, view.nodes[1], silent)], {})
+    dispatch.send(view, [start(1)])
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    lost.set_exception(NotCommitted("away"))
+    expected = NodeSilent("n1", (RunKey(1, 1),))
+    assert await silences(dispatch, view, lambda told: len(told) == 2, lost) == [expected, expected]
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    assert (await silences(dispatch, view, outcome=done))[0] == expected
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await silences(dispatch, view)
+
+
+async def test_orders_for_a_link_that_is_ended_are_not_told(clock: Clock) -> None:
+    dispatch, view = Dispatch(), a_view("n1")
+    link = await asyncio.create_task(opened(dispatch, "n1"))
+    dispatch.joined(link)
+    link.end()
+    dispatch.send(view, [start(1)])
+    dispatch.close(link)
+    clock.now += 1
+    assert (await silences(dispatch, view))[0] == NodeSilent("n1", (RunKey(1, 1),))
+
+
+async def test_while_this_process_stands_still_nobody_falls_silent(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatch, view = Dispatch(), a_view("n1", "n2", "n3")
+    dispatch.joined(await asyncio.create_task(opened(dispatch, "n1")))
+    gone = await asyncio.create_task(opened(dispatch, "n2"))
+    dispatch.joined(gone)
+    dispatch.close(gone)
+    pauses = [100.0, *[0.0025] * 5]
+
+    class Asyncio:
+        async def sleep(self, _: float) -> None:
+            clock.now += pauses.pop(0)
+
+    monkeypatch.setattr(dispatch_module, "asyncio", Asyncio())
+    told: list[tuple[str, int]] = []
+    with pytest.raises(IndexError):
+        await dispatch.watch_silence(view, 0.01, lambda silent: told.append((silent.name, len(pauses))))
+    assert max(left for _, left in told) <= 2, "not before three more intervals"
+    assert {name for name, _ in told} == {"n1", "n2", "n3"}

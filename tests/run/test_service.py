@@ -108,6 +108,34 @@ async def test_an_answer_means_committed() -> None:
     assert sorted(chain(*writer.commits)) == ["a", "b"]
 
 
+async def test_whoever_asks_again_and_again_holds_nobody_up() -> None:
+    """Questions are answered one by one between steps while requests wait."""
+    asked = 0
+    async with serving(FailingWriter()) as service:
+        loop = asyncio.get_running_loop()
+        over, there = threading.Event(), threading.Event()
+
+        def ask() -> None:
+            service.ask(question)
+            there.set()
+
+        def question(*_: object) -> None:
+            nonlocal asked
+            asked += 1
+            if not over.is_set():  # the next one is there before this one is answered
+                there.clear()
+                loop.call_soon_threadsafe(ask)
+                _wait(there)
+
+        ask()
+        try:
+            for name in "abc":
+                assert await asyncio.wait_for(submit(service, name), LIMIT)
+        finally:
+            over.set()
+    assert asked >= 3
+
+
 async def test_the_agents_get_this_core_after_their_orders_and_before_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(os, "sched_yield", lambda: done.append("yield"))

@@ -179,3 +179,14 @@ def test_a_database_without_tables_says_who_makes_them(postgres_url: str) -> Non
             store.holder(conn)
         engine.dispose()
     assert said.value.cause == "Ebb's tables are not in this database yet; a scheduler makes them as it starts"
+
+
+def test_a_database_that_only_reads_is_unavailable(writer: Connection, epoch: int, base: int) -> None:
+    """As a primary of before a failover; nothing that was asked is at fault."""
+    with writer.begin():
+        writer.execute(text("SET default_transaction_read_only = on"))
+    with pytest.raises(store.Unavailable, match="read-only transaction"):
+        store.commit(writer, epoch, make.new(make.job(2)), [])
+    with writer.begin():
+        writer.execute(text("SET default_transaction_read_only = off"))
+    assert store.commit(writer, epoch, make.new(make.job(2)), []) == base + 1

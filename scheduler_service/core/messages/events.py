@@ -194,7 +194,7 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class NodeSilent:
-    """No sign of life from a node for longer than the site allows."""
+    """No sign of life from a node for longer than the site allows. Of one that is silent already: more runs that are untold."""
 
     name: str
     untold: tuple[RunKey, ...] = ()
