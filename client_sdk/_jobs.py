@@ -99,7 +99,7 @@ class JobUpdate:
     snapshot: bool
     jobs: tuple[Job, ...]
     commit_no: int
-    """Where a later watch can go on from."""
+    """Where a later watch can go on from; 0 where more of the same follows, as many jobs come in several updates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         log.info("node %s connected from %s", hello.node, peer)
         yield self._welcome(leading, joined)
         if joined.orders:
-            yield agent_link_pb2.ConnectResponse(orders=orders_out(joined.orders, leading.view.commit_no, leading.view.nodes))
+            for piece in orders_out(joined.orders, leading.view.commit_no, leading.view.nodes):
+                yield piece
         committed: asyncio.Queue[asyncio.Future[Reply] | None] = asyncio.Queue()
         observer = Observer(leading, link, joined.node)
         reading = asyncio.create_task(_read(leading, link, hello, requests, committed, observer))
@@ -91,7 +92,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             while (waiting := await link.next()) is not None:
                 orders, acknowledged, logs = waiting
                 if orders:
-                    yield agent_link_pb2.ConnectResponse(orders=orders_out(orders, leading.view.commit_no, leading.view.nodes))
+                    for piece in orders_out(orders, leading.view.commit_no, leading.view.nodes):
+                        yield piece
                 if acknowledged:
                     acknowledgement = agent_link_pb2.Acknowledgement(sequence=acknowledged)
                     yield agent_link_pb2.ConnectResponse(acknowledgement=acknowledgement)

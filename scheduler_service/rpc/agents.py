@@ -1,6 +1,6 @@
 """Between the core and ebb.v1.AgentLink: what agents say, and what they are told."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
 
@@ -9,6 +9,7 @@ from scheduler_service.core.job import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.messages import GangPlace, KnownRun, NodeSeen, Order, Report, RunExited, RunReady, RunStarted, Start
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.rpc.convert import Nodes, duration_out, name_of, spec_out, vector_in, vector_out
+from scheduler_service.rpc.pieces import pieces
 from scheduler_service.run.dispatch import LogRequest
 
 
@@ -49,8 +50,10 @@ def _clean(text: str) -> str:
     return text.replace("\0", "")
 
 
-def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> agent_link_pb2.Orders:
-    return agent_link_pb2.Orders(commit_no=commit_no, orders=[_order_out(order, nodes) for order in orders])
+def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterator[agent_link_pb2.ConnectResponse]:
+    """Each start has the whole spec of its job in it."""
+    for piece in pieces(orders, lambda order: _order_out(order, nodes)):
+        yield agent_link_pb2.ConnectResponse(orders=agent_link_pb2.Orders(commit_no=commit_no, orders=piece))
 
 
 def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:

@@ -1,12 +1,13 @@
 """ebb.v1.Scheduler: jobs, for users."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from ebb.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
 
 from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound, no_such_vc
-from scheduler_service.core.job import JobState
+from scheduler_service.core.job import Job, JobState, Run
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -26,15 +27,20 @@ from scheduler_service.rpc.convert import dependencies_in, duration_in, event_ou
 from scheduler_service.rpc.explain import Answers, preempted_out
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, InvalidArgument
+from scheduler_service.rpc.pieces import LARGEST, pieces
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
 
 T = TypeVar("T")
 
 DEFAULT_PAGE = 100
+AT_ONCE = 100
+"""Jobs that are read for a page at once."""
 LARGEST_SPEC = 1 << 20
 MOST_TASKS = 4096
 """Of one gang."""
+LARGEST_GANG = 1 << 26
+"""Bytes of the specs of all tasks of one together."""
 _LAST_ID = 2**63 - 1  # the largest that the database can be asked about
 
 
@@ -55,6 +61,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         if tasks > MOST_TASKS:
             too_many = f"spec.task_groups: at most {MOST_TASKS} tasks in all, not {tasks}"
             raise InvalidArgument("INVALID_FIELD", too_many, field="spec.task_groups", rule="tasks.max")
+        if tasks * request.spec.ByteSize() > LARGEST_GANG:
+            too_much = f"spec: with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
+            raise InvalidArgument("INVALID_FIELD", too_much, field="spec", rule="bytes.max_len")
         asked = request.spec
         if not asked.virtual_cluster and (
             asked.guarantee or asked.HasField("cells") or any(g.level for g in asked.task_groups)
@@ -81,15 +90,26 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
         before = min(int(request.page_token), _LAST_ID) if request.page_token else None
-        found = await front.read(front.reader.list_jobs, states, before, size + 1, request.virtual_cluster)
-        if not found and request.virtual_cluster:
-            await _check_vc(front, request.virtual_cluster)
         names = await front.names()
-        # A live job's row comes from the leader's view, whose reason knows its place in the queue.
         leading = front.leads
-        page = [(leading and leading.view.job(job.id)) or JobView(job, runs) for job, runs in found[:size]]
-        token = str(found[size - 1][0].id) if len(found) > size else ""
-        return scheduler_pb2.ListResponse(jobs=[job_out(view, names) for view in page], next_page_token=token)
+
+        def made(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
+            # A live job's row comes from the leader's view, whose reason knows its place in the queue.
+            return job_out((leading and leading.view.job(found[0].id)) or JobView(*found), names)
+
+        page: list[job_pb2.Job] = []
+        room, more = LARGEST, True
+        while more and room > 0 and len(page) < size:
+            wanted = min(size - len(page), AT_ONCE)
+            found = await front.read(front.reader.list_jobs, states, before, wanted + 1, request.virtual_cluster)
+            if not found and not page and request.virtual_cluster:
+                await _check_vc(front, request.virtual_cluster)
+            piece = next(pieces(found[:wanted], made, room))
+            page += piece
+            more = len(piece) < len(found)
+            room -= sum(job.ByteSize() for job in piece) if len(piece) == wanted else room
+            before = page[-1].id if page else None
+        return scheduler_pb2.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
 
     async def Watch(  # noqa: N802
         self, request: scheduler_pb2.SchedulerWatchRequest, _context: Context
@@ -107,9 +127,15 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             jobs = update.jobs
             if request.job_id and update.snapshot and not jobs:  # it has just ended: the view holds live jobs only
                 jobs = (await _find(self._front, request.job_id),)
-            yield scheduler_pb2.SchedulerWatchResponse(
-                snapshot=update.snapshot, jobs=[job_out(view, nodes) for view in jobs], commit_no=update.commit_no
-            )
+            last: list[job_pb2.Job] | None = None
+            snapshot = update.snapshot
+            for piece in pieces(jobs, lambda view: job_out(view, nodes)):
+                if last is not None:
+                    yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last)
+                    snapshot = False
+                    await asyncio.sleep(0)  # others have their turn
+                last = piece
+            yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last, commit_no=update.commit_no)
             if request.job_id and any(view.job.ended_us is not None for view in jobs):
                 return
         raise NotLeading  # the view was closed: the watcher looks for the next leader

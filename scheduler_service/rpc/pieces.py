@@ -1,0 +1,32 @@
+"""Messages in pieces: what grows with what users submit must neither pass what gRPC takes nor hold up the event loop."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
+
+LARGEST = 4 << 20
+"""Bytes of a piece; more only where one part alone has more. A receiver takes 64 MiB."""
+MOST = 200
+"""Parts of a piece: some milliseconds of work."""
+
+
+class Sized(Protocol):
+    def ByteSize(self) -> int: ...  # noqa: N802
+
+
+T = TypeVar("T")
+P = TypeVar("P", bound=Sized)
+
+
+def pieces(parts: Iterable[T], made: Callable[[T], P], largest: int = LARGEST, most: int = MOST) -> Iterator[list[P]]:
+    """What is `made` of each of the parts, piece by piece, as the pieces are asked for; one empty piece of nothing."""
+    piece: list[P] = []
+    size = 0
+    for part in parts:
+        message = made(part)
+        more = message.ByteSize()
+        if piece and (size + more > largest or len(piece) >= most):
+            yield piece
+            piece, size = [], 0
+        piece.append(message)
+        size += more
+    yield piece
