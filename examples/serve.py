@@ -26,7 +26,7 @@ Try in another terminal, in this folder:
   ebb submit --name first --devices 2 -- python examples/train.py --steps 2000
   ebb list
 
-Ctrl-C ends it, and every job that runs. What it knows is there again at the next start."""
+Ctrl-C ends it, and every job that runs. What it knows is there again at the next start, and these jobs go on."""
 
 
 def main() -> int:

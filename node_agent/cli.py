@@ -76,7 +76,9 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     default=None,
     help="Start afresh, and obey whichever cluster answers first. Refused while runs are alive.",
 )
-@click.option("--stop-jobs-on-exit", is_flag=True, default=None, help="Kill all jobs when the agent is stopped.")
+@click.option(
+    "--stop-jobs-on-exit", is_flag=True, default=None, help="Kill all jobs when the agent is stopped; they queue again."
+)
 @click.option(
     "--memory-limit",
     metavar="POLICY",

@@ -141,6 +141,8 @@ class Exited:
     """Nobody collected its exit status."""
     out_of_memory: bool = False
     """It was killed for want of host memory: its own limit's or the node's."""
+    node_stopped: bool = False
+    """It was killed because the agent was told to stop, and its runs with it."""
 
 
 RunEvent = Ready | Started | Exited

@@ -183,6 +183,7 @@ def _report(report: Report) -> pb.Report:
                     launch_error=event.launch_error,
                     unknown=event.unknown,
                     out_of_memory=event.out_of_memory,
+                    node_stopped=event.node_stopped,
                 )
             )
     return message

@@ -188,6 +188,8 @@ def _how(event: RunExited) -> Reason | None:
         return Reason.EXIT_UNKNOWN
     if event.out_of_memory:
         return Reason.OUT_OF_MEMORY
+    if event.node_stopped:
+        return Reason.NODE_LOST
     if event.exit_signal:
         return Reason.SIGNALLED
     return Reason.EXITED if event.exit_code else None
@@ -196,6 +198,8 @@ def _how(event: RunExited) -> Reason | None:
 def _detail(event: RunExited) -> str:
     if event.launch_error:
         return event.launch_error
+    if event.node_stopped:
+        return "the agent of its node was stopped, and its runs with it"
     return "the process is gone and nothing on its node knows how it ended" if event.unknown else ""
 
 

@@ -381,6 +381,9 @@ def test_stopping_leaves_jobs_or_nothing(agent: Start, scheduler: FakeScheduler,
     assert two.terminate() == 0
     assert not alive(pid)
     assert not of_state(state)
+    agent()
+    exited = scheduler.exited(1)
+    assert (exited.exit_signal, exited.node_stopped) == (signal.SIGKILL, True)
 
 
 def test_the_launcher_leaves_when_it_is_idle(agent: Start, scheduler: FakeScheduler, state: Path) -> None:

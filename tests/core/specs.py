@@ -95,5 +95,6 @@ EXITS: st.SearchStrategy[dict[str, object]] = st.sampled_from(
         {"unknown": True},
         {"launch_error": "no such file"},
         {"exit_signal": 9, "out_of_memory": True},
+        {"exit_signal": 9, "node_stopped": True},
     )
 )

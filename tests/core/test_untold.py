@@ -58,3 +58,18 @@ def test_a_gang_of_which_one_task_was_never_told_leaves_and_queues_again() -> No
     assert orders_to_stop(told) == [RunKey(gang, 1, 0)]
     d.step(d.exited(gang, 0, yielded=True))
     assert (d.job(gang).state, d.job(gang).reason) == (JobState.QUEUED, Reason.NODE_LOST)
+
+
+def test_a_run_whose_agent_was_told_to_end_it_goes_on_later() -> None:
+    """It is no failure, whatever the job's retries are; a cancelled one is cancelled."""
+    d = Driver()
+    d.join("n1")
+    job, cancelled = d.submit(), d.submit()
+    d.start(job, cancelled)
+    d.cancel(cancelled)
+    step = d.step(d.exited(job, exit_signal=9, node_stopped=True))
+    d.step(d.exited(cancelled, exit_signal=9, node_stopped=True))
+    assert (d.job(job).run, d.job(job).retries) == (2, 0)
+    assert d.job(cancelled).state is JobState.CANCELLED
+    (queued,) = (event for event in step.log if event.kind is EventKind.REQUEUED)
+    assert (queued.reason, queued.text) == (Reason.NODE_LOST, "the agent of its node was stopped, and its runs with it")

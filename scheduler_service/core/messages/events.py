@@ -238,6 +238,8 @@ class RunExited:
     launch_error: str = ""
     unknown: bool = False
     out_of_memory: bool = False
+    node_stopped: bool = False
+    """Its agent was told to stop, and to end its runs first."""
 
 
 JobRequest = (
