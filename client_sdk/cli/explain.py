@@ -28,8 +28,12 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
         return
     output.say(f"job {job_id} is {_stands(found.job)}")
     _say_waiting(found)
-    if found.job.state in (JobState.STARTING, JobState.RUNNING):
+    if found.job.state is JobState.RUNNING:
         click.echo("nothing keeps it from running")
+    elif found.job.state is JobState.STARTING:
+        where = "nodes have" if found.job.spec.task_groups else "node has"
+        said = f"it has its place, and its {where} not said yet that it runs"
+        click.echo(f"{said}; where that lasts, the log of the agent there says why")
     if found.preempted is not None:
         click.echo(_lost(found.preempted))
 

@@ -10,7 +10,7 @@ from client_sdk.errors import FailedPrecondition
 from client_sdk.models import DependencyKind, JobClass, JobEventKind, JobReason, JobState
 from client_sdk.testing._nodes import place
 from client_sdk.testing._output import log_file
-from client_sdk.testing._state import ACTIVE, Outcome, State, class_of, set_now, state_of
+from client_sdk.testing._state import ACTIVE, Outcome, State, at_limit, class_of, set_now, state_of
 
 LEAVES = (JobReason.PREEMPTED, JobReason.SUSPENDED, JobReason.REQUEUED, JobReason.NODE_DRAINED)
 """Why a job is told to leave that is to go on later."""
@@ -27,6 +27,8 @@ def start(state: State, job_id: int) -> job_pb2.Job:
     state.require(job, JobState.QUEUED)
     if job.held or state.waits_for.get(job_id):
         raise FailedPrecondition(f"job {job_id} waits for something else than room: {JobReason(job.reason).name}")
+    if job.HasField("array") and at_limit(job):
+        raise FailedPrecondition(f"array {job_id} has as many elements under way as it may: finish one first")
     tasks = place(state, job.spec)
     if tasks is None:
         raise FailedPrecondition(f"job {job_id} fits on no node now: finish another first")

@@ -18,8 +18,9 @@ from click.testing import CliRunner, Result
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf import json_format
 
-from client_sdk import _wire
+from client_sdk import Client, _convert, _wire
 from client_sdk.cli import ebb, nodes, output
+from client_sdk.models import Explanation
 from tests.sdk.fake import Fake, until
 
 ROOT = Path(__file__).parents[2]
@@ -172,6 +173,15 @@ def test_what_a_terminal_cannot_show_is_replaced(address: str, fake: Fake) -> No
     environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
     shown = subprocess.run(command, capture_output=True, check=True, timeout=60, env=environment)
     assert "na\u00efve ?".encode("latin-1") in shown.stdout
+
+
+def test_of_a_job_that_starts_it_is_said_whose_turn_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    starting = _convert.job(job_pb2.Job(id=1, state=job_pb2.JOB_STATE_STARTING, node="n1"))
+    monkeypatch.setattr(Client, "explain", lambda _client, _job_id: Explanation(job=starting))
+    assert run("explain", "1").output == (
+        "job 1 is STARTING on n1\n"
+        "it has its place, and its node has not said yet that it runs; where that lasts, the log of the agent there says why\n"
+    )
 
 
 def test_story(run: Run, jobs: Fake) -> None:

@@ -63,6 +63,16 @@ def test_by_hand_nothing_happens_by_itself() -> None:
             fake.finish(7)
 
 
+def test_by_hand_no_more_elements_start_than_may_at_once() -> None:
+    with testing.cluster(by_hand=True) as fake, fake.client() as client:
+        array = client.submit(["true"], array=3, array_at_once=1)
+        first = fake.start(array)
+        with pytest.raises(sdk.FailedPrecondition, match="array 1 has as many elements under way as it may"):
+            fake.start(array)
+        fake.finish(first)
+        assert fake.start(array).array_index == 1
+
+
 def test_a_preempted_job_goes_on_or_ends_in_its_grace_period() -> None:
     with testing.cluster(by_hand=True) as fake, fake.client() as client:
         job, trial = client.submit(["true"]), client.submit(["true"], job_class="trial")
