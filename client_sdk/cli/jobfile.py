@@ -6,8 +6,8 @@ from client_sdk.cli import words
 from client_sdk.errors import InvalidArgument
 
 
-class Whole(int):
-    """A number, which as a word of a command, or in the environment, is what was written: 010 is not 8, nor 12:30 750."""
+class Written:
+    """A number that remembers how it was written: as a word of a command, or in the environment, 010 is not 8, nor 3.10 3.1."""
 
     text = ""
 
@@ -19,17 +19,12 @@ class Whole(int):
         return self.text
 
 
-class Fraction(float):
-    """As `Whole`: 3.10 is not 3.1."""
+class Whole(Written, int):
+    pass
 
-    text = ""
 
-    def written(self, text: str) -> Self:
-        self.text = text
-        return self
-
-    def __str__(self) -> str:
-        return self.text
+class Fraction(Written, float):
+    pass
 
 
 def read(file: IO[str]) -> dict[str, Any]:
