@@ -37,6 +37,10 @@ OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    # What waits here for a reader who has stopped, as `less` does: a megabyte, not the tens of them that gRPC lets in ahead
+    # where it finds the network fast.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 2**20),
     # Finds within half a minute that a scheduler is gone without a word, or stands still: a watch has no other sign of it.
     # The scheduler permits pings as often as this.
     ("grpc.keepalive_time_ms", 20_000),
