@@ -3,6 +3,7 @@
 `serving` is for benches; run as a program, this is that process. It leaves when its standard input ends.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ def serving(folder: Path, cores: int) -> Iterator[Client]:
     """A client of a new HyperQueue whose worker offers so many cores."""
     folder.mkdir(parents=True)
     arguments = [sys.executable, "-m", "benchmarks.hyperqueue_cluster", str(folder), str(cores)]
-    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    # Its worker leaves a socket in the folder for temporary files.
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
