@@ -6,7 +6,10 @@ what the head needs. "For certain" means a time limit. When a running job ends i
 sooner, the less is backfilled. Where nobody knows, nothing is.
 """
 
-from collections.abc import Generator, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,7 @@ from scheduler_service.core.job import Job, JobClass, Reason
 from scheduler_service.core.messages import Place, Plan, Rng
 from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros
+from scheduler_service.core.values import Micros, Vector
 from scheduler_service.policies.fifo import BOTH, head_of
 from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
 from scheduler_service.policies.lrtp import remaining
@@ -105,12 +108,39 @@ def reserve(state: State, head: Job) -> Reservation | None:
         for job_id in state.active
         if (left := remaining(state, state.jobs.rows[job_id], now)) is not None
     )
-    for at, job_id in ends:
-        for run in state.runs_of(job_id):
-            if state.room.is_open(run.node):
-                offered[:, run.node] += run.demand
-        beside = offered.copy()
-        nodes = pack(head.spec.tasks(), beside)
-        if nodes is not None:
-            return Reservation(at, beside, frozenset(nodes))
+    leaving = [[run for run in state.runs_of(job_id) if state.room.is_open(run.node)] for _, job_id in ends]
+    nodes = np.array([run.node for runs in leaving for run in runs], np.intp)
+    demands = np.array([run.demand for runs in leaving for run in runs], np.int64).reshape(-1, len(offered)).T
+    counts = list(accumulate(map(len, leaving)))
+
+    def after(end: int) -> NDArray[np.int64]:
+        """What is offered once this job, and those before it, have left."""
+        then = offered.copy()
+        for row, demand in zip(then, demands, strict=True):
+            np.add.at(row, nodes[: counts[end]], demand[: counts[end]])
+        return then
+
+    # To pack the head after each end would cost runs times nodes. What it needs at least is there once, and stays.
+    needs = head.spec.tasks()
+    each = Counter(needs)
+    soonest = bisect_left(range(len(ends)), True, key=lambda end: _may_suffice(each, after(end)))
+    for end in range(soonest, len(ends)):
+        beside = after(end)
+        packed = pack(needs, beside)
+        if packed is not None:
+            return Reservation(ends[end][0], beside, frozenset(packed))
     return None
+
+
+def _may_suffice(needs: Mapping[Vector, int], offered: NDArray[np.int64]) -> bool:
+    """Whether there is room for all tasks of each size, were there no others. Where not, `pack` finds none for them."""
+    return all(_seats(need, count, offered) >= count for need, count in needs.items())
+
+
+def _seats(need: Vector, most: int, offered: NDArray[np.int64]) -> int:
+    """How many tasks of a size there is room for on the nodes, counting no more than `most` on each."""
+    seats = np.full(offered.shape[1], most)
+    for want, have in zip(need, offered, strict=True):
+        np.minimum(seats, have // want if want else np.where(have < 0, 0, most), out=seats)
+    seats[0] = 0  # no node
+    return int(seats.clip(0).sum())

@@ -3,19 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import JobSpec, JobState, RunPhase
+from scheduler_service.core.job import JobSpec, JobState, RunPhase, TaskGroup
 from scheduler_service.core.messages import Submitted
+from scheduler_service.core.room import pack
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import SECOND, Micros, Vector
 from scheduler_service.policies.backfill import backfill, reserve
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.fitgpp import fitgpp
+from scheduler_service.policies.fitting import offered_to
+from scheduler_service.policies.lrtp import remaining
 from scheduler_service.policies.victims import FitGppSettings
 from tests.core.driver import EPOCH, Driver, spec
+from tests.core.specs import gang_of
 
 CAPACITIES = st.builds(Vector, st.integers(2, 6), st.integers(2, 6), st.integers(0, 4)).map(
     lambda v: Vector(v.cpu_milli * 1000, v.memory_mib * 1000, v.devices)
@@ -179,3 +184,55 @@ def test_trials_too_are_passed_where_nobody_is_preempted() -> None:
     d, _, _ = busy(7)
     trial = d.submit(changed(limited(2, 60), job_class=spec(trial=True).job_class))
     assert d.job(trial).state is JobState.STARTING
+
+
+SIZES = st.builds(lambda cpu, devices: Vector(cpu * 1000, 1024, devices), st.integers(0, 16), st.integers(1, 8))
+RUNNING = st.lists(st.tuples(SIZES, st.integers(1, 99)), min_size=5, max_size=24)
+GROUPS = st.lists(st.tuples(SIZES, st.integers(1, 2)), max_size=2)
+
+
+def gang_of_sizes(*sizes: tuple[Vector, int]) -> JobSpec:
+    groups, demand = gang_of([TaskGroup(count, need) for need, count in sizes])
+    return changed(spec(), gang=groups, demand=demand)
+
+
+@given(RUNNING, GROUPS)
+def test_a_gang_is_reserved_the_soonest_time_at_which_it_is_packed(
+    running: list[tuple[Vector, int]], groups: list[tuple[Vector, int]]
+) -> None:
+    """As it would be found by looking after each end."""
+    d = Driver(fifo)
+    for i in range(7):
+        d.join(f"n{i}")
+    for demand, seconds in running:
+        job = d.submit(JobSpec(("true",), demand, estimate_us=seconds * SECOND))
+        if d.job(job).state is JobState.STARTING:
+            d.start(job)
+    head = d.job(d.submit(gang_of_sizes((Vector(1000, 1024, 6), 3), *groups)))
+    assume(head.state is JobState.QUEUED)
+    ends = {job: remaining(d.state, d.job(job), d.state.cluster.clock_us) for job in d.state.active}
+    offered = offered_to(d.state, head)
+    soonest = None
+    for job, left in sorted(ends.items(), key=lambda end: (end[1], end[0])):
+        assert left is not None
+        for run in d.state.runs_of(job):
+            offered[:, run.node] += run.demand
+        if soonest is None and pack(head.spec.tasks(), offered.copy()) is not None:
+            soonest = d.state.cluster.clock_us + left
+    found = reserve(d.state, head)
+    assert (found and found.at) == soonest
+
+
+def test_a_gang_is_packed_once_however_many_runs_end_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = Driver(fifo)
+    for i in range(16):
+        d.join(f"n{i}")
+    for i in range(128):
+        d.start(d.submit(JobSpec(("true",), Vector(1000, 1024, 1), estimate_us=(i + 1) * SECOND)))
+    head = d.job(d.submit(gang_of_sizes((Vector(1000, 1024, 8), 16))))
+    packed = []
+    monkeypatch.setattr("scheduler_service.policies.backfill.pack", lambda *given: packed.append(given) or pack(*given))
+    reservation = reserve(d.state, head)
+    assert reservation is not None
+    assert reservation.nodes == frozenset(range(1, 17))
+    assert len(packed) == 1
