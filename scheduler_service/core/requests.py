@@ -1,5 +1,7 @@
 """What users ask of their jobs. Each is safe to repeat; what cannot be done is refused with the state that forbids it."""
 
+from typing import Any
+
 from scheduler_service.core.change import drop_earmarks, end_job, requeue, stop_job, tell, waits
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.job import EventKind, Job, JobState, Reason, StopReason
@@ -17,6 +19,7 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import still_awaited
 from scheduler_service.core.values import Micros
+from scheduler_service.core.waiting import startable
 
 _ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
 
@@ -101,8 +104,17 @@ def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Acc
     if not job.held:
         return Accepted(job.id)
     tell(state, now, job.id, EventKind.RELEASED, run=job.run)
-    state.put(state.jobs, job.id, changed(job, held=False, **waits(job.waits_for)))
+    state.put(state.jobs, job.id, changed(job, held=False, **_waits_still(job)))
     return Accepted(job.id)
+
+
+def _waits_still(job: Job) -> dict[str, Any]:
+    """Why a job queues that is held no more."""
+    if job.eligible_us is not None:
+        return {"reason": Reason.RETRYING, "detail": "the pause after its last run is not over"}
+    if job.elements is not None and not startable(job):
+        return {"reason": Reason.ARRAY_LIMIT}
+    return waits(job.waits_for)
 
 
 def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Accepted:

@@ -183,6 +183,22 @@ def test_a_held_job_does_not_start_until_it_is_released() -> None:
     assert kinds(d.step(ReleaseRequested(job)), job) == [EventKind.RELEASED, EventKind.PLACED]
 
 
+def test_a_job_that_is_released_says_again_why_it_waits() -> None:
+    """In the pause before a retry, and an array with as many elements as may run at once."""
+    d = Driver()
+    d.join()
+    failed = d.submit(changed(spec(), retry=Retry(3)))
+    d.start(failed)
+    d.exit(failed, exit_code=1)
+    array = d.submit(changed(spec(), array=Array(3, 1)))
+    for job, reason in ((failed, Reason.RETRYING), (array, Reason.ARRAY_LIMIT)):
+        assert d.job(job).reason is reason
+        d.step(HoldRequested(job))
+        assert d.job(job).reason is Reason.HELD
+        d.step(ReleaseRequested(job))
+        assert d.job(job).reason is reason
+
+
 def test_a_held_job_blocks_nobody() -> None:
     d = cluster()
     blocker, head, behind = running(d), d.submit(), d.submit()
