@@ -324,3 +324,6 @@ def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: I
             give_back(state, operation.node, mask_of_earmark(operation))
         if operation.node not in starts_on:
             tell(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)
+    job = state.jobs.rows[job_id]
+    if job.reason is Reason.WAITING_FOR_VICTIMS and not starts_on:  # the policy may not come to look at it again in this step
+        state.put(state.jobs, job_id, changed(job, reason=_NONE, detail="", cause_job=0))

@@ -62,6 +62,7 @@ WAITING = frozenset(
     }
 )
 """Reasons that a Wait may replace; why a job came back to its queue stays until it starts, unless it never will."""
+_NEVER = (Reason.NEVER_IN_QUOTA, Reason.TOO_LARGE)
 _QUEUED, _STARTING, _STARTS = JobState.QUEUED, JobState.STARTING, RunPhase.STARTING
 _NONE, _PLACED = Reason.NONE, EventKind.PLACED
 
@@ -287,7 +288,7 @@ def _wait(state: State, action: Wait, _now: Micros) -> None:
     reason, detail, cause = action.reason, action.detail, action.cause_job
     if job.reason is reason and job.detail == detail and job.cause_job == cause:
         return
-    if job.reason in WAITING or reason is Reason.NEVER_IN_QUOTA:
+    if job.reason in WAITING or reason in _NEVER:
         state.put(state.jobs, job.id, changed(job, reason=reason, detail=detail, cause_job=cause))
 
 

@@ -45,7 +45,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         blockers.append(Blocker(Reason.BEHIND, f"{counted(len(before), 'job')} before it", before[0].id))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
     if job.id in state.earmarks_of:
-        return waiting_for_victims(state, job, blockers, len(before), ahead)
+        return waiting_for_victims(state, job)  # those before it do not hold it up
     if place(state, job) is None:
         blockers.append(_no_room(state, job))
     decision: Decision | None = None

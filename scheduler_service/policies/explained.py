@@ -53,11 +53,11 @@ class Explanation(NamedTuple):
     estimate: Estimate | None = None
 
 
-def waiting_for_victims(state: State, job: Job, blockers: list[Blocker], before: int, ahead: tuple[int, ...]) -> Explanation:
+def waiting_for_victims(state: State, job: Job) -> Explanation:
     """Of a job that has earmarks."""
     leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
-    blockers = [*blockers, Blocker(Reason.WAITING_FOR_VICTIMS, f"{counted(len(leaving), 'run')} leaving for it")]
-    return Explanation(tuple(blockers), before, ahead, victims=leaving, estimate=_when_they_leave(state, leaving))
+    blocker = Blocker(Reason.WAITING_FOR_VICTIMS, f"{counted(len(leaving), 'run')} leaving for it")
+    return Explanation((blocker,), victims=leaving, estimate=_when_they_leave(state, leaving))
 
 
 def counted(count: int, what: str) -> str:

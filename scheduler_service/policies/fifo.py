@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Job, JobClass, Reason
-from scheduler_service.core.messages import Rng
+from scheduler_service.core.messages import Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.core.waiting import QueueKey
 from scheduler_service.policies.fitting import no_room, place
@@ -33,10 +33,19 @@ def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
             wait = no_room(state, job)
             yield (wait,)
             if wait.reason is not _TOO_LARGE:
+                yield from not_looked_at(state, [other for other in classes if other is not job.spec.job_class])
                 return
         elif (yield (action,)) is None:
             continue
         skipped[job.spec.job_class] += 1
+
+
+def not_looked_at(state: State, classes: Sequence[JobClass]) -> Proposals:
+    """The first of these queues wait for a job of another queue, and no more for room, as they did when they were looked at."""
+    for job_class in classes:
+        key = state.queues[job_class].first
+        if key is not None and state.jobs.rows[key[-1]].reason is _NO_ROOM:
+            yield (Wait(key[-1], Reason.NONE),)
 
 
 def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:

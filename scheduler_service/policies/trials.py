@@ -11,6 +11,7 @@ from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import Job, JobClass, OperationPhase, Reason
 from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.state import State
+from scheduler_service.policies.fifo import not_looked_at
 from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued
 
 Victims = Callable[[State, Job, Rng], Plan | None]
@@ -26,6 +27,8 @@ def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = 
         yield from _start_on_earmarks(state)
         if (yield from _serve_trials(state, victims, trials_in_flight, rng)):
             yield from serve(state, (JobClass.BEST_EFFORT,))
+        else:
+            yield from not_looked_at(state, (JobClass.BEST_EFFORT,))
 
     return policy
 

@@ -12,10 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
+from scheduler_service.core.job import Reason
 from scheduler_service.core.messages import (
     Event,
     Order,
@@ -25,6 +27,7 @@ from scheduler_service.core.messages import (
     RunStarted,
     Step,
 )
+from scheduler_service.core.queue import Queue
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.drawing import Drawing
@@ -37,6 +40,8 @@ BATCH = 200
 """Events of one step: about 20 ms of work."""
 LINGER = 0.005
 """Seconds that a report which nothing waits for may wait for others, to be committed with them."""
+LOOKED_AT = 1000
+"""Jobs of a queue at which is looked for the one that is in the way of the others."""
 WAITING_REQUESTS = 2000
 """Requests of users that may wait; more are refused."""
 WAITING_QUESTIONS = 100
@@ -325,8 +330,16 @@ class Service:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)
 
 
+def _first_in_the_way(state: State, queue: Queue) -> int:
+    """The first for which those behind it wait: not for one that no node can take, or that has room kept for it."""
+    for key in islice(queue, LOOKED_AT):
+        if key[-1] not in state.earmarks_of and state.jobs.rows[key[-1]].reason is not Reason.TOO_LARGE:
+            return key[-1]
+    return 0
+
+
 def _heads(state: State) -> Heads:
     """The first job of each queue."""
-    heads: Heads = {("", name): queue.first[-1] for name, queue in state.queues.items() if queue.first is not None}
+    heads: Heads = {("", name): _first_in_the_way(state, queue) for name, queue in state.queues.items() if len(queue)}
     heads |= {at: min(queue[0] for queue in queues.values())[-1] for at, queues in state.lanes.items()}
     return heads | {(*at, named): queue[0][-1] for at, queues in state.lanes.items() for named, queue in queues.items()}

@@ -30,7 +30,7 @@ from scheduler_service.core.waiting import Lane, Named, lanes_of, named_by
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
 """What a watcher waits for, where it is not the id of one job."""
-_ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM})
+_ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT})
 
 
 Queue = tuple[str, JobClass | Lane] | tuple[str, Lane, Named]

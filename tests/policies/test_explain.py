@@ -263,3 +263,14 @@ def test_asking_what_a_submit_would_do_leaves_nothing_behind() -> None:
     assert d.state.snapshot() == before
     assert not d.state.log
     assert d.submit(what, "r") == asked.replies[0].job_id  # type: ignore[union-attr]
+
+
+def test_a_trial_that_waits_for_its_victims_is_behind_nobody() -> None:
+    """It starts when they have left, whoever stands before it and is stuck."""
+    d = cluster()
+    job = running(d, 8)
+    trial = d.trial(4)
+    stuck = d.submit(changed(spec(8, trial=True), priority=5))
+    assert reasons(why(d, trial)) == [Reason.WAITING_FOR_VICTIMS]
+    d.exit(job, yielded=True)
+    assert d.states(trial, stuck) == [JobState.STARTING, JobState.QUEUED]

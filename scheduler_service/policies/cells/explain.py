@@ -28,7 +28,7 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     behind = f"{counted(len(before), 'job')} before it in virtual cluster {vc.name}"
     blockers = [Blocker(Reason.BEHIND, behind, before[0].id)] if before else []
     if job.id in state.earmarks_of:
-        return waiting_for_victims(state, job, blockers, len(before), ahead)
+        return waiting_for_victims(state, job)  # those before it do not hold it up
     victims: tuple[Victim, ...] = ()
     lanes = lanes_of(job)
     if Lane.OPPORTUNISTIC not in lanes or len(lanes) > 1:

@@ -1,0 +1,92 @@
+"""What is said of queued jobs: the one that others are said to be behind is in their way."""
+
+from scheduler_service.core.engine import Policy
+from scheduler_service.core.job import Reason
+from scheduler_service.core.messages import (
+    DrainRequested,
+    FenceRequested,
+    NodeDeleteRequested,
+)
+from scheduler_service.core.rows import changed
+from scheduler_service.core.values import Vector
+from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.fitgpp import fitgpp
+from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.run.service import _heads
+from scheduler_service.run.view import View
+from tests.core.driver import Driver, spec
+
+LARGE = Vector(32_000, 65_536, 16)
+
+
+def cluster(policy: Policy | None = None) -> Driver:
+    d = Driver(policy or fitgpp(FitGppSettings()))
+    d.join()
+    return d
+
+
+def listed(d: Driver, job: int) -> tuple[Reason, int]:
+    view = View([("job", row.id, row) for row in d.state.jobs.rows.values()], commit_no=1)
+    view.heads = _heads(d.state)
+    shown = view.job(job)
+    assert shown is not None
+    return shown.job.reason, shown.job.cause_job
+
+
+def running(d: Driver, devices: int, trial: bool = False) -> int:
+    job = d.submit(devices=devices, trial=trial)
+    d.start(job)
+    return job
+
+
+def test_nobody_is_behind_a_job_that_no_node_can_take() -> None:
+    d = Driver(fifo)
+    large = d.submit(devices=9)
+    d.join()
+    running(d, 8)
+    waits = d.submit(devices=4)
+    assert listed(d, large)[0] is Reason.TOO_LARGE
+    assert listed(d, waits) == (Reason.NO_ROOM, 0)
+
+
+def test_nobody_is_behind_a_trial_that_waits_for_its_victims() -> None:
+    d = cluster()
+    running(d, 4), running(d, 4, trial=True)
+    waits, stuck, other = d.trial(4), d.trial(8), d.submit()
+    assert listed(d, waits)[0] is Reason.WAITING_FOR_VICTIMS
+    assert listed(d, other) == (Reason.BEHIND, stuck)
+
+
+def test_a_job_that_is_held_back_by_a_trial_is_not_said_to_have_no_room() -> None:
+    d = cluster()
+    job, _ = running(d, 4), running(d, 4, trial=True)
+    waits = d.submit(devices=2)
+    assert listed(d, waits)[0] is Reason.NO_ROOM
+    stuck = d.submit(changed(spec(8, trial=True), priority=-5))
+    d.exit(job)
+    assert d.free().devices == 4
+    assert listed(d, waits) == (Reason.BEHIND, stuck)
+
+
+def test_a_trial_whose_earmark_is_dropped_behind_one_that_is_stuck_waits_for_that() -> None:
+    d = cluster()
+    d.join("n2")
+    running(d, 8), running(d, 8, trial=True)
+    trial = d.trial(4)
+    stuck = d.submit(changed(spec(8, trial=True), priority=5))
+    assert listed(d, trial)[0] is Reason.WAITING_FOR_VICTIMS
+    d.step(DrainRequested("n1", "", "op"))
+    assert listed(d, trial) == (Reason.BEHIND, stuck)
+
+
+def test_a_job_that_has_run_and_that_no_node_can_take_any_more_says_so() -> None:
+    d = Driver(fifo)
+    d.join("n1", LARGE), d.join("n2")
+    large = running(d, 16)
+    d.silence("n1")
+    d.step(FenceRequested("n1", "op"))
+    assert listed(d, large)[0] is Reason.NODE_LOST
+    d.step(NodeDeleteRequested("n1"))
+    running(d, 8)
+    assert listed(d, large)[0] is Reason.TOO_LARGE
+    assert listed(d, d.submit()) == (Reason.NO_ROOM, 0)
