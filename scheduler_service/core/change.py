@@ -13,7 +13,6 @@ from scheduler_service.core.job import (
     Job,
     JobEvent,
     JobState,
-    NodeState,
     OperationPhase,
     Reason,
     Run,
@@ -26,8 +25,8 @@ from scheduler_service.core.values import Micros, Vector, add, least, sub
 
 # To look up a member of an enumeration costs as much as to make a small object: those that every job meets stand here, and so
 # in other modules.
-_RUNNING, _RUNS, _STOPPING, _OVER = JobState.RUNNING, RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED
-_SILENT, _ENDED, _NONE = NodeState.SILENT, EventKind.ENDED, Reason.NONE
+_RUNNING, _STOPPING, _OVER = JobState.RUNNING, RunPhase.STOPPING, RunPhase.ENDED
+_ENDED, _NONE = EventKind.ENDED, Reason.NONE
 
 
 def tell(
@@ -234,17 +233,17 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
 
 
 def shown_state(state: State, job: Job) -> JobState:
-    """The state of a job of which some task is active."""
-    shown, nodes = _RUNNING, state.nodes.rows
-    for run in state.runs_of(job.id):
-        phase = run.phase
-        if nodes[run.node].state is _SILENT:
-            return JobState.UNREACHABLE
-        if phase is _STOPPING:
-            shown = JobState.STOPPING
-        elif phase is not _RUNS and shown is _RUNNING:
-            shown = JobState.STARTING
-    return shown
+    """The state of a job of which some task is active. Its tasks are told to leave all at once."""
+    if job.id in state.unreachable:
+        return JobState.UNREACHABLE
+    if any_task(state, job.id).phase is _STOPPING:
+        return JobState.STOPPING
+    return _RUNNING if state.begun.get(job.id, 0) == len(state.active[job.id]) else JobState.STARTING
+
+
+def any_task(state: State, job_id: int) -> Run:
+    """One of the job's active tasks, whichever: for what is the same of all."""
+    return state.runs.rows[next(iter(state.active[job_id]))]
 
 
 _TOLD = {
@@ -265,7 +264,7 @@ def show(state: State, job: Job) -> Job:
     if shown is JobState.UNREACHABLE:
         reason = Reason.NODE_SILENT
     elif shown is JobState.STOPPING:
-        told = next(run for run in state.runs_of(job.id) if run.stop_reason is not None)
+        told = any_task(state, job.id)
         reason, cause = _TOLD.get(told.stop_reason or StopReason.UNCLAIMED, Reason.NONE), told.stop_for
         if told.stop_reason is StopReason.GANG and job.verdict is Reason.GANG_NOT_READY:
             reason = job.verdict

@@ -5,7 +5,7 @@ The first task that fails decides; what the others do when they are told to leav
 
 from typing import Any
 
-from scheduler_service.core.change import end_job, requeue, show, stop_job, tell
+from scheduler_service.core.change import any_task, end_job, requeue, show, stop_job, tell
 from scheduler_service.core.drains import praise, strike
 from scheduler_service.core.faults import fault_of
 from scheduler_service.core.gangs import all_started
@@ -50,8 +50,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     job = changed(job, **facts)
     text = f"task {run.task} {describe(run, how)}"
     tell(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
-    others = state.runs_of(job.id)
-    if job.verdict is not Reason.NONE and any(other.phase is not RunPhase.STOPPING for other in others):
+    if job.verdict is not Reason.NONE and any_task(state, job.id).phase is not RunPhase.STOPPING:
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
     else:
         show(state, all_started(state, job))

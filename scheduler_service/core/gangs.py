@@ -22,10 +22,10 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
     if run.phase not in (RunPhase.STARTING, RunPhase.READY) or job.rendezvous:
         return
     state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
-    tasks = state.runs_of(job.id)
-    if len(tasks) == len(job.spec.tasks()) and all(task.phase is RunPhase.READY for task in tasks):
-        state.put(state.jobs, job.id, changed(job, rendezvous=tasks[0].ready_at))
-        tell(state, now, job.id, EventKind.GANG_READY, run=job.run, node=tasks[0].node, text=f"meets at {tasks[0].ready_at}")
+    if state.ready[job.id] == len(job.spec.tasks()):
+        first = state.runs.rows[min(state.active[job.id])]
+        state.put(state.jobs, job.id, changed(job, rendezvous=first.ready_at))
+        tell(state, now, job.id, EventKind.GANG_READY, run=job.run, node=first.node, text=f"meets at {first.ready_at}")
 
 
 def gang_late(state: State, now: Micros, job: Job) -> None:
@@ -48,7 +48,7 @@ def gang_late(state: State, now: Micros, job: Job) -> None:
 
 def all_started(state: State, job: Job) -> Job:
     """The job with no limit to its start any more, once all of its tasks run."""
-    if job.start_by_us is None or any(run.started_us is None for run in state.runs_of(job.id)):
+    if job.start_by_us is None or state.begun.get(job.id, 0) < len(state.active[job.id]):
         return job
     return changed(job, start_by_us=None, avoid=())
 

@@ -84,6 +84,14 @@ class State:
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
         """Job -> the tasks of its launch that have not ended."""
+        self.ready: dict[int, int] = {}
+        """Job -> how many of these are ready, and wait for the others."""
+        self.begun: dict[int, int] = {}
+        """Job -> how many of these have started."""
+        self.unreachable: dict[int, int] = {}
+        """Job -> how many of these are on silent nodes."""
+        self.silent: set[int] = set()
+        """The nodes that are silent."""
         self.node_ids: dict[str, int] = {}
         """The nodes of the cluster, by name."""
         self.deleted_ids: dict[str, int] = {}
@@ -245,6 +253,8 @@ class State:
             "queues": {name: (queue.first, list(queue)) for name, queue in self.queues.items()},
             "runs_on": {node: set(keys) for node, keys in self.runs_on.items()},
             "active": {job: set(keys) for job, keys in self.active.items()},
+            "tasks": (dict(self.ready), dict(self.begun), dict(self.unreachable)),
+            "silent": set(self.silent),
             "node_ids": dict(self.node_ids),
             "deleted_ids": dict(self.deleted_ids),
             "idle": dict(self.idle_devices),

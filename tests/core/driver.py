@@ -21,6 +21,7 @@ from scheduler_service.core.job import (
     JobSpec,
     JobState,
     Node,
+    NodeState,
     Operation,
     Run,
     RunKey,
@@ -148,7 +149,21 @@ class Driver:
         assert sorted(ends) == sorted(c.key for c in taken.changes if c.table == "job" and c.new.state in ENDED)
         for job in self.state.jobs.rows.values():
             if job.id in self.state.active:
-                assert job.state is shown_state(self.state, job)
+                assert job.state is self._shown(job)
+
+    def _shown(self, job: Job) -> JobState:
+        """What `shown_state` makes of counts, of the tasks themselves."""
+        tasks = self.state.runs_of(job.id)
+        phases = {task.phase for task in tasks}
+        if any(self.state.nodes.rows[task.node].state is NodeState.SILENT for task in tasks):
+            shown = JobState.UNREACHABLE
+        elif RunPhase.STOPPING in phases:
+            assert phases == {RunPhase.STOPPING}, f"only some tasks of job {job.id} were told to leave"
+            shown = JobState.STOPPING
+        else:
+            shown = JobState.RUNNING if phases == {RunPhase.RUNNING} else JobState.STARTING
+        assert shown_state(self.state, job) is shown
+        return shown
 
     def _check_job(self, new: Job) -> None:
         assert new.id not in self.ended, f"job {new.id} has ended and was changed"

@@ -1,11 +1,13 @@
 """Gangs: placed whole or not at all, started in two phases, and ended by the first task that fails."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from scheduler_service.core.engine import step
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, RunKey, RunPhase, StopReason, TaskGroup
+from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, Run, RunKey, RunPhase, StopReason, TaskGroup
 from scheduler_service.core.messages import Joined, RunStarted, Start, Step, Stop, Submitted, SuspendRequested
 from scheduler_service.core.rows import changed
 from scheduler_service.core.settings import Settings
@@ -278,6 +280,36 @@ def test_a_gang_is_preempted_whole() -> None:
     for task in range(4):
         d.step(d.exited(job, task, yielded=True))
     assert d.states(job, trial) == [JobState.QUEUED, JobState.STARTING]
+
+
+class Counted(dict[RunKey, Run]):
+    """Rows of which is counted how many were looked at."""
+
+    looked = 0
+
+    def __getitem__(self, key: RunKey) -> Run:
+        self.looked += 1
+        return super().__getitem__(key)
+
+
+def test_a_report_looks_at_as_few_tasks_of_a_wide_gang_as_of_a_narrow_one() -> None:
+    def looked(tasks: int) -> int:
+        """At most, for any report but the one that makes the gang begin."""
+        d = cluster(nodes=tasks // 2)
+        job, most = d.submit(gang(tasks)), 0
+        runs = d.state.runs_of(job)
+        for report in (d.ready, d.started, d.exited):
+            for run in runs:
+                event = report(job, run.task)
+                rows = d.state.runs.rows = Counted(d.state.runs.rows)
+                step(d.state, (event,), d.now, Random(0), d.policy)
+                last = report == d.ready and run is runs[-1]
+                most = most if last else max(most, rows.looked)
+                d.state.adopt()
+        assert d.state.jobs.rows == {}
+        return most
+
+    assert looked(40) == looked(4)
 
 
 def test_reports_of_a_launch_that_is_over_do_not_touch_the_next() -> None:

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
-from scheduler_service.core.indices.small import set_or_drop
-from scheduler_service.core.job import Cluster, Node, NodeDevice, present
+from scheduler_service.core.indices.small import count, set_or_drop
+from scheduler_service.core.job import Cluster, Node, NodeDevice, NodeState, present
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Vector, sub, times
 
@@ -28,6 +28,7 @@ def of_node(state: "State", old: Node | None, new: Node | None) -> None:
     was, now = present(old), present(new)
     set_or_drop(state.node_ids, row.name, row.id if now else None)
     set_or_drop(state.deleted_ids, row.name, row.id if new and not now else None)
+    _hear(state, row.id, now)
     state.room.set_node(row.id, now)
     if state.host is not None:
         state.host.set_node(row.id, _host_of(state, now))
@@ -39,6 +40,16 @@ def of_node(state: "State", old: Node | None, new: Node | None) -> None:
     if other:
         for key in state.runs_on.get(row.id, ()):
             refresh_candidate(state, key)
+
+
+def _hear(state: "State", node: int, row: Node | None) -> None:
+    """Whether it is silent, and with it the tasks there."""
+    silent = row is not None and row.state is NodeState.SILENT
+    if silent == (node in state.silent):
+        return
+    (state.silent.add if silent else state.silent.discard)(node)
+    for key in state.runs_on.get(node, ()):
+        count(state.unreachable, key.job_id, 1 if silent else -1)
 
 
 def _host_of(state: "State", row: Node | None) -> Node | None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from scheduler_service.core.indices.deadlines import set_deadline
-from scheduler_service.core.indices.small import add_or_discard, set_or_drop
+from scheduler_service.core.indices.small import add_or_discard, count, set_or_drop
 from scheduler_service.core.job import JobClass, Run, RunKey, RunPhase
 from scheduler_service.core.values import Vector, mask_of, sub
 from scheduler_service.core.vc import Guarantee
@@ -12,7 +12,7 @@ from scheduler_service.core.waiting import Deadline
 if TYPE_CHECKING:
     from scheduler_service.core.state import State
 
-STOPPING, GUARD = RunPhase.STOPPING, Deadline.GUARD
+READY, STOPPING, GUARD = RunPhase.READY, RunPhase.STOPPING, Deadline.GUARD
 
 
 def of_run(state: "State", old: Run | None, new: Run | None) -> None:
@@ -30,6 +30,13 @@ def _comes_or_goes(state: "State", run: Run, there: bool) -> None:
     key, guard = run.key, run.guarded_us
     add_or_discard(state.runs_on, run.node, key, there)
     add_or_discard(state.active, run.job_id, key, there)
+    by = 1 if there else -1
+    if run.phase is READY:
+        count(state.ready, run.job_id, by)
+    if run.started_us is not None:
+        count(state.begun, run.job_id, by)
+    if run.node in state.silent:
+        count(state.unreachable, run.job_id, by)
     _hold(state, run, there)
     _stand(state, None if there else run, run if there else None)
     if guard is not None:
@@ -40,6 +47,9 @@ def _comes_or_goes(state: "State", run: Run, there: bool) -> None:
 
 def _changes(state: "State", old: Run, new: Run) -> None:
     key = new.key
+    if old.phase is not new.phase or old.started_us is not new.started_us:
+        count(state.ready, key.job_id, (new.phase is READY) - (old.phase is READY))
+        count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
     if old.guaranteed != new.guaranteed:
         _stand(state, old, new)
         state.unsettled = True

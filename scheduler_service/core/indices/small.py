@@ -36,6 +36,10 @@ def insert_or_remove(index: dict[K, list[Q]], key: K, member: Q, there: bool) ->
         del members[bisect_left(members, member)]
 
 
+def count(index: dict[K, int], key: K, by: int) -> None:
+    set_or_drop(index, key, (index.get(key, 0) + by) or None)
+
+
 def set_or_drop(index: dict[K, R], key: K, value: R | None) -> None:
     if value is None:
         index.pop(key, None)
