@@ -55,6 +55,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         run = state.runs.rows[key]
         if rebooted or (key not in known and (run.started_us is not None or run.ready_at)):
             _lose_run(state, run, now, "its node came back without it")
+    rooms = state.room.capacity_of(node_id)
     _take_inventory(state, node_id, event, now)
     node = state.nodes.rows.get(node_id, node)  # it may have been drained for what was lost
     returned = node.state is NodeState.SILENT
@@ -70,6 +71,8 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         agent_version=event.agent_version,
     )
     state.put(state.nodes, node_id, node)
+    if rooms != state.room.capacity_of(node_id):
+        _ask_again(state)
     take_faults(state, now, node, {d.index: d.fault for d in event.inventory.devices if d.fault})
     if returned:
         _show_runs(state, node, EventKind.NODE_RETURNED, now)
@@ -142,6 +145,14 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
     row = changed(node, state=NodeState.DELETED, since_us=now, drained_us=None, drain_reason="", drain_user="", strikes=0)
     state.put(state.nodes, node.id, row)
     return NodeChanged(node.id)
+
+
+def _ask_again(state: State) -> None:
+    """Jobs that no node could take may have one now: those queue again."""
+    for job_id in sorted(state.too_large):
+        job = state.jobs.rows[job_id]
+        if state.room.could_ever_take(job.spec):
+            state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))
 
 
 def _show_runs(state: State, node: Node, kind: EventKind, now: Micros) -> None:

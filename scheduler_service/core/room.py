@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.job import Node, NodeState
+from scheduler_service.core.job import JobSpec, Node, NodeState
 from scheduler_service.core.values import ZERO, Vector, add, fits, least, sub
 
 _NEVER = -1
@@ -232,6 +232,10 @@ class Room:
                 self._ever.clear()
             known = self._ever[asked] = pack(needs, total) is not None
         return known
+
+    def could_ever_take(self, job: JobSpec) -> bool:
+        """Whether the job would fit if every node, up or not, were empty."""
+        return self.could_ever_fit_all(job.tasks()) if job.gang else self.could_ever_fit(job.demand)
 
     def total_cpu(self) -> int:
         return sum(capacity.cpu_milli * count for capacity, count in self._shapes.items())

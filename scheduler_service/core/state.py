@@ -80,6 +80,8 @@ class State:
         """Queued jobs by class, as `waiting.queue_key` has them. Those of virtual clusters are in `lanes`."""
         self.lanes: dict[tuple[str, Lane], dict[Named, list[QueueKey]]] = {}
         """Virtual cluster and what they wait for -> its queued jobs, by what they name of that: a queue for each."""
+        self.too_large: set[int] = set()
+        """Jobs that no node can take. They stand in no queue."""
         self.vc_ids: dict[str, int] = {}
         self.runs_on: dict[int, set[RunKey]] = {}
         self.active: dict[int, set[RunKey]] = {}
@@ -271,6 +273,7 @@ class State:
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
             "lanes": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.lanes.items()},
+            "too_large": set(self.too_large),
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
             "traded": self.traded.snapshot(),

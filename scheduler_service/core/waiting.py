@@ -6,13 +6,13 @@ Functions of one row alone: the indices of the state are made of them.
 from enum import IntEnum
 from typing import NamedTuple
 
-from scheduler_service.core.job import Job, JobClass, JobState
+from scheduler_service.core.job import Job, JobClass, JobState, Reason
 from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import Guarantee
 
 QueueKey = tuple[int, bool, int]
 """The last part is the job's id."""
-_QUEUED = JobState.QUEUED
+_QUEUED, _TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
 
 
 class Lane(IntEnum):
@@ -84,8 +84,8 @@ def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
 
 
 def stands(job: Job) -> bool:
-    """Whether it is in a queue."""
-    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for:
+    """Whether it is in a queue. One that no node can take stands beside it, in nobody's way, until a node joins that can."""
+    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for or job.reason is _TOO_LARGE:
         return False
     return job.elements is None or startable(job)
 

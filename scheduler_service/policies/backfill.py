@@ -57,7 +57,8 @@ def _pass(state: State, classes: Sequence[JobClass]) -> Generator[Plan, str | No
                 continue
         elif reservation is None:
             wait = no_room(state, job)
-            yield (wait,)
+            if (yield (wait,)) is None and wait.reason is Reason.TOO_LARGE:
+                continue  # it has left the queue
             if wait.reason is not Reason.TOO_LARGE:
                 reservation = reserve(state, job)
                 if reservation is None:  # nobody knows when it can start: whatever starts now may delay it

@@ -87,20 +87,18 @@ def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
 
 
 def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
-    """Jobs that are served before it, in order. Those that no node can take block nobody."""
-    return (other for other in _served_before(state, job, stages) if other.reason is not Reason.TOO_LARGE)
-
-
-def _served_before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
+    """Jobs that are served before it, in order; none before one that stands in no queue."""
     mine = queue_key(job, state.settings.aging_us)
+    if mine is None:
+        return
     if stages.victims is None:  # one queue
-        ids = sorted((key, key[-1]) for queue in state.queues.values() for key in queue if mine is not None and key < mine)
+        ids = sorted((key, key[-1]) for queue in state.queues.values() for key in queue if key < mine)
         yield from (state.jobs.rows[job_id] for _, job_id in ids)
         return
     if job.spec.job_class is JobClass.BEST_EFFORT:
         yield from (state.jobs.rows[key[-1]] for key in state.queues[JobClass.TRIAL] if key[-1] not in state.earmarks_of)
     for key in state.queues[job.spec.job_class]:
-        if mine is None or key >= mine:
+        if key >= mine:
             return
         if key[-1] not in state.earmarks_of:
             yield state.jobs.rows[key[-1]]

@@ -28,16 +28,12 @@ def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
     """Starts the queued jobs of the classes in order, until one does not fit. Costs one look for each job that starts."""
     skipped = dict.fromkeys(classes, 0)
     while (job := head_of(state, skipped)) is not None:
-        action = place(state, job)
-        if action is None:
-            wait = no_room(state, job)
-            yield (wait,)
-            if wait.reason is not _TOO_LARGE:
-                yield from not_looked_at(state, [other for other in classes if other is not job.spec.job_class])
-                return
-        elif (yield (action,)) is None:
-            continue
-        skipped[job.spec.job_class] += 1
+        action = place(state, job) or no_room(state, job)
+        refused = yield (action,)
+        if isinstance(action, Wait) and action.reason is not _TOO_LARGE:
+            yield from not_looked_at(state, [other for other in classes if other is not job.spec.job_class])
+            return
+        skipped[job.spec.job_class] += refused is not None  # else it has left the queue
 
 
 def not_looked_at(state: State, classes: Sequence[JobClass]) -> Proposals:

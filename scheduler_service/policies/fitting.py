@@ -90,9 +90,9 @@ def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
 
 
 def no_room(state: State, job: Job) -> Wait:
-    """Why the first of a queue waits. TOO_LARGE: no node could ever take it, and it must not block the others."""
+    """Why the first of a queue waits. TOO_LARGE: no node could ever take it; told so, it leaves the queue."""
     room, gang = state.room, job.spec.gang
-    if not state.node_ids or (room.could_ever_fit_all(job.spec.tasks()) if gang else room.could_ever_fit(job.spec.demand)):
+    if not state.node_ids or room.could_ever_take(job.spec):
         return Wait(job.id, _NO_ROOM)
     if gang and all(room.could_ever_fit(group.demand) for group in gang):
         return Wait(job.id, Reason.TOO_LARGE, "its tasks would not fit on the cluster at once, even when it is empty")

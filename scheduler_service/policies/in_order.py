@@ -33,8 +33,7 @@ def trials_in_order(victims: Victims, serve: Serve) -> Policy:
                 continue
             wait = no_room(state, trial)
             if wait.reason is Reason.TOO_LARGE:
-                yield (wait,)
-                skip += 1
+                skip += (yield (wait,)) is not None  # it leaves the queue
                 continue
             if trial.id not in state.earmarks_of:
                 plan = victims(state, trial, rng)

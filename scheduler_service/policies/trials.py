@@ -55,7 +55,8 @@ def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, 
         if trial.id not in state.earmarks_of:
             wait = no_room(state, trial)
             if wait.reason is Reason.TOO_LARGE:
-                yield (wait,)
+                skip += (yield (wait,)) is not None  # it leaves the queue
+                continue
             elif trials_in_flight is not None and len(state.earmarks_of) >= trials_in_flight:
                 yield (wait,)
                 return True

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.job import Reason
 from scheduler_service.core.messages import (
     Event,
     Order,
@@ -331,11 +330,8 @@ class Service:
 
 
 def _first_in_the_way(state: State, queue: Queue) -> int:
-    """The first for which those behind it wait: not for one that no node can take, or that has room kept for it."""
-    for key in islice(queue, LOOKED_AT):
-        if key[-1] not in state.earmarks_of and state.jobs.rows[key[-1]].reason is not Reason.TOO_LARGE:
-            return key[-1]
-    return 0
+    """The first for which those behind it wait: not for one that has room kept for it."""
+    return next((key[-1] for key in islice(queue, LOOKED_AT) if key[-1] not in state.earmarks_of), 0)
 
 
 def _heads(state: State) -> Heads:

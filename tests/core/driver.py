@@ -23,6 +23,7 @@ from scheduler_service.core.job import (
     Node,
     NodeState,
     Operation,
+    Reason,
     Run,
     RunKey,
     RunPhase,
@@ -148,6 +149,8 @@ class Driver:
         ends = [event.job_id for event in taken.log if event.kind is EventKind.ENDED]
         assert sorted(ends) == sorted(c.key for c in taken.changes if c.table == "job" and c.new.state in ENDED)
         for job in self.state.jobs.rows.values():
+            if job.reason is Reason.TOO_LARGE:
+                assert not self.state.room.could_ever_take(job.spec), f"job {job.id} stands beside its queue, and need not"
             if job.id in self.state.active:
                 assert job.state is self._shown(job)
 

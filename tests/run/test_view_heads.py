@@ -1,14 +1,18 @@
 """What is said of queued jobs: the one that others are said to be behind is in their way."""
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import Reason
+from scheduler_service.core.job import JobState, Reason, TaskGroup
 from scheduler_service.core.messages import (
     DrainRequested,
     FenceRequested,
+    HoldRequested,
     NodeDeleteRequested,
+    ReleaseRequested,
+    UndrainRequested,
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Vector
+from scheduler_service.policies.backfill import backfill
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings
@@ -47,6 +51,37 @@ def test_nobody_is_behind_a_job_that_no_node_can_take() -> None:
     waits = d.submit(devices=4)
     assert listed(d, large)[0] is Reason.TOO_LARGE
     assert listed(d, waits) == (Reason.NO_ROOM, 0)
+
+
+def test_a_job_that_a_new_node_can_take_waits_for_those_before_it() -> None:
+    d = Driver(fifo)
+    gang = changed(spec(), gang=(TaskGroup(2, Vector(1_000, 64, 5)),), demand=Vector(2_000, 128, 10))
+    large, wide, larger = d.submit(devices=16), d.submit(gang), d.submit(devices=17)
+    d.join()
+    running(d, 8)
+    first = d.submit(changed(spec(8), priority=1))
+    assert listed(d, first)[0] is Reason.NO_ROOM
+    assert {listed(d, job)[0] for job in (large, wide, larger)} == {Reason.TOO_LARGE}
+    d.step(DrainRequested("n1", "", "op"))
+    d.step(d.seen("n2", LARGE), DrainRequested("n2", "", "op"))
+    assert [listed(d, job) for job in (large, wide)] == [(Reason.BEHIND, first)] * 2
+    assert listed(d, larger)[0] is Reason.TOO_LARGE
+    d.step(UndrainRequested("n2"))
+    assert d.states(first, large) == [JobState.STARTING, JobState.QUEUED]
+    assert listed(d, large)[0] is Reason.NO_ROOM
+
+
+def test_jobs_that_no_node_can_take_are_not_looked_at_again() -> None:
+    """They stand in no queue: each step would cost as much as there are of them."""
+    for policy in (fifo, backfill, fitgpp(FitGppSettings()), fitgpp(FitGppSettings(in_order=True))):
+        d = Driver(policy)
+        jobs = [d.submit(devices=9), d.submit(devices=9, trial=True)]
+        d.join()
+        assert {listed(d, job) for job in jobs} == {(Reason.TOO_LARGE, 0)}
+        assert not any(len(queue) for queue in d.state.queues.values())
+        d.cancel(jobs[0])
+        d.step(HoldRequested(jobs[1]), ReleaseRequested(jobs[1]))
+        assert listed(d, jobs[1]) == (Reason.TOO_LARGE, 0)
 
 
 def test_nobody_is_behind_a_trial_that_waits_for_its_victims() -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from scheduler_service.core.indices.deadlines import set_deadline
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
 from scheduler_service.core.indices.small import add_or_discard, insert_or_remove, set_or_drop
-from scheduler_service.core.job import Job, JobState, Operation
+from scheduler_service.core.job import Job, JobState, Operation, Reason
 from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Guarantee
 from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Due, QueueKey, due, lanes_of, queue_in, queue_key
@@ -13,7 +13,7 @@ from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Due, QueueKey
 if TYPE_CHECKING:
     from scheduler_service.core.state import State
 
-QUEUED = JobState.QUEUED
+QUEUED, TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
 
 
 def of_job(state: "State", old: Job | None, new: Job | None) -> None:
@@ -27,6 +27,9 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
     else:
         if old.state is QUEUED or new.state is QUEUED:
             _stand(state, old, new)
+            if old.reason is not new.reason:
+                _be_too_large(state, old, there=False)
+                _be_too_large(state, new, there=True)
         _changes(state, old, new)
 
 
@@ -65,7 +68,13 @@ def _changes(state: "State", old: Job, new: Job) -> None:
         _depend(state, new, there=True)
 
 
+def _be_too_large(state: "State", job: Job, there: bool) -> None:
+    if job.reason is TOO_LARGE:
+        (state.too_large.add if there else state.too_large.discard)(job.id)
+
+
 def _comes_or_goes(state: "State", job: Job, there: bool) -> None:
+    _be_too_large(state, job, there)
     if there and job.rendezvous:
         state.news.setdefault(job.id, True)
     if job.request_id:
