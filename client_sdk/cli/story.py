@@ -51,6 +51,8 @@ def _sentence(event: JobEvent) -> str:
         case JobEventKind.REQUEUED:
             because = "" if event.reason is JobReason.UNSPECIFIED else f": {event.reason.name.lower().replace('_', ' ')}"
             said = f"back in the queue{because}" + (f" for{cause}" if cause and event.reason is JobReason.PREEMPTED else "")
+        case JobEventKind.REQUEUE_REQUESTED if event.reason is JobReason.NODE_DRAINED:
+            said = f"told to leave{run}: {event.node} is drained"
         case kind:
             said = f"{kind.name.lower().replace('_', ' ')}{node}{run}" + (f" by{cause}" if cause else "")
     return f"{said} - {event.text}" if event.text else said

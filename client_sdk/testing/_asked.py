@@ -200,7 +200,9 @@ def drain(state: State, request: cluster_pb2.DrainRequest) -> cluster_pb2.Node:
     for job_id in _nodes.drain(state, request):
         job = state.jobs[job_id]
         if state_of(job) in (JobState.STARTING, JobState.RUNNING):
-            _told(state, job, JobReason.NODE_DRAINED)
+            why, facts = JobReason.NODE_DRAINED, {"run": job.run, "node": request.node, "text": request.reason}
+            state.tell(job, JobEventKind.REQUEUE_REQUESTED, reason=int(why), **facts)
+            _told(state, job, why)
     return _nodes.node(state, request.node)
 
 

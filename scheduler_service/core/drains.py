@@ -1,8 +1,8 @@
 """Nodes on which nothing new is placed: because an operator said so, or because they fail jobs again and again."""
 
-from scheduler_service.core.change import drop_earmarks, stop_job
+from scheduler_service.core.change import drop_earmarks, stop_job, tell
 from scheduler_service.core.errors import NotFound
-from scheduler_service.core.job import Node, Reason, RunPhase, StopReason, present
+from scheduler_service.core.job import EventKind, Node, Reason, RunPhase, StopReason, present
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
@@ -15,7 +15,9 @@ def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeCha
     if event.evict:
         for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
             if not any(run.phase is RunPhase.STOPPING for run in state.runs_of(job_id)):
-                stop_job(state, now, state.jobs.rows[job_id], StopReason.DRAINED, Reason.NODE_DRAINED)
+                job, why = state.jobs.rows[job_id], Reason.NODE_DRAINED
+                tell(state, now, job_id, EventKind.REQUEUE_REQUESTED, run=job.run, node=node.id, reason=why, text=event.reason)
+                stop_job(state, now, job, StopReason.DRAINED, why)
     return NodeChanged(node.id)
 
 

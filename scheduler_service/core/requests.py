@@ -122,6 +122,7 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
     if event.run and event.run != job.run:
         return Accepted(job.id)  # that one has left already
     if job.state is JobState.QUEUED and job.eligible_us is not None:  # "try again now"
+        tell(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run, text="the pause before its retry is over")
         state.put(state.jobs, job.id, changed(job, eligible_us=None))
         return Accepted(job.id)
     if job.state is JobState.QUEUED and job.requeued:

@@ -79,6 +79,9 @@ def test_evicted_runs_leave_and_queue_again_elsewhere() -> None:
         (running, StopReason.DRAINED),
         (starting, StopReason.DRAINED),
     }
+    assert [(e.job_id, e.kind, e.run, e.node, e.reason, e.text) for e in told.log] == [
+        (job, EventKind.REQUEUE_REQUESTED, 1, 1, Reason.NODE_DRAINED, "a fan is loud") for job in (running, starting)
+    ]
     assert (d.job(running).state, d.job(running).reason) == (JobState.STOPPING, Reason.NODE_DRAINED)
     d.join("n2", SMALL)
     left = d.exit(running, yielded=True)

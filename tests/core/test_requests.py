@@ -255,7 +255,8 @@ def test_requeue_of_a_job_in_its_pause_tries_it_now() -> None:
     d.start(job)
     d.exit(job, exit_code=1)
     assert d.job(job).state is JobState.QUEUED
-    d.step(RequeueRequested(job))
+    retried = d.step(RequeueRequested(job))
+    assert [event.kind for event in retried.log] == [EventKind.REQUEUE_REQUESTED, EventKind.PLACED]
     assert d.job(job).state is JobState.STARTING
 
 

@@ -462,7 +462,8 @@ def test_nodes_are_drained_and_opened(run: Run, client: Client) -> None:
     listed = run("node", "list", "-o", "wide").output.splitlines()
     assert [line.split()[:2] for line in listed] == [["NAME", "STATE"], ["n1", "DRAINING"], ["n2", "DRAINED"]]
     assert "fan broken, by ada" in listed[1]
-    run("node", "drain", "n1", "--evict", "-q")
+    run("node", "drain", "n1", "--evict", "--reason", "fan broken", "-q")
+    assert "  told to leave (run 1): n1 is drained - fan broken\n" in run("story", "1").output
     assert client.get(1).reason is JobReason.NODE_DRAINED
     (shown,) = json.loads(run("node", "undrain", "n1", "-o", "json").output)
     assert (shown["name"], shown["drain"]) == ("n1", None)
