@@ -95,7 +95,7 @@ def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
         ids = sorted((key, key[-1]) for queue in state.queues.values() for key in queue if key < mine)
         yield from (state.jobs.rows[job_id] for _, job_id in ids)
         return
-    if job.spec.job_class is JobClass.BEST_EFFORT:
+    if job.spec.job_class is JobClass.BEST_EFFORT and not stages.passed_by(state):
         yield from (state.jobs.rows[key[-1]] for key in state.queues[JobClass.TRIAL] if key[-1] not in state.earmarks_of)
     for key in state.queues[job.spec.job_class]:
         if key >= mine:

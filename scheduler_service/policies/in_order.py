@@ -21,6 +21,14 @@ def serve_trials(victims: Victims, serve: Serve, settings: FitGppSettings) -> Po
     return trials_first(victims, serve, settings.trials_in_flight)
 
 
+def passed_by(state: State, settings: FitGppSettings) -> bool:
+    """Whether best-effort jobs are served though trials wait that no room is kept for yet: others have victims leave first."""
+    if settings.in_order:
+        first = state.queues[JobClass.TRIAL].first
+        return first is not None and first[-1] in state.earmarks_of
+    return settings.trials_in_flight is not None and len(state.earmarks_of) >= settings.trials_in_flight
+
+
 def trials_in_order(victims: Victims, serve: Serve) -> Policy:
     """One trial at most waits for victims, with an earmark, and starts wherever it fits first."""
 

@@ -12,6 +12,7 @@ from scheduler_service.policies.cells.by_count import by_count
 from scheduler_service.policies.cells.exchanging import MATCHES
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
+from scheduler_service.policies.in_order import passed_by
 from scheduler_service.policies.lrtp import lrtp, lrtp_victims
 from scheduler_service.policies.rand import rand, rand_victims
 from scheduler_service.policies.scores import CHOICES, preempting
@@ -23,6 +24,8 @@ class Stages(NamedTuple):
     policy: Policy
     victims: Victims | None
     """Which runs leave for a trial; None: nobody is preempted, and trials stand in one queue with all others."""
+    passed_by: Callable[[State], bool] = lambda _: False
+    """See `in_order.passed_by`."""
 
 
 def stages(
@@ -42,7 +45,11 @@ def stages(
     if made is None:
         raise ValueError(f"there is no policy {name!r}; there are fifo, {', '.join((*_PREEMPTING, 'cells', 'quota'))}")
     policy, victims = made
-    return Stages(policy(settings, serve), lambda state, trial, rng: victims(state, trial, settings, rng))
+    return Stages(
+        policy(settings, serve),
+        lambda state, trial, rng: victims(state, trial, settings, rng),
+        lambda state: passed_by(state, settings),
+    )
 
 
 def _lrtp_victims(state: State, trial: Job, settings: FitGppSettings, _rng: Rng) -> Plan | None:

@@ -198,6 +198,24 @@ def test_a_trial_that_may_not_preempt_yet_says_whom_it_would() -> None:
     assert d.job(victim.key.job_id).state is JobState.RUNNING
 
 
+def test_best_effort_jobs_that_are_served_all_the_same_are_not_behind_the_trials_that_wait() -> None:
+    """As the settings say: another trial's victims leave first, and so nobody holds up best-effort jobs."""
+    for settings in (FitGppSettings(trials_in_flight=1), FitGppSettings(in_order=True)):
+        one = stages("fitgpp", settings)
+        d = cluster(one)
+        running(d, 4), running(d, 3)
+        first, second, job = d.trial(4), d.trial(8), d.submit(devices=2)
+        assert d.states(first, second, job) == [JobState.QUEUED] * 3
+        assert d.job(first).reason is Reason.WAITING_FOR_VICTIMS
+        assert reasons(why(d, job, one)) == [Reason.NO_ROOM]
+        assert d.job(job).reason is Reason.NO_ROOM, "it was its turn"
+    d = cluster(one)
+    running(d, 8, trial=True)
+    waits, job = d.trial(4), d.submit()
+    (blocker, _) = why(d, job, one).blockers
+    assert (blocker.reason, blocker.cause_job) == (Reason.BEHIND, waits)
+
+
 # ---- when ------------------------------------------------------------------------------------------------------------------
 
 
