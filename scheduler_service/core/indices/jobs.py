@@ -1,5 +1,6 @@
 """What follows from jobs, and from what is kept for them."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from scheduler_service.core.indices.deadlines import set_deadline
@@ -64,8 +65,9 @@ def _changes(state: "State", old: Job, new: Job) -> None:
     if old.eligible_us != new.eligible_us or old.limit_us != new.limit_us or old.start_by_us != new.start_by_us:
         _set_due(state, new.id, due(old), due(new))
     if old.waits_for is not new.waits_for:
-        _depend(state, old, there=False)
-        _depend(state, new, there=True)
+        before, after = ({dependency.job_id for dependency in job.waits_for} for job in (old, new))
+        _depend(state, new.id, before - after, there=False)
+        _depend(state, new.id, after - before, there=True)
 
 
 def _be_too_large(state: "State", job: Job, there: bool) -> None:
@@ -87,7 +89,7 @@ def _comes_or_goes(state: "State", job: Job, there: bool) -> None:
     if at != NOT_DUE:
         _set_due(state, job.id, *((NOT_DUE, at) if there else (at, NOT_DUE)))
     if job.waits_for:
-        _depend(state, job, there)
+        _depend(state, job.id, {dependency.job_id for dependency in job.waits_for}, there)
 
 
 def _set_due(state: "State", job: int, before: Due, after: Due) -> None:
@@ -96,9 +98,9 @@ def _set_due(state: "State", job: int, before: Due, after: Due) -> None:
             set_deadline(state, kind, (job,), was, now)
 
 
-def _depend(state: "State", job: Job, there: bool) -> None:
-    for dependency in job.waits_for:
-        add_or_discard(state.dependents, dependency.job_id, job.id, there)
+def _depend(state: "State", job: int, on: Iterable[int], there: bool) -> None:
+    for other in on:
+        add_or_discard(state.dependents, other, job, there)
 
 
 def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
