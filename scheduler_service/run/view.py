@@ -5,8 +5,10 @@ and one that fell behind their beginning starts again from a snapshot.
 """
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from scheduler_service.core.job import (
@@ -30,6 +32,7 @@ from scheduler_service.core.waiting import Lane, Named, lanes_of, named_by
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
 """What a watcher waits for, where it is not the id of one job."""
+_task = attrgetter("task")
 _ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT})
 
 
@@ -140,9 +143,13 @@ class View:
         return shown, nodes
 
     def _take_run(self, new: Run) -> None:
-        before = self.runs.get(new.job_id, ())
-        others = [run for run in before if run.task != new.task and run.run == new.run]
-        self.runs[new.job_id] = tuple(sorted((*others, new), key=lambda run: run.task)) if others else (new,)
+        tasks = self.runs.get(new.job_id, ())
+        if not tasks or tasks[0].run != new.run:  # the first of a launch
+            self.runs[new.job_id] = (new,)
+        else:
+            at = bisect_left(tasks, new.task, key=_task)
+            known = at < len(tasks) and tasks[at].task == new.task
+            self.runs[new.job_id] = (*tasks[:at], new, *tasks[at + known :])
         here = self.runs_on.setdefault(new.node, {})
         if new.phase is RunPhase.ENDED:
             here.pop(new.key, None)
