@@ -70,7 +70,7 @@ def encode(request: Request[T]) -> Call[T]:
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
         case ListPage(states, size, token, vc):
-            only = [int(state) for state in states]
+            only = list(map(_state, states))
             listed = scheduler_pb2.ListRequest(page_size=size, page_token=token, states=only, virtual_cluster=vc)
             call = Call("Scheduler/List", listed, scheduler_pb2.ListResponse, _page)
         case Story(job_id):
@@ -97,6 +97,12 @@ def encode(request: Request[T]) -> Call[T]:
                 raise AssertionError(f"nobody knows how to send {request!r}")
             call = found
     return call
+
+
+def _state(state: object) -> int:
+    if not isinstance(state, models.JobState):
+        raise errors.InvalidArgument(f"{state!r} is no state of a job; write such as client_sdk.JobState.RUNNING")
+    return int(state)
 
 
 def _job(answer: scheduler_pb2.GetResponse) -> models.Job:

@@ -69,8 +69,9 @@ class JobOptions(TypedDict, total=False):
     """How often it is run again when a run fails, and for which exit codes or signals; with neither, for every failure."""
     retry_exit_codes: Iterable[int]
     retry_exit_signals: Iterable[int]
-    tasks: Sequence[TaskGroup]
-    """A gang: tasks that start together or not at all. Takes the place of cpus, memory and devices."""
+    tasks: int | Sequence[TaskGroup]
+    """A gang: tasks that start together or not at all. A number of them, each with cpus, memory and devices; or groups, each of
+    which says its own."""
     after_ok: Jobs
     """It waits until these have succeeded, have ended (`after_any`), or have failed."""
     after_any: Jobs
@@ -115,7 +116,7 @@ def job_spec(
     retries: int = 0,
     retry_exit_codes: Iterable[int] = _NONE,
     retry_exit_signals: Iterable[int] = _NONE,
-    tasks: Sequence[TaskGroup] = (),
+    tasks: int | Sequence[TaskGroup] = (),
     after_ok: Jobs = _NONE,
     after_any: Jobs = _NONE,
     after_failed: Jobs = _NONE,
@@ -134,10 +135,16 @@ def job_spec(
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
         raise InvalidArgument(f"give the command as a list of words, such as {str(command).split()!r}: no shell splits it")
+    if not isinstance(command, Iterable):
+        raise InvalidArgument(f"{command!r} is no command; give it as a list of words")
     if isinstance(job_class, str) and job_class not in _CLASSES:
         raise InvalidArgument(f'{job_class!r} is not a class of jobs; it is "trial" or "best-effort"')
-    if tasks and not (cpus is memory is devices is None):
+    if not (isinstance(tasks, int) or not tasks or cpus is memory is devices is None):
         raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
+    resources = _resources(cpus, memory, devices)
+    groups = _groups(tasks, resources, cell)
+    if isinstance(tasks, int):
+        cell = ""  # of each task
     if array is None and array_at_once:
         raise InvalidArgument("array_at_once is for an array: say its size in `array`")
     cells = ANY_CELLS
@@ -145,7 +152,7 @@ def job_spec(
         cells = CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy, vacates=vacates)
     return JobSpec(
         command=tuple(map(_word, command)),
-        resources=Resources() if tasks else _resources(cpus, memory, devices),
+        resources=Resources() if groups else resources,
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
         environment=dict(env or {}),
@@ -155,11 +162,19 @@ def job_spec(
         time_limit=_time(time_limit),
         estimate=_time(estimate),
         retry=_retry(retries, retry_exit_codes, retry_exit_signals),
-        task_groups=tuple(tasks),
+        task_groups=groups,
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
         **_tenancy(vc, guarantee, cells),
     )
+
+
+def _groups(tasks: int | Sequence[TaskGroup], alike: Resources, level: str) -> tuple[TaskGroup, ...]:
+    if isinstance(tasks, int):
+        return (TaskGroup(tasks, alike.devices, alike.cpus, alike.memory_mib, level=level),)
+    if any(not isinstance(group, TaskGroup) for group in tasks):
+        raise InvalidArgument(f"tasks is a number, or a list such as [TaskGroup(4, devices=1, cpus=4)], and not {tasks!r}")
+    return tuple(tasks)
 
 
 def _word(word: str | os.PathLike[str]) -> str:

@@ -53,7 +53,10 @@ class _Group(click.Group):
                 ctx.exit(141)  # what a shell reports for SIGPIPE
             if os.environ.get("EBB_DEBUG") == "1":
                 raise
-            if isinstance(error, EbbError):
+            if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
+                _forget_stdout()
+                click.echo(f"ebb: the output cannot be written: {error.strerror}", err=True)
+            elif isinstance(error, EbbError):
                 output.say(f"ebb: {error}", err=True)
             else:
                 text = f"{type(error).__name__}: {error}"
@@ -112,8 +115,11 @@ def version() -> None:
     click.echo(f"ebb {installed('ebb-cluster')}")
 
 
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def _forget_stdout() -> None:
-    """Whoever read it is gone, so Python must not try to flush the rest at exit."""
+    """Whoever read it is gone, or the file takes no more, so Python must not try to flush the rest at exit."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)

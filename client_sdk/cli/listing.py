@@ -70,7 +70,9 @@ def list_(
 def _row(job: Job, now: datetime, wide: bool) -> list[str]:
     needs = job.spec.resources
     short = [str(job.id), job.spec.name or "-", job.user or "-", output.class_name(job), job.state.name, output.reason(job)]
-    short += [str(job.run), (job.node if _has_place(job) else "") or "-", str(needs.devices), output.ran_for(job, now)]
+    nodes = _nodes(job) if _has_place(job) else []
+    node = nodes[0] + (f"+{len(nodes) - 1}" if nodes[1:] else "") if nodes else "-"
+    short += [str(job.run), node, str(needs.devices), output.ran_for(job, now)]
     if not wide:
         return short
     return [
@@ -127,7 +129,7 @@ def _lines(job: Job) -> dict[str, str]:
         "directory": spec.working_directory or "the job's own",
         "environment": " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(spec.environment.items())) or "-",
         "run": str(job.run),
-        "node": (job.node or "-") + left,
+        "node": (", ".join(_nodes(job)) or "-") + left,
         "devices": "see its tasks" if spec.task_groups and job.tasks else output.numbers(job.devices) + left,
         "output": job.log_path or "-",
         "submitted": output.when(job.submit_time),
@@ -172,6 +174,11 @@ def _lines(job: Job) -> dict[str, str]:
 def _has_place(job: Job) -> bool:
     """Whether its node and devices are those that it has, or where it ended; and not where it ran before it came to wait."""
     return job.state in _HOLDING or job.ended
+
+
+def _nodes(job: Job) -> list[str]:
+    """Those of its tasks, in the order of the ranks."""
+    return list(dict.fromkeys(task.node for task in job.tasks if task.node)) or ([job.node] if job.node else [])
 
 
 def _holds(job: Job) -> str:

@@ -99,7 +99,10 @@ def _retry_on(value: Any) -> dict[str, Any]:
             codes.add(128 + number_)
             signals.add(int(number_))
         else:
-            code = whole(part)
+            try:
+                code = whole(part)
+            except InvalidArgument:
+                raise InvalidArgument(f"{part!r} is no exit code and no signal") from None
             if not 1 <= code <= 255:
                 raise InvalidArgument(f"{code} is no exit code of a failure; those are 1 to 255")
             codes.add(code)

@@ -126,7 +126,9 @@ def hold(state: State, job_id: int) -> job_pb2.Job:
     job = _live(state, job_id)
     if not job.held:
         if state_of(job) is not JobState.QUEUED:
-            raise _refuse(job, "held", "suspend a running job to have it save its work and leave")
+            aside = state_of(job) is JobState.SUSPENDED
+            instead = "suspend a running job to have it save its work and leave"
+            raise _refuse(job, "held", "it stays aside until it is resumed" if aside else instead)
         job.held = True
         state.show_queued(job)
         state.tell(job, JobEventKind.HELD, run=job.run)
@@ -200,8 +202,8 @@ def drain(state: State, request: cluster_pb2.DrainRequest) -> cluster_pb2.Node:
     for job_id in _nodes.drain(state, request):
         job = state.jobs[job_id]
         if state_of(job) in (JobState.STARTING, JobState.RUNNING):
-            why, facts = JobReason.NODE_DRAINED, {"run": job.run, "node": request.node, "text": request.reason}
-            state.tell(job, JobEventKind.REQUEUE_REQUESTED, reason=int(why), **facts)
+            why, text = JobReason.NODE_DRAINED, state.drains[request.node].reason
+            state.tell(job, JobEventKind.REQUEUE_REQUESTED, reason=int(why), run=job.run, node=request.node, text=text)
             _told(state, job, why)
     return _nodes.node(state, request.node)
 

@@ -124,9 +124,10 @@ def drain(state: State, request: cluster_pb2.DrainRequest) -> list[int]:
     """Returns the jobs that are to leave."""
     _known(state, request.node)
     drain = state.drains.setdefault(request.node, cluster_pb2.NodeDrain())
+    if request.reason or not drain.HasField("time"):
+        drain.reason, drain.user = request.reason, state.user
     if not drain.HasField("time"):
         set_now(drain.time)
-    drain.reason, drain.user = request.reason, state.user
     return sorted({job_id for job_id, _ in tasks_on(state, request.node)}) if request.evict else []
 
 

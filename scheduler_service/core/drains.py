@@ -1,6 +1,6 @@
 """Nodes on which nothing new is placed: because an operator said so, or because they fail jobs again and again."""
 
-from scheduler_service.core.change import drop_earmarks, stop_job, tell
+from scheduler_service.core.change import any_task, drop_earmarks, stop_job, tell
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.job import EventKind, Node, Reason, RunPhase, StopReason, present
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
@@ -13,10 +13,11 @@ def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeCha
     node = named(state, event.node)
     drain(state, now, node, event.reason, event.user)
     if event.evict:
+        text = state.nodes.rows[node.id].drain_reason
         for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
-            if not any(run.phase is RunPhase.STOPPING for run in state.runs_of(job_id)):
+            if any_task(state, job_id).phase is not RunPhase.STOPPING:
                 job, why = state.jobs.rows[job_id], Reason.NODE_DRAINED
-                tell(state, now, job_id, EventKind.REQUEUE_REQUESTED, run=job.run, node=node.id, reason=why, text=event.reason)
+                tell(state, now, job_id, EventKind.REQUEUE_REQUESTED, run=job.run, node=node.id, reason=why, text=text)
                 stop_job(state, now, job, StopReason.DRAINED, why)
     return NodeChanged(node.id)
 
@@ -37,9 +38,12 @@ def named(state: State, name: str) -> Node:
 
 
 def drain(state: State, now: Micros, node: Node, reason: str, user: str) -> None:
-    """Trials do not wait for it any more: what becomes free there is not placed on."""
-    since = now if node.drained_us is None else node.drained_us
-    state.put(state.nodes, node.id, changed(node, drained_us=since, drain_reason=reason, drain_user=user))
+    """Trials do not wait for it any more: what becomes free there is not placed on. Who drains it again and gives no reason, as
+    to evict what still runs there, leaves the one that there is."""
+    if node.drained_us is None:
+        state.put(state.nodes, node.id, changed(node, drained_us=now, drain_reason=reason, drain_user=user))
+    elif reason:
+        state.put(state.nodes, node.id, changed(node, drain_reason=reason, drain_user=user))
     drop_earmarks_on(state, node.id, now, "its node is being drained")
 
 

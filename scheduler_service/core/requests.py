@@ -92,7 +92,9 @@ def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
     if job.held:
         return Accepted(job.id)
     if job.state is not JobState.QUEUED:
-        raise _refuse(job, "held", "suspend a running job to have it save its work and leave")
+        aside = job.state is JobState.SUSPENDED
+        instead = "suspend a running job to have it save its work and leave"
+        raise _refuse(job, "held", "it stays aside until it is resumed" if aside else instead)
     tell(state, now, job.id, EventKind.HELD, run=job.run)
     drop_earmarks(state, now, job.id, "the job is held")
     state.put(state.jobs, job.id, changed(job, held=True, reason=Reason.HELD, detail="", cause_job=0))

@@ -148,7 +148,11 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros) -> Estimate
 
     Those before it are placed in order, each when there is room; what runs ends by its estimate, else its time limit.
     """
-    running = [(job_id, remaining(state, state.jobs.rows[job_id], now)) for job_id in state.active]
+    running = [
+        (job_id, remaining(state, state.jobs.rows[job_id], now))
+        for job_id in state.active
+        if any(state.room.is_open(run.node) for run in state.runs_of(job_id))  # the end of others makes room for nobody
+    ]
     unknown = sum(left is None for _, left in running)
     ends = sorted((now + left, job_id) for job_id, left in running if left is not None)
     offered = state.room.offered().copy()
@@ -162,7 +166,11 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros) -> Estimate
         nodes = pack(head.spec.tasks(), trial := offered.copy())
         if nodes is None:
             if not later:
-                lacks = f"the end of {unknown} runs of unknown length" if unknown else "an open node that is large enough"
+                lacks = (
+                    f"the end of {counted(unknown, 'run')} of unknown length"
+                    if unknown
+                    else "an open node that is large enough"
+                )
                 return Estimate(None, f"it waits for {lacks}", unknown)
             at, freed = later.pop(0)
             for node, demand in freed:

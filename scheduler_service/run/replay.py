@@ -105,6 +105,8 @@ def read(path: Path, summary: Summary) -> Iterator[tuple[int, Line]]:
             raise Unreadable(f"{path} does not begin as a recording does")
         yield number, line
         summary.take(line)
+    if not summary.sections:
+        raise Unreadable(f"{path} is no recording, or nothing is recorded in it yet")
     summary.torn = summary.torn or last is not None
 
 

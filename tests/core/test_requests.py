@@ -164,9 +164,10 @@ def test_what_cannot_be_suspended_or_resumed() -> None:
     assert isinstance(d.reply(SuspendRequested(99)), NotFound)
 
 
-def test_a_suspended_job_can_be_cancelled() -> None:
+def test_a_suspended_job_can_be_cancelled_and_need_not_be_held() -> None:
     d = cluster()
     job = suspended(d)
+    assert "it stays aside until it is resumed" in str(refused(d, HoldRequested(job)))
     d.cancel(job)
     assert d.job(job).state is JobState.CANCELLED
 

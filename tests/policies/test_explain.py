@@ -7,7 +7,7 @@ from scheduler_service.core.job import Array, Dependency, DependencyKind, JobSpe
 from scheduler_service.core.messages import DrainRequested, HoldRequested, Submitted, SuspendRequested
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.explain import Blocker, Explanation, explain
+from scheduler_service.policies.explain import Blocker, Estimate, Explanation, explain
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.policies.victims import FitGppSettings
 from tests.core.driver import Driver, spec
@@ -103,10 +103,15 @@ def test_too_large_says_so() -> None:
 
 def test_no_open_node_at_all_and_why_that_is() -> None:
     d = cluster()
+    running(d, 1)
     d.step(DrainRequested("n1", "", "op"))
-    (blocker,) = why(d, d.submit()).blockers
+    found = why(d, d.submit())
+    (blocker,) = found.blockers
     assert (blocker.usable, blocker.nodes, blocker.node) == (0, 1, 0)
     assert blocker.detail == "no node is up and open: 1 node is drained"
+    assert found.estimate == Estimate(None, "it waits for an open node that is large enough"), (
+        "what runs there is in nobody's way"
+    )
     d = cluster(nodes=4)
     d.step(DrainRequested("n1", "", "op"))
     d.silence("n1"), d.silence("n2"), d.silence("n3"), d.silence("n4")

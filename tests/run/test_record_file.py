@@ -88,6 +88,8 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         (whole.replace('"fitgpp_cap"', '"fitgpp_hat"'), "needs the setting 'fitgpp_cap'"),
         ("\n".join(whole.splitlines()[1:]), "does not begin"),
         ("?" + whole, "line 1"),
+        ("", "is no recording, or nothing is recorded in it yet"),
+        ("hi\n", "is no recording, or nothing is recorded in it yet"),
     ]:
         assert spoiled != whole
         path.write_text(spoiled)

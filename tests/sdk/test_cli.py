@@ -140,6 +140,14 @@ def test_the_devices_of_a_gang_are_its_tasks_own(run: Run, fake: Fake) -> None:
     assert [line.split()[:3] for line in shown.splitlines()[-2:]] == [["0", "n1", "0"], ["1", "n1", "1"]]
 
 
+def test_every_node_of_a_gang_is_named(run: Run, fake: Fake) -> None:
+    tasks = [{"rank": rank, "node": node} for rank, node in enumerate(("n2", "n1", "n2"))]
+    groups = [{"count": 3, "resources": {"cpuMilli": "1000"}}]
+    fake.put(job(1, state=3, run=1, node="n2", tasks=tasks, spec={"taskGroups": groups}))
+    assert "n2+1" in run("list", "--no-header").output.split()
+    assert "\nnode         n2, n1\n" in run("show", "1").output
+
+
 def test_who_waits_is_told_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_wire, "_WORTH_A_WORD", 0)
     asked = CliRunner().invoke(ebb, ["--address", "127.0.0.1:1", "--timeout", "0.5", "list"])
@@ -377,6 +385,13 @@ def test_a_real_process(address: str, jobs: Fake) -> None:
     process = start("list", "-q")
     assert process.communicate(timeout=30) == ("4\n3\n2\n", "")
     assert process.returncode == 0
+
+
+def test_a_full_disk_under_the_output_is_said(address: str, jobs: Fake) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start("list", stdout=full)
+        assert process.communicate(timeout=30)[1] == "ebb: the output cannot be written: No space left on device\n"
+    assert process.returncode == 1
 
 
 def test_a_reader_that_leaves_is_no_error(address: str, fake: Fake) -> None:

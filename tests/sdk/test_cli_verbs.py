@@ -130,7 +130,7 @@ def test_gangs(run: Run) -> None:
     ("options", "said"),
     [
         (["--time-limit", "soon"], "--time-limit: 'soon' is not a duration"),
-        (["--retry-on", "SIGFOO", "--retries", "1"], "--retry-on: 'SIGFOO' is not a whole number"),
+        (["--retry-on", "SIGFOO", "--retries", "1"], "--retry-on: 'SIGFOO' is no exit code and no signal"),
         (["--retry-on", "0", "--retries", "1"], "--retry-on: 0 is no exit code of a failure"),
         (["--retry-on", "3"], "say how often a run that fails so"),
         (["--array", "1-5"], "--array: '1-5' is no array"),

@@ -219,6 +219,33 @@ def test_a_node_is_read_whole() -> None:
     assert _convert_nodes.node(cluster_pb2.Node()).drain is None
 
 
+def test_a_number_of_tasks_is_a_gang_of_such() -> None:
+    spec = job_spec(["a"], tasks=3, cpus=0.5, memory="2GiB", devices=1)
+    assert (spec.task_groups, spec.resources) == ((TaskGroup(3, 1, 0.5, "2GiB"),), Resources())
+    assert job_spec(["a"], tasks=2).task_groups == (TaskGroup(2),)
+    assert job_spec(["a"], tasks=2, cell="socket", vc="v").task_groups == (TaskGroup(2, level="socket"),)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"command": None}, "None is no command; give it as a list of words"),
+        ({"tasks": [{"count": 2}]}, r"tasks is a number, or a list such as \[TaskGroup\(4"),
+        ({"tasks": "2"}, "tasks is a number"),
+    ],
+)
+def test_what_is_no_command_and_no_gang(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(sdk.InvalidArgument, match=why):
+        job_spec(**({"command": ["a"]} | wrong))
+
+
+def test_what_is_no_state() -> None:
+    with testing.cluster() as fake, fake.client() as client:
+        with pytest.raises(sdk.InvalidArgument, match="'FAILED' is no state of a job; write such as"):
+            list(client.list(states=["FAILED"]))  # type: ignore[list-item]  # as in a notebook
+        assert list(client.list(states=[sdk.JobState.FAILED])) == []
+
+
 def test_lost_answers_are_asked_for_again() -> None:
     """Each of these calls is carried out twice."""
 
