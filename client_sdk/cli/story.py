@@ -91,7 +91,7 @@ def _decision(decision: Decision) -> None:
     )
     columns = ["JOB", "RUN", "NODE", "DEMAND", "FREE", "SIZE", "GRACE", "SCORE", "PREEMPTED", "FITS", "CHOSEN"]
     rows = [
-        [
+        (
             str(c.job_id),
             str(c.run),
             c.node,
@@ -103,7 +103,8 @@ def _decision(decision: Decision) -> None:
             str(c.preempted_for_trial),
             "yes" if c.sufficient else "no",
             "chosen" if c.chosen else "",
-        ]
+        )
         for c in decision.candidates
     ]
-    output.table(columns, rows, indent="    ")
+    # Of a gang's tasks on one node each is a candidate, with what all of them hold there.
+    output.table(columns, [list(row) for row in dict.fromkeys(rows)], indent="    ")

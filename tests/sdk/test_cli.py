@@ -213,7 +213,7 @@ def test_story(run: Run, jobs: Fake) -> None:
         "s": 4.0,
         "cap": 1,
         "considered": 2,
-        "candidates": [victim, victim | {"jobId": "2", "score": 2.5, "chosen": False, "sufficient": False}],
+        "candidates": [victim, victim, victim | {"jobId": "2", "score": 2.5, "chosen": False, "sufficient": False}],
     }
     rows: list[dict[str, Any]] = [
         {"kind": 1},
