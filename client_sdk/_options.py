@@ -44,7 +44,7 @@ class JobOptions(TypedDict, total=False):
     """The options of `Client.submit` and `Client.preview`, each of which may be left out."""
 
     name: str
-    """For people; need not be unique."""
+    """For people; need not be unique. Letters and digits of ASCII, blanks and any of "._:/=+-"; 128 at most."""
     job_class: JobClass | Literal["trial", "best-effort"]
     """Best-effort where it is left out."""
     cpus: float
@@ -137,6 +137,9 @@ def job_spec(
         raise InvalidArgument(f"give the command as a list of words, such as {str(command).split()!r}: no shell splits it")
     if not isinstance(command, Iterable):
         raise InvalidArgument(f"{command!r} is no command; give it as a list of words")
+    words = tuple(map(_word, command))
+    if words and not words[0]:
+        raise InvalidArgument("the first word of the command, which is the program to run, is empty")
     if isinstance(job_class, str) and job_class not in _CLASSES:
         raise InvalidArgument(f'{job_class!r} is not a class of jobs; it is "trial" or "best-effort"')
     if not (isinstance(tasks, int) or not tasks or cpus is memory is devices is None):
@@ -151,7 +154,7 @@ def job_spec(
     if pool or model or pin or cell or within or lazy or vacates:
         cells = CellRequest(pool=pool, model=model, pin=pin, level=cell, within=_within(within), lazy=lazy, vacates=vacates)
     return JobSpec(
-        command=tuple(map(_word, command)),
+        command=words,
         resources=Resources() if groups else resources,
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,

@@ -64,8 +64,11 @@ def _url(config: Config, new: bool) -> Iterator[str]:
         return
     assert config.embedded is not None
     embedded = store.Embedded(config.embedded)
-    if not new and not embedded.exists():
+    there = embedded.exists()
+    if not new and not there:
         raise CommandError(f"there is no database in {config.embedded}: name the folder that the scheduler was given")
+    if not there:
+        click.echo(f"ebb-scheduler: there is no database in {config.embedded} yet; making one", err=True)
     try:
         url = embedded.start()
     except store.InUse:

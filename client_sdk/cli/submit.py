@@ -18,7 +18,7 @@ from client_sdk.models import JobState
 @click.option("-f", "--file", type=click.File(encoding="utf-8"), help="Take the job from a YAML file; options win over it.")
 @click.option("--trial", is_flag=True, help="Must start now; may have best-effort jobs preempted for it.")
 @click.option("--best-effort", is_flag=True, help="Runs when there is room (the default).")
-@click.option("-n", "--name", help="A name for people.")
+@click.option("-n", "--name", help="A name for people: letters, digits, blanks and any of ._:/=+-")
 @click.option("-c", "--cpus", type=click.FloatRange(min=0), help="CPU cores, also fractions.  [default: 1]")
 @click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
 @click.option("-g", "--devices", "--gpus", type=click.IntRange(min=0), help="Devices (GPUs).  [default: 0]")
