@@ -123,8 +123,8 @@ def waits(dependencies: Iterable[Dependency]) -> dict[str, Any]:
     """The reason that goes with what a job still waits for."""
     first = next(iter(dependencies), None)
     if first is None:
-        return {"reason": Reason.NONE, "cause_job": 0}
-    return {"reason": Reason.DEPENDENCY, "cause_job": first.job_id}
+        return {"reason": Reason.NONE, "cause_job": 0, "detail": ""}
+    return {"reason": Reason.DEPENDENCY, "cause_job": first.job_id, "detail": ""}
 
 
 def count_element(state: State, now: Micros, element: Job) -> Job | None:

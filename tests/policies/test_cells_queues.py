@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.job import Array, JobState, Reason
-from scheduler_service.core.messages import Submitted, VcRequested
+from scheduler_service.core.job import Array, Dependency, DependencyKind, EventKind, JobState, Reason, RunKey
+from scheduler_service.core.messages import Submitted, UpdateRequested, VcRequested
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.rows import changed
 from scheduler_service.core.vc import Guarantee, Pin, VcPolicy
@@ -79,6 +79,39 @@ def test_who_could_never_have_one_of_its_pools_holds_up_nobody_there() -> None:
     assert runs(t, t.ask("A", 4))
     assert t.waits(t.ask("A", 4)) is Reason.BEYOND_QUOTA
     assert runs(t, t.ask("A", 2))
+
+
+def test_who_could_never_have_the_pool_that_is_left_to_it_holds_up_nobody_there() -> None:
+    """It may have another, for which somebody before it waits."""
+    t = site()
+    assert runs(t, t.ask("A", 4, pool=FOURS))
+    first, too_wide = t.ask("A", 4, pool=FOURS), t.ask("A", 3)
+    small = t.ask("A", 2, pool=TWOS)
+    assert (ahead(t, too_wide), ahead(t, small)) == ([first], [])
+    assert runs(t, small)
+
+
+def test_who_waits_for_guests_to_leave_is_not_among_the_trials_in_flight() -> None:
+    t = Tenants({"f1": "FOUR", "f2": "FOUR"})
+    t.vc("A", (FOURS, "node", 1), policy=VcPolicy("fitgpp", trials_in_flight=1))
+    t.vc("B", (FOURS, "node", 1))
+    guests = [t.ask("B", 4, guarantee=Guarantee.OPPORTUNISTIC) for _ in range(2)]
+    other = t.ask("A", 4)
+    assert t.waits(other) is Reason.WAITING_FOR_VICTIMS
+    trial = t.ask("A", 4, trial=True)
+    assert t.waits(trial) is Reason.WAITING_FOR_VICTIMS, "it takes what is kept for the best-effort job"
+    (leaving,) = [job for job in guests if t.job(job).state is JobState.STOPPING]
+    left = t.exit(leaving, yielded=True)
+    assert not [event for event in left.log if event.kind is EventKind.PREEMPTED]
+    assert (t.where(trial).id, t.job(other).preempted_for_trial) == (t.runs[RunKey(leaving, 1, 0)].node, 0)
+
+
+def test_nothing_is_left_of_why_it_waited_before_it_waits_for_another() -> None:
+    t = site()
+    first, job = t.ask("A", 4, pool=FOURS), t.ask("A", 4, pool=FOURS)
+    assert (t.waits(job), bool(t.job(job).detail)) == (Reason.BEYOND_QUOTA, True)
+    t.step(UpdateRequested(job, dependencies=(Dependency(first, DependencyKind.AFTER_ANY),)))
+    assert (t.waits(job), t.job(job).cause_job, t.job(job).detail) == (Reason.DEPENDENCY, first, "")
 
 
 def test_by_priority_others_leave_in_the_pool_that_nobody_waits_for() -> None:

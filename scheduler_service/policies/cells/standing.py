@@ -17,7 +17,6 @@ def in_pool(job: Job, pool: str) -> Job:
 
 
 def held_up(state: State, vc: VirtualCluster, job: Job, mine: Sequence[Choice]) -> list[Choice]:
-    """Of these choices of the job those in which others wait for it."""
-    if len(mine) == 1:
-        return [*mine] if holds_up(state, vc, job) else []
+    """Of these choices of the job those in which others wait for it. Not where it never will have what it wants, though it
+    will elsewhere: nobody would know for what they wait."""
     return [choice for choice in mine if holds_up(state, vc, in_pool(job, choice.pool))]

@@ -86,9 +86,12 @@ def _has(state: State, job: Job) -> list[tuple[int, Mask]]:
 
 
 def may_preempt(state: State, vc: VirtualCluster) -> bool:
-    """Whether one more of its jobs may wait for others to leave."""
+    """Whether one more of its trials may wait for others to leave."""
     most = vc.policy.trials_in_flight
-    return most is None or sum(state.jobs.rows[job_id].spec.vc == vc.name for job_id in state.earmarks_of) < most
+    if most is None:
+        return True
+    waiting = (state.jobs.rows[job_id].spec for job_id in state.earmarks_of)
+    return sum(spec.vc == vc.name and spec.job_class is JobClass.TRIAL for spec in waiting) < most
 
 
 def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) -> Plan | None:
