@@ -11,12 +11,13 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
+from scheduler_service.core.job import Reason
 from scheduler_service.core.messages import (
     Event,
     Order,
@@ -26,9 +27,9 @@ from scheduler_service.core.messages import (
     RunStarted,
     Step,
 )
-from scheduler_service.core.queue import Queue
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
+from scheduler_service.core.waiting import QueueKey
 from scheduler_service.drawing import Drawing
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.record import Recorder, Unrecorded
@@ -329,13 +330,17 @@ class Service:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)
 
 
-def _first_in_the_way(state: State, queue: Queue) -> int:
-    """The first for which those behind it wait: not for one that has room kept for it."""
-    return next((key[-1] for key in islice(queue, LOOKED_AT) if key[-1] not in state.earmarks_of), 0)
+def _first_in_the_way(state: State, queue: Iterable[QueueKey]) -> int:
+    """The first for which those behind it wait: not for one that has room kept for it, or that never will have cells."""
+    for key in islice(queue, LOOKED_AT):
+        if key[-1] not in state.earmarks_of and state.jobs.rows[key[-1]].reason is not Reason.NEVER_IN_QUOTA:
+            return key[-1]
+    return 0
 
 
 def _heads(state: State) -> Heads:
-    """The first job of each queue."""
+    """Of each queue the job for which those behind it wait."""
     heads: Heads = {("", name): _first_in_the_way(state, queue) for name, queue in state.queues.items() if len(queue)}
-    heads |= {at: min(queue[0] for queue in queues.values())[-1] for at, queues in state.lanes.items()}
-    return heads | {(*at, named): queue[0][-1] for at, queues in state.lanes.items() for named, queue in queues.items()}
+    heads |= {at: _first_in_the_way(state, state.waiting(*at)) for at in state.lanes}
+    named = ((at, named, queue) for at, queues in state.lanes.items() for named, queue in queues.items())
+    return heads | {(*at, name): _first_in_the_way(state, queue) for at, name, queue in named}

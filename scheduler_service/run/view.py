@@ -33,13 +33,13 @@ KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
 """What a watcher waits for, where it is not the id of one job."""
 _task = attrgetter("task")
-_ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT})
+_ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT, Reason.BEYOND_QUOTA, Reason.CELLS_FAULTY})
 
 
 Queue = tuple[str, JobClass | Lane] | tuple[str, Lane, Named]
 """Virtual cluster (empty: there are none) and class; or what its jobs wait for, and what they name of it."""
 Heads = dict[Queue, int]
-"""Queue -> its first job."""
+"""Queue -> the job for which those behind it wait, or 0."""
 
 
 class JobView(NamedTuple):

@@ -19,6 +19,7 @@ from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.run.service import _heads
 from scheduler_service.run.view import View
 from tests.core.driver import Driver, spec
+from tests.policies.tenants import Tenants
 
 LARGE = Vector(32_000, 65_536, 16)
 
@@ -69,6 +70,23 @@ def test_a_job_that_a_new_node_can_take_waits_for_those_before_it() -> None:
     d.step(UndrainRequested("n2"))
     assert d.states(first, large) == [JobState.STARTING, JobState.QUEUED]
     assert listed(d, large)[0] is Reason.NO_ROOM
+
+
+def test_in_a_virtual_cluster_who_is_before_is_said_and_not_what_was_wrong_before() -> None:
+    t = Tenants({"f1": "FOUR", "f2": "FOUR"})
+    t.vc("A", ("four-2x2", "node", 2))
+    first, never, second, third = t.ask("A", 2), t.ask("A", 4, 4), t.ask("A", 2), t.ask("A", 2)
+    assert listed(t, second) == (Reason.BEHIND, never)
+    t.change("A", ("four-2x2", "node", 1))
+    assert (listed(t, never)[0], listed(t, third)) == (Reason.NEVER_IN_QUOTA, (Reason.BEYOND_QUOTA, 0))
+    fourth = t.ask("A", 2)
+    assert listed(t, fourth) == (Reason.BEHIND, third)
+    urgent = t.ask("A", 4, priority=1)
+    t.end(second)
+    assert (listed(t, urgent), listed(t, third)) == ((Reason.BEYOND_QUOTA, 0), (Reason.BEHIND, urgent))
+    t.end(first)
+    assert t.job(urgent).state is JobState.RUNNING
+    assert (listed(t, third), listed(t, fourth)) == ((Reason.BEYOND_QUOTA, 0), (Reason.BEHIND, third))
 
 
 def test_jobs_that_no_node_can_take_are_not_looked_at_again() -> None:
