@@ -1,5 +1,7 @@
 """Guests that are to be together: required is required, also inside something else, and whoever else would have room."""
 
+import pytest
+
 from scheduler_service.core.cells.asked import Asked, Need, Together
 from scheduler_service.core.cells.idle import find_idle
 from scheduler_service.core.cells.pool import Pool
@@ -43,6 +45,15 @@ def test_a_switch_inside_a_rack_is_waited_for() -> None:
     assert tenants.waits(job) is Reason.NO_ROOM
     tenants.end(held[1])
     assert tenants.at(job) in (["n1[0]", "n1[1]"], ["n1[2]", "n1[3]"])
+
+
+@pytest.mark.parametrize(("size", "level"), [(1, "node"), (2, "node"), (2, "rack"), (1, "switch"), (1, "device")])
+def test_one_task_is_within_one_node_whatever_its_virtual_cluster_owns(size: int, level: str) -> None:
+    """A switch, here: of none of the larger cells it has one whole."""
+    tenants = racks(1)
+    tenants.vc("A", ("p", "switch", 1))
+    job = tenants.ask("A", size, within=level)
+    assert (tenants.job(job).state, tenants.guaranteed(job)) == (JobState.RUNNING, True)
 
 
 def test_so_is_a_groups_node_and_what_was_tried_before_is_given_up() -> None:

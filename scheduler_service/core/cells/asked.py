@@ -137,7 +137,12 @@ def _host(amount: Vector) -> str:
 
 
 def _within(cells: CellRequest, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
-    """The parts inside the cells that are asked for them, the smallest innermost."""
+    """The parts inside the cells that are asked for them, the smallest innermost. One task is inside one cell anyway of its
+    node's level and of those above, and where it has one leaf, of any."""
+    one = parts[0] if len(parts) == 1 else None
+    anyway = shape.node if isinstance(one, Need) else len(shape.levels)
+    if isinstance(one, Need) and one.leaves == 1:
+        anyway = 0
     wanted: list[tuple[int, bool]] = []
     for within in cells.within:
         if within.group == group:
@@ -146,7 +151,8 @@ def _within(cells: CellRequest, shape: Shape, group: int, parts: tuple[Part, ...
                 if within.required:
                     return f"it has no level {within.level!r}"
                 continue
-            wanted.append((level, within.required))
+            if level < anyway:
+                wanted.append((level, within.required))
     for level, required in sorted(wanted):
         parts = (Together(level, required, parts),)
     return parts
