@@ -258,10 +258,8 @@ def test_runs_that_come_together_do_not_wait_for_folders(play: Play) -> None:
         await spare(client)
         keys = [RunKey(number, 1) for number in range(1, 6)]
         runs = [client.spawn("sh", "-c", "pwd", key=key) for key in keys]
-        for _ in keys:
-            await client.next(Spawned)
-        while not all((run / EXIT_FILE).exists() for run in runs):
-            await asyncio.sleep(0.02)
+        told = [await asyncio.wait_for(client.events.get(), 20) for _ in range(2 * len(keys))]
+        assert [sum(isinstance(event, kind) for event in told) for kind in (Spawned, Ended)] == [5, 5], told  # in any order
         assert [(run / LOG_FILE).read_text() for run in runs] == [f"{run}\n" for run in runs]
 
     play(scene)
