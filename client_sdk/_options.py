@@ -175,7 +175,7 @@ def job_spec(
 def _groups(tasks: int | Sequence[TaskGroup], alike: Resources, level: str) -> tuple[TaskGroup, ...]:
     if isinstance(tasks, int):
         return (TaskGroup(tasks, alike.devices, alike.cpus, alike.memory_mib, level=level),)
-    if any(not isinstance(group, TaskGroup) for group in tasks):
+    if not isinstance(tasks, Iterable) or any(not isinstance(group, TaskGroup) for group in tasks):
         raise InvalidArgument(f"tasks is a number, or a list such as [TaskGroup(4, devices=1, cpus=4)], and not {tasks!r}")
     return tuple(tasks)
 

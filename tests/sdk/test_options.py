@@ -232,6 +232,7 @@ def test_a_number_of_tasks_is_a_gang_of_such() -> None:
         ({"command": None}, "None is no command; give it as a list of words"),
         ({"tasks": [{"count": 2}]}, r"tasks is a number, or a list such as \[TaskGroup\(4"),
         ({"tasks": "2"}, "tasks is a number"),
+        ({"tasks": 2.5}, "tasks is a number"),
         ({"command": ["", "a"]}, "the program to run, is empty"),
     ],
 )
