@@ -241,3 +241,16 @@ def test_no_more_than_so_many_are_looked_at_that_may_have_other_cells() -> None:
         return cost(t, Submitted("ann", "", request("A", 4)))
 
     assert with_waiting(300) <= with_waiting(150) + 20
+
+
+@pytest.mark.parametrize(("policy", "before"), [("fifo", 1), ("fitgpp", 0)])
+def test_of_those_that_wait_for_idle_cells_trials_are_first_where_they_are_in_its_own(policy: str, before: int) -> None:
+    t = site(policy)
+    for cell, pool in ((4, FOURS), (2, TWOS)):
+        t.ask("A", cell, pool=pool)
+    job = t.ask("A", 2, guarantee=Guarantee.OPPORTUNISTIC)
+    trial = t.ask("A", 2, guarantee=Guarantee.OPPORTUNISTIC, trial=True)
+    assert ahead(t, trial) == [job][:before]
+    assert ahead(t, job) == [trial][before:]
+    found = explain(t.state, t.job(job), t.now, Random(0), stages("cells", FitGppSettings()))
+    assert [blocker.reason for blocker in found.blockers] == [Reason.NO_ROOM], "nobody is held up by others for idle cells"

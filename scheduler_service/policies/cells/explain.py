@@ -12,7 +12,7 @@ from scheduler_service.core.vc import CellRequest, VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey, lanes_of, queue_key
 from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
 from scheduler_service.policies.cells.holders import waits_for_cells
-from scheduler_service.policies.cells.opportunistic import place_opportunistic, why_not_opportunistic
+from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.standing import held_up
 from scheduler_service.policies.cells.victims import PREEMPTING
 from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, counted, waiting_for_victims
@@ -26,11 +26,14 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     before = list(_before(state, vc, job))
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
     behind = f"{counted(len(before), 'job')} before it in virtual cluster {vc.name}"
-    blockers = [Blocker(Reason.BEHIND, behind, before[0].id)] if before else []
     if job.id in state.earmarks_of:
         return waiting_for_victims(state, job)  # those before it do not hold it up
     victims: tuple[Victim, ...] = ()
     lanes = lanes_of(job)
+    idle = Lane.OPPORTUNISTIC in lanes and place_opportunistic(state, job) is not None
+    # For idle cells nobody is held up: where there are none that would do, those before it are not why.
+    in_the_way = bool(before) and (idle or lanes[0] is not Lane.OPPORTUNISTIC)
+    blockers = [Blocker(Reason.BEHIND, behind, before[0].id)] if in_the_way else []
     if Lane.OPPORTUNISTIC not in lanes or len(lanes) > 1:
         plan = plan_in_cells(state, vc, job)
         if plan is None:
@@ -38,7 +41,7 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         else:
             told = [action.job_id for action in plan if isinstance(action, Reclaim)]
             victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
-    if Lane.OPPORTUNISTIC in lanes and place_opportunistic(state, job) is None:
+    if Lane.OPPORTUNISTIC in lanes and not idle:
         wait = why_not_opportunistic(job)
         blockers.append(Blocker(wait.reason, wait.detail))
     return Explanation(tuple(blockers), len(before), ahead, victims=victims)
@@ -51,8 +54,8 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
     assert pools is not None
     mine = set(choices(pools, vc, job))
     known: dict[tuple[Vector, tuple[TaskGroup, ...], CellRequest], bool] = {}
-    for key in _served_before(state, vc, lane, queue_key(job, state.settings.aging_us)):
-        other = state.jobs.rows[key[-1]]
+    for job_id in _served_before(state, vc, lane, job):
+        other = state.jobs.rows[job_id]
         if other.id in state.earmarks_of:
             continue
         kind = other.spec.demand, other.spec.gang, other.spec.cells
@@ -64,16 +67,20 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
             yield other
 
 
-def _served_before(state: State, vc: VirtualCluster, lane: Lane, mine: QueueKey | None) -> Iterable[QueueKey]:
+def _served_before(state: State, vc: VirtualCluster, lane: Lane, job: Job) -> Iterable[int]:
     """In the order of `policy.serve_guaranteed`, or of opportunistic work."""
+    mine = queue_key(job, state.settings.aging_us)
 
     def before(lane: Lane) -> Iterable[QueueKey]:
         return takewhile(lambda key: mine is not None and key < mine, state.waiting(vc.name, lane))
 
     if lane is Lane.OPPORTUNISTIC:
-        return before(lane)
+        in_turn = [other.id for other in looked_at(state, vc)]
+        return in_turn[: in_turn.index(job.id)] if job.id in in_turn else (key[-1] for key in before(lane))
     if vc.policy.name not in PREEMPTING:
-        return merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
-    if lane is Lane.TRIAL:
-        return before(lane)
-    return chain(state.waiting(vc.name, Lane.TRIAL), before(lane))
+        keys: Iterable[QueueKey] = merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
+    elif lane is Lane.TRIAL:
+        keys = before(lane)
+    else:
+        keys = chain(state.waiting(vc.name, Lane.TRIAL), before(lane))
+    return (key[-1] for key in keys)

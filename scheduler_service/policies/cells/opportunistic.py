@@ -76,15 +76,22 @@ _Wanting = tuple[int, JobClass, int, _Kind]
 """By virtual cluster, class and priority, on which it depends who may be made to leave."""
 
 
+def looked_at(state: State, vc: VirtualCluster) -> list[Job]:
+    """The first of its jobs that are in the queue for idle cells, as they are served: trials first where they are so in its own
+    cells, too. Those that wait for others to leave are not among them."""
+    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), {}).get(ANY, ())
+    looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
+    if vc.policy.name in PREEMPTING:
+        looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)
+    return looked
+
+
 def _serve_one(
     state: State, vc: VirtualCluster, nowhere: set[_Kind], in_vain: set[_Wanting], rng: Rng
 ) -> Generator[Plan, str | None, Job | None]:
     """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
     gone that it may have leave; there is ever less."""
-    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), {}).get(ANY, ())
-    looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
-    if vc.policy.name in PREEMPTING:
-        looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)  # as in its own cells
+    looked = looked_at(state, vc)
     tries = LOOKED_AT
     for job in looked:
         kind = job.spec.demand, job.spec.gang, job.spec.cells
