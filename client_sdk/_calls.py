@@ -69,10 +69,8 @@ def encode(request: Request[T]) -> Call[T]:
             call = Call("Scheduler/Requeue", requeue, scheduler_pb2.RequeueResponse, _job)
         case Update():
             call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
-        case ListPage(states, size, token, vc):
-            only = list(map(_state, states))
-            listed = scheduler_pb2.ListRequest(page_size=size, page_token=token, states=only, virtual_cluster=vc)
-            call = Call("Scheduler/List", listed, scheduler_pb2.ListResponse, _page)
+        case ListPage():
+            call = Call("Scheduler/List", _list(request), scheduler_pb2.ListResponse, _page)
         case Story(job_id):
             call = Call("Scheduler/Story", _about(job_id, scheduler_pb2.StoryRequest), scheduler_pb2.StoryResponse, _events)
         case Explain(job_id):
@@ -99,10 +97,21 @@ def encode(request: Request[T]) -> Call[T]:
     return call
 
 
-def _state(state: object) -> int:
+def _list(request: ListPage) -> scheduler_pb2.ListRequest:
+    only = list(map(_state, request.states))
+    vc, user, mine, name = request.only
+    try:
+        asked = scheduler_pb2.ListRequest(page_size=request.size, page_token=request.token, states=only)
+        asked.MergeFrom(scheduler_pb2.ListRequest(virtual_cluster=vc, user=user, mine=mine, name=name))
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"the list cannot be asked for: {error}") from error
+    return asked
+
+
+def _state(state: object) -> str:
     if not isinstance(state, models.JobState):
         raise errors.InvalidArgument(f"{state!r} is no state of a job; write such as client_sdk.JobState.RUNNING")
-    return int(state)
+    return f"JOB_STATE_{state.name}"
 
 
 def _job(answer: scheduler_pb2.GetResponse) -> models.Job:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from client_sdk import units
 from client_sdk._options import Time, job_id
@@ -71,12 +71,21 @@ class Page:
     """Empty on the last page."""
 
 
+class Only(NamedTuple):
+    """Of which jobs; empty: of all."""
+
+    vc: str
+    user: str
+    mine: bool
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class ListPage(Request[Page]):
     states: tuple[JobState, ...]
     size: int
+    only: Only
     token: str = ""
-    vc: str = ""
 
 
 @dataclass(frozen=True, slots=True)

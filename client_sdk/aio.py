@@ -119,11 +119,20 @@ class AsyncClient:
         """As `Client.get`. Raises NotFound."""
         return await self._transport.ask(_requests.OfJob("Get", job_id))
 
-    async def list(self, *, states: Sequence[JobState] = (), vc: str = "", page_size: int = 500) -> AsyncGenerator[Job, None]:
+    async def list(
+        self,
+        *,
+        states: Sequence[JobState] = (),
+        vc: str = "",
+        user: str = "",
+        mine: bool = False,
+        name: str = "",
+        page_size: int = 500,
+    ) -> AsyncGenerator[Job, None]:
         """As `Client.list`: newest first, fetched page by page."""
-        token = ""
+        only, token = _requests.Only(vc, user, mine, name), ""
         while True:
-            page = await self._transport.ask(_requests.ListPage(tuple(states), page_size, token, vc))
+            page = await self._transport.ask(_requests.ListPage(tuple(states), page_size, only, token))
             for job in page.jobs:
                 yield job
             if not (token := page.next_token):

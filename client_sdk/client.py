@@ -163,12 +163,24 @@ class Client:
         """A job as it stands. Raises NotFound."""
         return self._transport.ask(_requests.OfJob("Get", job_id))
 
-    def list(self, *, states: Sequence[JobState] = (), vc: str = "", page_size: int = 500) -> Iterator[Job]:
-        """Jobs in these states (none given means all) and of this virtual cluster, newest first, fetched page by page as the
-        iterator advances. Raises NotFound for a virtual cluster that there is not, and of which there never was a job."""
-        token = ""
+    def list(
+        self,
+        *,
+        states: Sequence[JobState] = (),
+        vc: str = "",
+        user: str = "",
+        mine: bool = False,
+        name: str = "",
+        page_size: int = 500,
+    ) -> Iterator[Job]:
+        """Jobs in these states (none given means all), newest first, fetched page by page as the iterator advances: all, or
+        only those of a virtual cluster, of a user, the caller's own (`mine`), or of exactly this name.
+
+        Raises NotFound for a virtual cluster that there is not, and of which there never was a job.
+        """
+        only, token = _requests.Only(vc, user, mine, name), ""
         while True:
-            page = self._transport.ask(_requests.ListPage(tuple(states), page_size, token, vc))
+            page = self._transport.ask(_requests.ListPage(tuple(states), page_size, only, token))
             yield from page.jobs
             if not (token := page.next_token):
                 return

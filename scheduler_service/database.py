@@ -117,10 +117,10 @@ class Reader:
             return _ask(store.find_run, connection, key)
 
     def list_jobs(
-        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = ""
+        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = "", user: str = "", name: str = ""
     ) -> list[tuple[Job, tuple[Run, ...]]]:
         with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_jobs, connection, states, before_id, limit, vc)
+            return _ask(store.list_jobs, connection, states, before_id, limit, vc, user, name)
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
         with _database_errors(), self._engine.connect() as connection:

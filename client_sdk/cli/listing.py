@@ -20,6 +20,9 @@ _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNR
     "-s", "--state", "states", multiple=True, metavar="STATE", help="Only these; Slurm's PD PR R S CG CD F CA TO work too."
 )
 @click.option("--vc", metavar="NAME", default="", help="Only jobs of this virtual cluster, also of one that was deleted.")
+@click.option("-u", "--user", metavar="NAME", default="", help="Only jobs of this user.")
+@click.option("--mine", is_flag=True, help="Only your own.")
+@click.option("--name", metavar="NAME", default="", help="Only jobs of exactly this name.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
 @output_option("json", "yaml", "wide")
 @no_header_option
@@ -30,6 +33,9 @@ def list_(
     all_: bool,
     states: tuple[str, ...],
     vc: str,
+    user: str,
+    mine: bool,
+    name: str,
     limit: int | None,
     fmt: str | None,
     no_header: bool,
@@ -48,10 +54,12 @@ def list_(
       ebb list --all --limit 20
       ebb list --state PD,R -o wide
       ebb list --vc vision
+      ebb list --mine --name resnet
       ebb list -o json | jq '.[].id'
     """
     wanted = parse_states(",".join(states)) if states else None
-    listed = session.client.list(states=wanted.states if wanted else (() if all_ else LIVE), vc=vc)
+    of = wanted.states if wanted else (() if all_ else LIVE)
+    listed = session.client.list(states=of, vc=vc, user=user, mine=mine, name=name)
     found = islice((job for job in listed if wanted is None or wanted.match(job)), limit)
     if quiet:
         for job in found:

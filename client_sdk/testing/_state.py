@@ -144,8 +144,9 @@ class State:
         wanted = {JobState(state) for state in request.states if state}
         if of := request.virtual_cluster:  # no fake cluster has any, nor jobs of them
             raise NotFound(f"there is no virtual cluster {of!r}; there are: none", reason="NO_SUCH_VC", metadata={"vc": of})
-        mine = [i for i in self.jobs if i < before]
-        found = [i for i in sorted(mine, reverse=True) if not wanted or state_of(self.jobs[i]) in wanted]
+        older = [i for i in self.jobs if i < before]
+        theirs = [i for i in older if request.user in ("", self.jobs[i].user) and request.name in ("", self.jobs[i].spec.name)]
+        found = [i for i in sorted(theirs, reverse=True) if not wanted or state_of(self.jobs[i]) in wanted]
         return [self.find(i) for i in found[:size]], str(found[size - 1]) if len(found) > size else ""
 
     def since(self, commit_no: int, job_id: int) -> tuple[bool, list[job_pb2.Job]]:

@@ -92,6 +92,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         before = min(int(request.page_token), _LAST_ID) if request.page_token else None
         names = await front.names()
         leading = front.leads
+        if request.mine and request.user not in ("", user()):
+            return scheduler_pb2.ListResponse()
+        only = request.virtual_cluster, user() if request.mine else request.user, request.name
 
         def made(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
             # A live job's row comes from the leader's view, whose reason knows its place in the queue.
@@ -101,7 +104,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         room, more = LARGEST, True
         while more and room > 0 and len(page) < size:
             wanted = min(size - len(page), AT_ONCE)
-            found = await front.read(front.reader.list_jobs, states, before, wanted + 1, request.virtual_cluster)
+            found = await front.read(front.reader.list_jobs, states, before, wanted + 1, *only)
             if not found and not page and request.virtual_cluster:
                 await _check_vc(front, request.virtual_cluster)
             piece = next(pieces(found[:wanted], made, room))

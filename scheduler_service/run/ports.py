@@ -113,9 +113,9 @@ class Reader(Protocol):
         ...
 
     def list_jobs(
-        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = ""
+        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = "", user: str = "", name: str = ""
     ) -> list[tuple[Job, tuple[Run, ...]]]:
-        """Newest first. `vc`: of this virtual cluster."""
+        """Newest first. Empty: of every virtual cluster, of all users, of any name."""
         ...
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:

@@ -149,10 +149,21 @@ def find_requests(conn: Connection, requests: Collection[tuple[str, str]]) -> di
 
 
 def list_jobs(
-    conn: Connection, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100, vc: str = ""
+    conn: Connection,
+    states: Collection[JobState] = (),
+    before_id: int | None = None,
+    limit: int = 100,
+    vc: str = "",
+    user: str = "",
+    name: str = "",
 ) -> list[JobAndRun]:
-    """Jobs with their current or last runs, newest first: of these states (none: of every state), of this virtual cluster
-    (empty: of all), with ids less than `before_id`, and at most `limit`. The next page begins before the last id of this."""
+    """Jobs with their current or last runs, newest first: of these states (none: of every state), of this virtual cluster,
+    user and name (empty: of all), with ids less than `before_id`, and at most `limit`. The next page begins before the last id
+    of this.
+
+    Live jobs and a virtual cluster's have an index. For a user's or a name's, jobs are read until there are enough: each
+    further index would cost every submit.
+    """
     query: Select[Any] = _WITH_RUN.order_by(_job.c.id.desc()).limit(limit)
     if states:
         query = query.where(_job.c.state.in_([int(state) for state in states]))
@@ -160,6 +171,10 @@ def list_jobs(
             query = query.where(_job.c.ended_us.is_(None))  # so that the index of live jobs serves
     if vc:
         query = query.where(_job.c.vc == vc)
+    if user:
+        query = query.where(_job.c.user_name == user)
+    if name:
+        query = query.where(_job.c.name == name)
     if before_id is not None:
         query = query.where(_job.c.id < before_id)
     with reading(conn):

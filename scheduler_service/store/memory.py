@@ -251,7 +251,13 @@ def find_requests(memory: Memory, requests: Collection[tuple[str, str]]) -> dict
 
 
 def list_jobs(
-    memory: Memory, states: Collection[JobState] = (), before_id: int | None = None, limit: int = 100, vc: str = ""
+    memory: Memory,
+    states: Collection[JobState] = (),
+    before_id: int | None = None,
+    limit: int = 100,
+    vc: str = "",
+    user: str = "",
+    name: str = "",
 ) -> list[JobAndRun]:
     """See `store.list_jobs`."""
     with memory.lock:
@@ -262,6 +268,8 @@ def list_jobs(
             if (not states or record["state"] in states)
             and (before_id is None or record["id"] < before_id)
             and vc in ("", record["vc"])
+            and user in ("", record["user_name"])
+            and name in ("", record["name"])
         ]
         return [_with_tasks(memory, record) for record in wanted[:limit]]
 

@@ -260,6 +260,10 @@ def test_what_the_client_makes_of_it(server: Server) -> None:
         assert denied.value.metadata == {"job_id": str(job), "user": "ada"}
         with bob.another() as same:
             assert [each.user for each in same.list()] == ["ada"]
+        theirs = bob.submit(["true"])
+        for mine in ({"mine": True}, {"user": "bob"}, {"user": "bob", "mine": True}):
+            assert [each.id for each in bob.list(**mine)] == [theirs.id]
+        assert ([each.id for each in bob.list(user="ada")], list(bob.list(user="ada", mine=True))) == ([job], [])
         assert time.monotonic() - began < LIMIT, "what is refused is not tried again"
     with Client(server.address, token="agents") as agent, pytest.raises(PermissionDenied) as wrong:
         list(agent.watch())

@@ -5,6 +5,7 @@ of other jobs only that there may be some.
 """
 
 import asyncio
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -463,6 +464,23 @@ async def lists_are_newest_first_over_pages(world: World) -> None:
         running = [job.id async for job in world.client.list(states=[JobState.RUNNING, JobState.STARTING])]
         assert running == [live.id]
         assert [job.id async for job in world.client.list(states=[JobState.UNREACHABLE])] == []
+
+
+@behaviour
+async def jobs_are_listed_by_user_and_name(world: World) -> None:
+    name = f"of-{uuid.uuid4().hex}"
+    job = await world.client.submit(["true"], name=name)
+    assert await world.client.wait(job, LIMIT)
+
+    async def ids(**only: Any) -> list[int]:
+        return [found.id async for found in world.client.list(**only)]
+
+    assert await ids(name=name) == await ids(name=name, user=job.user, mine=True) == [job.id]
+    assert await ids(name=name[:-1]) == await ids(user=name) == await ids(user=name, mine=True) == []
+    assert await ids(user=job.user) == await ids(mine=True) == await ids()
+    assert await ids(user=job.user, states=[JobState.FAILED], name=name) == []
+    with pytest.raises(sdk.InvalidArgument, match="the list cannot be asked for"):
+        await anext(world.client.list(user=7))  # type: ignore[arg-type]  # as in a notebook
 
 
 @behaviour

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -85,8 +85,9 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
 
     def List(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self._enter("List", context)
-        mine = (j for j in self.jobs.values() if request.virtual_cluster in ("", j.spec.virtual_cluster))
-        jobs = sorted((j for j in mine if not request.states or j.state in request.states), key=lambda j: -j.id)
+        only = request.virtual_cluster, request.user, request.name
+        of = (j for j in self.jobs.values() if _matches(only, (j.spec.virtual_cluster, j.user, j.spec.name)))
+        jobs = sorted((j for j in of if not request.states or j.state in request.states), key=lambda j: -j.id)
         start = int(request.page_token or 0)
         more = str(start + self.page) if len(jobs) > start + self.page else ""
         return scheduler_pb2.ListResponse(jobs=jobs[start : start + self.page], next_page_token=more)
@@ -168,3 +169,7 @@ def until(condition: Any, seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.005)
+
+
+def _matches(asked: Sequence[str], has: Sequence[str]) -> bool:
+    return all(a in ("", b) for a, b in zip(asked, has, strict=True))

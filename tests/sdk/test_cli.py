@@ -91,6 +91,8 @@ def test_list(run: Run, jobs: Fake) -> None:
         "1  job-1  ada  best-effort  SUCCEEDED  exit 0              1  n1  0  1:07\n"
     )
     assert run("list", "-q", "--all", "--limit", "3").output == "5\n4\n3\n"
+    assert run("list", "-q", "--all", "--name", "job-3", "-u", "ada").output == "3\n"
+    assert run("list", "-q", "-u", "bob").output == ""
     wide = run("list", "-o", "wide", "-s", "R").output.splitlines()[1]
     assert wide.endswith("1     512MiB  0,1      2026-01-02 03:04:05  python train.py 'a b'")
     assert [j["state"] for j in json.loads(run("list", "-a", "-o", "json").output)] == [

@@ -144,6 +144,8 @@ def test_jobs_are_listed_newest_first_by_pages_and_states(db: Db, epoch: int) ->
     jobs = [make.job(i, state=JobState.RUNNING if i % 2 else JobState.QUEUED) for i in range(1, 8)]
     jobs.append(make.job(8, state=JobState.SUCCEEDED, ended_us=make.T))
     jobs[1] = replace(jobs[1], spec=replace(jobs[1].spec, vc="vision"))
+    jobs[2] = replace(jobs[2], user="bob", spec=replace(jobs[2].spec, name="resnet"))
+    jobs[4] = replace(jobs[4], user="bob")
     db.commit(epoch, make.new(*jobs), [])
 
     def ids(*states: JobState, before: int | None = None, limit: int = 100) -> list[int]:
@@ -155,6 +157,10 @@ def test_jobs_are_listed_newest_first_by_pages_and_states(db: Db, epoch: int) ->
     assert ids(JobState.QUEUED, JobState.SUCCEEDED) == [8, 6, 4, 2]
     assert ids(JobState.FAILED) == []
     assert [job.id for job, _ in db.list_jobs((), None, 100, "vision")] == [2]
+    assert [job.id for job, _ in db.list_jobs((), None, 100, "", "bob")] == [5, 3]
+    assert [job.id for job, _ in db.list_jobs((), None, 100, "", "bob", "resnet")] == [3]
+    assert [job.id for job, _ in db.list_jobs((), None, 100, "vision", "bob")] == []
+    assert [job.id for job, _ in db.list_jobs((), None, 100, "", "", "resne")] == []
 
 
 def test_what_is_read_is_nobody_elses(db: Db, epoch: int) -> None:
