@@ -1,8 +1,9 @@
 """Between the API's messages and the SDK's values. Only this, the wire and `testing` know protobuf."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import TypeVar, overload
+from typing import SupportsIndex, TypeVar, overload
 
 from ebb.v1 import job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
@@ -140,10 +141,24 @@ def _unfit(value: models.JobSpec) -> str:
     for field in ("name", "virtual_cluster"):
         if not isinstance(text := getattr(value, field), str):
             return f"the {field} {text!r} is not text"
+    for field, number in _whole_numbers(value):
+        if not isinstance(number, SupportsIndex):
+            return f"{field}={number!r} is no whole number"
     for field in ("cpus", "memory_mib", "devices"):
         if isinstance(amount := getattr(value.resources, field), int | float) and abs(amount) > _MOST:
             return f"{amount:g} is too much for {field}"
     return ""
+
+
+def _whole_numbers(value: models.JobSpec) -> Iterator[tuple[str, object]]:
+    """With the names that they have in `JobOptions`."""
+    yield from {"priority": value.priority, "devices": value.resources.devices, "retries": value.retry.limit}.items()
+    if value.array is not None:
+        yield from {"array": value.array.size, "array_at_once": value.array.at_once}.items()
+    for group in value.task_groups:
+        yield from {"count": group.count, "devices": group.devices}.items()
+    for other in value.dependencies:
+        yield other.kind.name.lower(), other.job_id
 
 
 def _retry_message(value: models.Retry) -> job_pb2.Retry | None:

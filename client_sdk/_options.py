@@ -158,8 +158,8 @@ def job_spec(
         resources=Resources() if groups else resources,
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
-        environment=dict(env or {}),
-        working_directory=None if working_directory is None else os.fspath(working_directory),
+        environment=_environment(env),
+        working_directory=_folder(working_directory),
         grace_period=_time(grace),
         priority=priority,
         time_limit=_time(time_limit),
@@ -187,6 +187,20 @@ def _word(word: str | os.PathLike[str]) -> str:
         raise InvalidArgument(f"{word!r} is no word of a command; write it as a str") from None
 
 
+def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    try:
+        return dict(env or {})
+    except (TypeError, ValueError):
+        raise InvalidArgument(f'env is a mapping such as {{"LR": "0.1"}}, and not {env!r}') from None
+
+
+def _folder(path: str | os.PathLike[str] | None) -> str | None:
+    try:
+        return None if path is None else os.fspath(path)
+    except TypeError:
+        raise InvalidArgument(f"the working_directory, {path!r}, is no path") from None
+
+
 class _Tenancy(TypedDict):
     virtual_cluster: str
     guarantee: Guarantee
@@ -205,7 +219,9 @@ def _tenancy(vc: str | None, guarantee: Guarantee | str, cells: CellRequest) -> 
 
 
 def _within(value: str | Within | Iterable[str | Within]) -> tuple[Within, ...]:
-    each = (value,) if isinstance(value, str | Within) else value
+    each = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    if not all(isinstance(one, str | Within) for one in each):
+        raise InvalidArgument(f'within is a level such as "rack", or a list of such, and not {value!r}')
     return tuple(Within(one) if isinstance(one, str) else one for one in each)
 
 
@@ -224,7 +240,10 @@ def _retry(limit: int, codes: Iterable[int], signals: Iterable[int]) -> Retry:
     if limit == 0 and codes is signals is _NONE:
         return NO_RETRY
     # In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered.
-    retry = Retry(limit, tuple(sorted(set(map(int, codes)))), tuple(sorted(set(map(int, signals)))))
+    try:
+        retry = Retry(limit, tuple(sorted(set(map(int, codes)))), tuple(sorted(set(map(int, signals)))))
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"exit codes and signals are lists of numbers, and not {codes!r} and {signals!r}") from None
     if not limit and retry != NO_RETRY:
         raise InvalidArgument("say how often a run that fails so is to be tried again: retries=3 (--retries 3), for example")
     return retry

@@ -95,14 +95,16 @@ def test_what_is_left_out_is_not_sent() -> None:
         ({"retry_exit_codes": [1]}, "say how often"),
         ({"time_limit": "soon"}, "'soon' is not a duration"),
         ({"estimate": -1}, "negative"),
-        ({"priority": "high"}, "the job cannot be sent"),
-        ({"after_ok": ["x"]}, "the job cannot be sent"),
+        ({"priority": "high"}, "the job cannot be sent: priority='high' is no whole number"),
+        ({"after_ok": ["x"]}, "after_ok='x' is no whole number"),
         ({"env": {"LR": 1}}, "of the environment, 'LR' or its value 1 is not text; write it as a str"),
         ({"name": 7}, "the name 7 is not text"),
         ({"memory": 1.5}, "1.5 is not an amount of memory"),
         ({"cpus": "2"}, "cpus: '2' is no number of CPUs"),
         ({"cpus": 1e30}, r"1e\+30 is too much for cpus"),
         ({"devices": 2**80}, "too much for devices"),
+        ({"tasks": [TaskGroup("2")]}, "count='2' is no whole number"),
+        ({"array": "10"}, "array='10' is no whole number"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
@@ -234,6 +236,11 @@ def test_a_number_of_tasks_is_a_gang_of_such() -> None:
         ({"tasks": "2"}, "tasks is a number"),
         ({"tasks": 2.5}, "tasks is a number"),
         ({"command": ["", "a"]}, "the program to run, is empty"),
+        ({"within": 5}, "within is a level such as"),
+        ({"within": ["rack", 5]}, "within is a level such as"),
+        ({"env": ["A=b"]}, "env is a mapping such as"),
+        ({"working_directory": 5}, "the working_directory, 5, is no path"),
+        ({"retries": 1, "retry_exit_signals": ["SIGTERM"]}, "exit codes and signals are lists of numbers"),
     ],
 )
 def test_what_is_no_command_and_no_gang(wrong: dict[str, Any], why: str) -> None:
