@@ -276,7 +276,7 @@ def fence(ctx: click.Context, names: Sequence[str], yes: bool, fmt: str | None, 
             raise click.UsageError("say --yes where nobody can be asked whether it is certain that nothing runs there any more")
         click.confirm(f"Is it certain that nothing runs on {', '.join(names)} any more?", abort=True, err=True)
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
-    ask_each(ctx, names, client.fence, _stands, fmt, quiet, "node")
+    ask_each(ctx, names, client.fence, _fenced, fmt, quiet, "node")
 
 
 @node.command()
@@ -300,6 +300,10 @@ def delete(ctx: click.Context, names: Sequence[str]) -> None:
         return name
 
     ask_each(ctx, names, gone, lambda name: f"deleted node {name}", None, False, "node")
+
+
+def _fenced(found: Node) -> str:
+    return f"{_stands(found)}; what was there is taken for dead, and its jobs queue again (ebb list)"
 
 
 def _stands(found: Node) -> str:

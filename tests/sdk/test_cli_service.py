@@ -156,7 +156,7 @@ def test_a_dead_node_is_fenced_and_deleted_and_joins_again(run: Run, client: Cli
         stands(client, job_id, JobState.UNREACHABLE)
         assert run("node", "list", "--no-header").output.split()[:2] == ["node-1", "SILENT"]
         assert run("list", "-q", "-s", "NF").output == f"{job_id}\n"
-        assert run("node", "fence", "--yes", "node-1").output == "node node-1 is SILENT\n"
+        assert run("node", "fence", "--yes", "node-1").output.startswith("node node-1 is SILENT; what was there")
         job = client.get(job_id)
         assert (job.state, job.reason) == (JobState.QUEUED, JobReason.NODE_LOST)
         assert run("node", "delete", "node-1").output == "deleted node node-1\n"
