@@ -193,13 +193,14 @@ class Peer:
 
     @contextlib.contextmanager
     def translated(self, method: str) -> Iterator[None]:
-        """Turns what gRPC raises into the SDK's errors."""
+        """Turns what gRPC raises into the SDK's errors. These say all that it said: its own, which a notebook would show above
+        each, is kept as their `__context__`."""
         try:
             yield
         except grpc.RpcError as error:
-            raise self._translate(error, method) from error
+            raise self._translate(error, method) from None
         except StreamEnded as error:
-            raise errors.Unavailable(f"the scheduler at {self.names} ends every watch at once; try again later") from error
+            raise errors.Unavailable(f"the scheduler at {self.names} ends every watch at once; try again later") from None
 
     @contextlib.contextmanager
     def may_break(self, method: str = WATCH) -> Iterator[None]:
@@ -208,7 +209,7 @@ class Peer:
             yield
         except grpc.RpcError as error:
             if not self._retriable(error):
-                raise self._translate(error, method) from error
+                raise self._translate(error, method) from None
 
     def require_open(self) -> None:
         if self.closed:

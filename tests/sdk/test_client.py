@@ -1,6 +1,7 @@
 import json
 import threading
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -77,6 +78,13 @@ def test_nobody_there() -> None:
     ):
         client.get(1)
     assert time.monotonic() - began < 10
+
+
+def test_what_is_shown_of_an_error_is_the_error_alone() -> None:
+    with Client("127.0.0.1:1", timeout=0.1) as client, pytest.raises(sdk.Unavailable) as caught:
+        client.get(1)
+    assert "grpc." not in "".join(traceback.format_exception(caught.value))
+    assert isinstance(caught.value.__context__, grpc.RpcError)
 
 
 def test_a_closed_client_says_so(address: str) -> None:
