@@ -199,7 +199,7 @@ class Peer:
             yield
         except grpc.RpcError as error:
             raise self._translate(error, method) from None
-        except StreamEnded as error:
+        except StreamEnded:
             raise errors.Unavailable(f"the scheduler at {self.names} ends every watch at once; try again later") from None
 
     @contextlib.contextmanager
