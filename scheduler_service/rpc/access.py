@@ -6,8 +6,8 @@ service are its own user and may do everything; `config` lets such a one listen 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -143,13 +143,14 @@ class Access:
         return call
 
     def _stream(
-        self, method: str, rule: Rule, behaviour: Callable[[Any, Context], AsyncIterator[Any]]
-    ) -> Callable[[Any, Context], AsyncIterator[Any]]:
-        async def call(request: Any, context: Context) -> AsyncIterator[Any]:
+        self, method: str, rule: Rule, behaviour: Callable[[Any, Context], AsyncGenerator[Any, None]]
+    ) -> Callable[[Any, Context], Awaitable[None]]:
+        async def call(request: Any, context: Context) -> None:
             who = await self._admit(method, rule, request, context)
-            async with self._while_it_holds(method, who, context):
-                async for response in behaviour(request, context):
-                    yield response
+            # Written here, for a generator would not see its end come while gRPC waits for a reader who has stopped.
+            async with self._while_it_holds(method, who, context), aclosing(behaviour(request, context)) as responses:
+                async for response in responses:
+                    await context.write(response)
 
         return call
 

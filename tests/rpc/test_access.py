@@ -192,6 +192,20 @@ def test_a_revoked_token_stops_working_and_ends_its_streams(server: Server, toke
         assert [job.user for job in next(kept).jobs] == ["ada"], "who has another token is not disturbed"
 
 
+def test_who_has_stopped_reading_is_told_too(server: Server, tokens: Tokens) -> None:
+    token_id = tokens.add("stolen", "ada")
+    large = {f"V{i}": "x" * 30_000 for i in range(4)}
+    for _ in range(100):
+        submit(server, "ada", environment=large)
+    watch = server.scheduler.Watch(scheduler_pb2.SchedulerWatchRequest(), timeout=LIMIT, metadata=bearer("stolen"))
+    with closing(watch):
+        assert next(watch).snapshot
+        tokens.revoke(token_id)
+        wait_for(lambda: _reason(server, "stolen") == "TOKEN_UNKNOWN")
+        found = failure(lambda: list(watch))
+        assert (found.code, found.reason) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN_UNKNOWN")
+
+
 def test_a_revoked_agent_loses_its_link(server: Server, tokens: Tokens) -> None:
     token_id = tokens.add("node-1", "agents", Role.AGENT)
     with Agent(server, metadata=bearer("node-1")) as agent:
