@@ -68,6 +68,10 @@ class Access:
         self._check()
         return TlsContent(ca, cert, key)
 
+    def stamp(self) -> tuple[tuple[int, int] | None, ...]:
+        """Of the files for TLS: another one where they were renewed. Empty without TLS."""
+        return tuple(_stamp(file) for file in (self.tls_ca, self.tls_cert, self.tls_key) if file is not None)
+
     def guess(self, said: str) -> str:
         """What may be behind a connection that is taken and closed at once: the other end speaks TLS, or wants to see more."""
         if "Socket closed" not in said and "Connection reset" not in said:
@@ -148,6 +152,14 @@ def _read(file: File, what: str, reason: str) -> bytes:
     except OSError as error:
         message = f"{what} cannot be read: {os.fspath(file)}: {error.strerror}"
         raise FailedPrecondition(message, reason=reason) from error
+
+
+def _stamp(file: File) -> tuple[int, int] | None:
+    try:
+        found = Path(file).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
 
 
 def _unusable(message: str) -> NoReturn:

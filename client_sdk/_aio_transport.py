@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import grpc
 from ebb.v1 import scheduler_pb2
 
-from client_sdk import _convert, models
+from client_sdk import _convert, errors, models
 from client_sdk._access import Access
 from client_sdk._calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests import Request
@@ -25,12 +25,15 @@ class AsyncTransport:
     def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool = False) -> None:
         self._peer = Peer(address, timeout, access, standby_reads)
         self._lines: dict[str, Line] = {}
+        self._left: list[Line] = []
+        """As of `Transport`."""
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def close(self) -> None:
         """Ends every call and watch under way. Safe to repeat."""
         self._peer.closed = True
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
+        lines, self._lines, self._left = [*self._lines.values(), *self._left], {}, []
+        for line in lines:
             await line.channel.close()
 
     async def ask(self, request: Request[T], timeout: float | None = None) -> T:
@@ -130,13 +133,20 @@ class AsyncTransport:
 
     def _connect(self, address: str) -> Line:
         self._peer.require_open()
-        if (line := self._lines.get(address)) is None:
-            credentials = self._peer.credentials()
-            if credentials is None:
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if self._loop is not loop:
+            raise errors.FailedPrecondition("this AsyncClient belongs to another event loop; make one in each")
+        line = self._lines.get(address)
+        if (terms := self._peer.terms(line)) is not None:
+            if line is not None:
+                self._left.append(line)
+            if terms.credentials is None:
                 channel = grpc.aio.insecure_channel(address, options=OPTIONS)
             else:
-                channel = grpc.aio.secure_channel(address, credentials, options=OPTIONS)
-            line = self._lines[address] = Line(channel)
+                channel = grpc.aio.secure_channel(address, terms.credentials, options=OPTIONS)
+            line = self._lines[address] = Line(channel, terms)
+        assert line is not None
         return line
 
 

@@ -27,13 +27,15 @@ class Transport:
         self._peer = Peer(address, timeout, access, standby_reads)
         self._lock = threading.Lock()
         self._lines: dict[str, Line] = {}
+        self._left: list[Line] = []
+        """Those that were made with files for TLS that were renewed since: calls over them may be under way."""
 
     def close(self) -> None:
         """Ends every call and watch under way. Safe to repeat."""
         with self._lock:
             self._peer.closed = True
-            lines, self._lines = self._lines, {}
-        for line in lines.values():
+            lines, self._lines, self._left = [*self._lines.values(), *self._left], {}, []
+        for line in lines:
             line.channel.close()
 
     def ask(self, request: Request[T], timeout: float | None = None) -> T:
@@ -119,13 +121,16 @@ class Transport:
     def _connect(self, address: str) -> Line:
         with self._lock:
             self._peer.require_open()
-            if (line := self._lines.get(address)) is None:
-                credentials = self._peer.credentials()
-                if credentials is None:
+            line = self._lines.get(address)
+            if (terms := self._peer.terms(line)) is not None:
+                if line is not None:
+                    self._left.append(line)
+                if terms.credentials is None:
                     channel = grpc.insecure_channel(address, options=OPTIONS)
                 else:
-                    channel = grpc.secure_channel(address, credentials, options=OPTIONS)
-                line = self._lines[address] = Line(channel)
+                    channel = grpc.secure_channel(address, terms.credentials, options=OPTIONS)
+                line = self._lines[address] = Line(channel, terms)
+            assert line is not None
             return line
 
 

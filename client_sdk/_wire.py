@@ -8,7 +8,7 @@ import logging
 import re
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -89,11 +89,21 @@ _SAYS_ALL = (_NODE_AWAY, "DATABASE_UNAVAILABLE")
 """Reasons for which no other scheduler is any better."""
 
 
+class Terms(NamedTuple):
+    """On which a channel is made."""
+
+    credentials: grpc.ChannelCredentials | None
+    """None: without TLS."""
+    stamp: object
+    """Of the files that they are from."""
+
+
 class Line:
     """A channel to one scheduler, and the methods that were called over it: gRPC takes long to make one callable."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Any, terms: "Terms") -> None:
         self.channel = channel
+        self.stamp = terms.stamp
         self._methods: dict[str, Any] = {}
 
     def method(self, call: Call[Any]) -> Any:
@@ -152,10 +162,19 @@ class Peer:
         """What a call brings along: who calls, and whose answer is wanted. Raises FailedPrecondition."""
         return (*self._access.metadata(address), *(() if self._standby_reads else (_FROM_LEADER,)))
 
-    def credentials(self) -> grpc.ChannelCredentials | None:
-        """For TLS; None without. Raises FailedPrecondition."""
-        files = self._access.tls()
-        return None if files is None else grpc.ssl_channel_credentials(files.ca, files.key, files.cert)
+    def terms(self, line: Line | None) -> Terms | None:
+        """For a new line; None: the one that there is does. It does not where the files for TLS were renewed since, unless
+        these are of no use, as where one of them is not written yet. Raises FailedPrecondition."""
+        stamp = self._access.stamp()
+        if line is not None and line.stamp == stamp:
+            return None
+        try:
+            files = self._access.tls()
+        except errors.FailedPrecondition:
+            if line is None:
+                raise
+            return None
+        return Terms(None if files is None else grpc.ssl_channel_credentials(files.ca, files.key, files.cert), stamp)
 
     def deadline(self, timeout: float | None) -> float:
         return time.monotonic() + (self.timeout if timeout is None else timeout)
@@ -204,11 +223,15 @@ class Peer:
 
     @contextlib.contextmanager
     def may_break(self, method: str = WATCH) -> Iterator[None]:
-        """For a stream that is made again where it breaks: lets only those errors out that another try would meet too."""
+        """For a stream that is made again where it breaks: lets only those errors out that another try would meet too.
+
+        Where its token is no longer good, there may be a new one in the file, with which it is made again.
+        """
         try:
             yield
         except grpc.RpcError as error:
-            if not self._retriable(error):
+            renewable = isinstance(error, _FAILED) and error.code() is grpc.StatusCode.UNAUTHENTICATED
+            if not (self._retriable(error) or renewable):
                 raise self._translate(error, method) from None
 
     def require_open(self) -> None:

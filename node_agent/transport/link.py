@@ -186,13 +186,13 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
         connect = channel.stream_stream(convert.METHOD, request_serializer=convert.encode, response_deserializer=convert.decode)
         call: Call = connect(metadata=metadata)
         logs = LogCalls(channel, node.log, metadata)
-        spoke = security.tls_ca is not None
+        perhaps = security.perhaps()
         try:
             hello = node.hello()
             with contextlib.suppress(*_BROKEN):  # refused before it was heard: what is read then says why
                 await call.write(hello)
             welcome = await _welcome(target, call, pace.answer)
-            spoke = True
+            perhaps = ""
             check_fence(target, hello, welcome)
             node.welcomed(welcome)
             node.acknowledge(welcome.acknowledged)
@@ -201,7 +201,7 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
             await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)
         except _BROKEN as error:
-            raise _ended(target, error, spoke) from error
+            raise _ended(target, error, perhaps) from error
         finally:
             call.cancel()
             await logs.close()
@@ -276,9 +276,9 @@ async def _send(call: Call, node: Node, interval: float) -> None:
                 await call.write(seen or Heartbeat())
 
 
-def _ended(target: str, error: Exception, spoke: bool) -> AgentError:
-    """What the end of the stream means, in the scheduler's own words where it gave a reason. `spoke`: both ends speak the same,
-    TLS or not."""
+def _ended(target: str, error: Exception, perhaps: str) -> AgentError:
+    """What the end of the stream means, in the scheduler's own words where it gave a reason. `perhaps`: why it
+    may be that a connection is closed at once."""
     if not isinstance(error, grpc.aio.AioRpcError):
         return Disconnected(target=target, why="closed the connection")
     reason, leader = convert.refusal(error.trailing_metadata())
@@ -289,5 +289,5 @@ def _ended(target: str, error: Exception, spoke: bool) -> AgentError:
     if problem := tls_problem(error.details() or ""):
         return Disconnected(target=target, why=problem)
     said = error.details() or ""
-    hint = "; if it speaks TLS, set tls_ca" if not spoke and ("Socket closed" in said or "Connection reset" in said) else ""
+    hint = perhaps if "Socket closed" in said or "Connection reset" in said else ""
     return Disconnected(target=target, why=f"cannot be reached ({error.code().name.lower()}: {said}{hint})")

@@ -34,6 +34,14 @@ class Security:
         ca, key, cert = (_read(target, path) for path in (self.tls_ca, self.tls_key, self.tls_cert))
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(ca, key, cert), options=options)
 
+    def perhaps(self) -> str:
+        """Why a scheduler that does not say may have closed a connection before its welcome."""
+        if self.tls_ca is None:
+            return "; if it speaks TLS, set tls_ca"
+        if self.tls_cert is None:
+            return "; if it asks for a client's certificate, set tls_cert and tls_key"
+        return "; perhaps it does not accept the certificate in tls_cert"
+
     def metadata(self, target: str) -> tuple[tuple[str, str], ...]:
         """What every call brings along. Raises Disconnected."""
         token = _read(target, self.token_file)

@@ -110,6 +110,9 @@ class Tokens:
             del self._entries[digest]
         if not in_use:
             return
+        for digest in in_use:  # first those for which the database need not be there
+            if self._entries[digest].token.expired(self._wall()):
+                _end(self._entries[digest])
         found = await self._ask(in_use)
         for digest in in_use:
             entry = self._entries.get(digest)
@@ -154,5 +157,7 @@ class Tokens:
 
 
 def _end(entry: _Entry) -> None:
-    for lost in list(entry.streams):
+    """Each is told once: to be cancelled again would disturb it while it says so."""
+    streams, entry.streams = entry.streams, set()
+    for lost in streams:
         lost()

@@ -175,11 +175,21 @@ async def test_what_tls_kept_from_being_is_told_in_words(ca: Authority, caplog: 
     assert tls_problem("Connection refused") == ""
 
 
-@pytest.mark.parametrize(("spoke", "hint"), [(False, "; if it speaks TLS, set tls_ca"), (True, "")])
-def test_a_connection_that_is_closed_at_once_may_want_tls(spoke: bool, hint: str) -> None:
+@pytest.mark.parametrize(
+    ("files", "hint"),
+    [
+        ({}, "; if it speaks TLS, set tls_ca"),
+        ({"tls_ca": Path("ca")}, "; if it asks for a client's certificate, set tls_cert and tls_key"),
+        (
+            dict.fromkeys(("tls_ca", "tls_cert", "tls_key"), Path("pem")),
+            "; perhaps it does not accept the certificate in tls_cert",
+        ),
+    ],
+)
+def test_a_connection_that_is_closed_at_once_may_want_tls(files: dict[str, Path], hint: str) -> None:
     nothing = grpc.aio.Metadata()
     closed = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details="Socket closed")
-    said = str(link._ended("127.0.0.1:1", closed, spoke))
+    said = str(link._ended("127.0.0.1:1", closed, Security(**files).perhaps()))
     assert said == f"The scheduler at 127.0.0.1:1 cannot be reached (unavailable: Socket closed{hint})."
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from sqlalchemy import Engine
 
-from client_sdk import Client, PermissionDenied, Unauthenticated
+from client_sdk import AsyncClient, Client, PermissionDenied, Unauthenticated
 from scheduler_service import store
 from scheduler_service.core.access import Role
 from scheduler_service.rpc.access import MAY, OPEN
@@ -204,6 +205,26 @@ def test_who_has_stopped_reading_is_told_too(server: Server, tokens: Tokens) -> 
         wait_for(lambda: _reason(server, "stolen") == "TOKEN_UNKNOWN")
         found = failure(lambda: list(watch))
         assert (found.code, found.reason) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN_UNKNOWN")
+
+
+async def test_a_stream_goes_on_with_the_new_token_in_the_file(server: Server, tokens: Tokens, tmp_path: Path) -> None:
+    old, file = tokens.add("old", "ada"), tmp_path / "token"
+    tokens.add("new", "ada")
+    file.write_text("old")
+    with Client(server.address, token_file=file) as client:
+        async with AsyncClient(server.address, token_file=file) as same:
+            job = client.submit(["true"])
+            watch, also = client.watch(job.id), same.watch(job.id)
+            assert next(watch).jobs == (await anext(also)).jobs == (job,)
+            file.write_text("new")
+            tokens.revoke(old)
+            wait_for(lambda: _reason(server, "old") == "TOKEN_UNKNOWN")
+            client.cancel(job.id)
+            assert [*watch][-1].jobs == [update async for update in also][-1].jobs == (client.get(job.id),)
+            other = client.submit(["true"])
+            file.write_text("old")
+            with pytest.raises(Unauthenticated):
+                next(client.watch(other.id))
 
 
 def test_a_revoked_agent_loses_its_link(server: Server, tokens: Tokens) -> None:

@@ -90,6 +90,38 @@ def test_mutual_tls(database_url: str, ca: Authority, other_ca: Authority, pair:
         assert "perhaps it does not accept the certificate in EBB_TLS_CERT" in str(wrong)
 
 
+async def test_a_client_uses_files_that_were_renewed(
+    database_url: str, ca: Authority, other_ca: Authority, pair: Pair, tmp_path: Path
+) -> None:
+    used, trusted = Pair(tmp_path / "me.pem", tmp_path / "me.key"), tmp_path / "ca.pem"
+    files = {"tls_ca": trusted, "tls_cert": used.certificate, "tls_key": used.key}
+
+    def renew(by: Authority, of: Authority) -> None:
+        for new, path in zip((*by.issue("client"), of.certificate), (*used, trusted), strict=True):
+            shutil.copy(new, path)
+
+    with Server(database_url, **settings(pair, tls_client_ca=ca.certificate)) as server:
+        renew(by=ca, of=other_ca)
+        with Client(server.address, timeout=3, **files) as client:
+            async with AsyncClient(server.address, timeout=3, **files) as same:
+                with pytest.raises(Unavailable, match="does not vouch for"):
+                    await same.nodes()
+                renew(by=other_ca, of=ca)
+                for _ in range(2):
+                    with pytest.raises(Unavailable, match="perhaps it does not accept the certificate"):
+                        client.nodes()
+                renew(by=ca, of=ca)
+                assert client.nodes() == await same.nodes() == []
+                job = client.submit(["true"])
+                watch = iter(client.watch(job.id))
+                assert next(watch).jobs[0].id == job.id
+                used.certificate.write_text("half writ")
+                assert client.nodes() == await same.nodes() == [], "what is of no use changes nothing"
+                renew(by=ca, of=ca)
+                client.cancel(job.id)
+                assert next(watch).jobs[0].ended, "what was under way goes on"
+
+
 def test_a_renewed_certificate_is_used_from_the_next_connection_on(
     database_url: str, ca: Authority, other_ca: Authority, pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

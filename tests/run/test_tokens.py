@@ -67,6 +67,19 @@ async def test_a_new_token_works_at_once_and_a_revoked_one_until_the_next_look(s
     assert await site.tokens.look_up("one") is None
 
 
+async def test_a_stream_ends_when_its_token_expires_also_while_the_database_is_away(site: Site) -> None:
+    site.add("one", expires_us=site.wall_us + 1)
+    site.add("two")
+    lost: list[str] = []
+    for name in ("one", "two"):
+        await site.tokens.look_up(name)
+    with site.tokens.held("one", lambda: lost.append("one")), site.tokens.held("two", lambda: lost.append("two")):
+        site.away, site.wall_us = True, site.wall_us + 1
+        with pytest.raises(NotCommitted):
+            await site.tokens.refresh()
+        assert lost == ["one"]
+
+
 async def test_all_in_use_are_looked_at_in_one_query_and_others_are_forgotten(site: Site) -> None:
     for name in ("one", "two", "three"):
         site.add(name)

@@ -53,6 +53,17 @@ async def test_nobody_there() -> None:
             await client.wait(1, timeout=0.3)
 
 
+def test_it_belongs_to_one_event_loop(address: str) -> None:
+    client = AsyncClient(address)
+
+    async def look() -> None:
+        assert not [job async for job in client.list()]
+
+    asyncio.run(look())
+    with pytest.raises(sdk.FailedPrecondition, match="belongs to another event loop; make one in each"):
+        asyncio.run(look())
+
+
 async def test_many_waits_share_one_channel(by_hand: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     real = grpc.aio.insecure_channel
