@@ -1,5 +1,6 @@
 """The files of TLS: which they are, and what is wrong with them, said in words before anybody connects."""
 
+import contextlib
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,8 @@ class TlsFiles:
                 raise ValueError(f"tls_key: {self.key} is not the key of the certificate {self.certificate}") from None
             what = f"{self.certificate} and {self.key} are not a certificate and its key in PEM ({error.reason or error})"
             raise ValueError(f"tls_certificate, tls_key: {what}") from None
+        if when := _out_of_its_time(context, self.certificate):
+            raise ValueError(f"tls_certificate: {self.certificate}: {when}, so that nobody would connect; issue another")
         if self.client_ca is not None:
             try:
                 context.load_verify_locations(self.client_ca)
@@ -44,6 +47,31 @@ class TlsFiles:
                 raise ValueError(
                     f"tls_client_ca: {self.client_ca} is no certificate in PEM ({error.reason or error})"
                 ) from None
+
+
+_OF_TIME = (9, 10)
+"""OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
+
+
+def _out_of_its_time(server: ssl.SSLContext, certificate: Path) -> str:
+    """What a client that trusts the certificate itself says of its dates, in a handshake without a network; mostly nothing."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    own, end_of_own, _ = certificate.read_text("ascii", "ignore").partition("-----END CERTIFICATE-----")
+    trusting.load_verify_locations(cadata=own + end_of_own)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (trusting.wrap_bio(back, there), server.wrap_bio(there, back, server_side=True))
+    try:
+        for _ in range(4):  # as often as there is something to answer
+            for end in ends:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    end.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_message if error.verify_code in _OF_TIME else ""
+    except ssl.SSLError:
+        return ""  # what else there may be is told to whoever connects
+    return ""
 
 
 def _no_passphrase() -> str:

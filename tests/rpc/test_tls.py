@@ -171,6 +171,7 @@ async def test_tls_with_a_token_on_every_address_of_this_machine(
         ({"tls_key": None}, "tls_certificate and tls_key go together"),
         ({"tls_certificate": "none.pem"}, r"tls_certificate: .*none\.pem cannot be read: No such file"),
         ({"tls_certificate": "nonsense"}, "are not a certificate and its key in PEM"),
+        ({"tls_certificate": "expired.pem", "tls_key": "expired.key"}, r"expired\.pem: certificate has expired"),
         ({"tls_key": "other"}, "is not the key of the certificate"),
         ({"tls_key": "locked"}, "protected by a passphrase"),
         ({"tls_client_ca": "nonsense"}, "tls_client_ca: .* is no certificate in PEM"),
@@ -182,6 +183,8 @@ def test_files_that_do_not_fit(
     (tmp_path / "nonsense").write_text("nonsense")
     shutil.copy(other_ca.issue("unlike").key, tmp_path / "other")
     lock(pair.key, tmp_path / "locked")
+    for new, name in zip(ca.issue("expired", *HERE, days=-1), ("expired.pem", "expired.key"), strict=True):
+        shutil.copy(new, tmp_path / name)
     changed = {name: None if file is None else tmp_path / file for name, file in change.items()}
     flags = {"database": "postgresql://x/y", **settings(pair), **changed}
     given = {name: value for name, value in flags.items() if value is not None}
