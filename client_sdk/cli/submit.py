@@ -1,6 +1,8 @@
 """`ebb submit`."""
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from typing import IO, Any
 
 import click
@@ -139,23 +141,36 @@ def submit(
             say_preview(preview)
         return
     job = client.submit(command, request_id=request_id, **options)
-    if quiet:
-        click.echo(job.id)
-    elif fmt is None:
-        click.echo(f"submitted job {job.id}")
-    if wait_:
+    with _told_anyway(job.id):
+        if quiet:
+            click.echo(job.id)
+        elif fmt is None:
+            click.echo(f"submitted job {job.id}")
         sys.stdout.flush()
+    if wait_:
         try:
             job = client.wait(job)
         except KeyboardInterrupt:
             click.echo(f"ebb: job {job.id} goes on; `ebb cancel {job.id}` ends it", err=True)
             raise
     if fmt is not None and not quiet:
-        output.emit(job, fmt)
+        with _told_anyway(job.id):
+            output.emit(job, fmt)
+            sys.stdout.flush()
     if wait_:
         if job.state is not JobState.SUCCEEDED:
             output.say(f"ebb: {ended(job)}", err=True)
         ctx.exit(exit_status(job))
+
+
+@contextlib.contextmanager
+def _told_anyway(job_id: int) -> Iterator[None]:
+    """Where its id cannot be written, on a full disk say, it must not be lost: the job is there."""
+    try:
+        yield
+    except OSError:
+        output.say(f"ebb: job {job_id} is submitted all the same", err=True)
+        raise
 
 
 def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list[str], JobOptions]:

@@ -396,6 +396,15 @@ def test_a_full_disk_under_the_output_is_said(address: str, jobs: Fake) -> None:
     assert process.returncode == 1
 
 
+@pytest.mark.parametrize("form", [["-q"], [], ["-o", "json"]])
+def test_the_id_of_a_job_is_not_lost_on_a_full_disk(address: str, fake: Fake, form: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start("submit", *form, "true", stdout=full)
+        said = process.communicate(timeout=30)[1].splitlines()
+    assert said == ["ebb: job 1 is submitted all the same", "ebb: the output cannot be written: No space left on device"]
+    assert (process.returncode, [*fake.jobs]) == (1, [1])
+
+
 def test_a_reader_that_leaves_is_no_error(address: str, fake: Fake) -> None:
     for i in range(1, 3000):
         fake.jobs[i] = job(i, state=1)
