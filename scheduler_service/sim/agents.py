@@ -47,7 +47,7 @@ AT_ONCE = Delays()
 
 
 class Torn(NamedTuple):
-    """A task of a gang that died with its node, while others of the gang were left."""
+    """A task of a gang that left, or died with its node, while others of the gang were still there."""
 
     launch: Launch
     at_us: Micros
@@ -191,8 +191,11 @@ class Agents:
         elif what is not READY:
             party.saved = party.saved and what is not What.KILLED
             self._gone(task, at)
-            if what is FINISHED and not party.there:
-                self._finished(party.life)
+            if what is FINISHED:  # all of them are, at once
+                if not party.there:
+                    self._finished(party.life)
+            else:
+                self._tears(task, at)
 
     def _works(self, party: Party, at: Micros) -> None:
         """All are there: they work until nothing is left to do, and are done together."""
@@ -257,5 +260,9 @@ class Agents:
             if mate.next is FINISHED:
                 mate.due = 0
         self._gone(task, at)
+        self._tears(task, at)
+
+    def _tears(self, task: Task, at: Micros) -> None:
+        party = task.party
         if party.there:
             self.torn.append(Torn(party.launch, at, party.life.job.spec.tasks()[task.key.task]))

@@ -8,7 +8,7 @@ import gc
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -22,9 +22,10 @@ from scheduler_service.core.topology import Inventory
 from scheduler_service.core.values import ZERO, Micros, Vector, add
 from scheduler_service.core.vc import Guarantee
 from scheduler_service.policies.stages import stages
+from scheduler_service.sim.agents import Torn
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
-from scheduler_service.sim.history import History, Span
+from scheduler_service.sim.history import History, Phase, Span
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
@@ -170,12 +171,22 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
     tell(lives.count, lives.count)
     jobs, runs = lives.tables()
     down = (Span(at, back, nodes[number - 1].capacity) for number, at, back in world.site.outages.failures)
-    torn = (Span(at, launch.ended_us, demand) for launch, at, demand in world.agents.torn)
-    history = History(jobs, runs, case.capacity(), down, torn)
+    history = History(jobs, runs, case.capacity(), down, list(_left_early(world.agents.torn)))
     exchanges = None
     if world.site.tenants is not None:
         exchanges = exchange_table(world.exchanges.values(), {row.id: row.name for row in world.state.vcs.rows.values()})
     return Outcome(case, jobs, runs, exchanges, numbers(history), curves(history), skipped)
+
+
+def _left_early(torn: Iterable[Torn]) -> Iterator[tuple[Phase, Span]]:
+    """What tasks that were gone before the last of their gang did not hold, and to which phase of the run that is charged."""
+    for launch, at, demand in torn:
+        broken = launch.ended_us if launch.lost_us is None else launch.lost_us
+        whole = Phase.STARTING if launch.began_us is None else Phase.GRACE
+        if broken is None or at < broken:
+            yield whole, Span(at, broken, demand)
+        if broken is not None and broken != launch.ended_us:
+            yield Phase.HANGING, Span(max(at, broken), launch.ended_us, demand)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ Levels (a queue's length, devices in use) are step functions of time; their mean
 held.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from enum import StrEnum, auto
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -62,12 +63,22 @@ class Span(NamedTuple):
     amount: Vector
 
 
+class Phase(StrEnum):
+    """Of a run, in which a task of it may be gone while others are left."""
+
+    STARTING = auto()
+    GRACE = auto()
+    HANGING = auto()
+
+
 class History:
     """The tables as arrays, and what several figures need."""
 
-    def __init__(self, jobs: Any, runs: Any, capacity: Vector, down: Iterable[Span] = (), torn: Iterable[Span] = ()) -> None:
-        """`down` is what nodes that were away would have had, in the order of its beginnings; `torn` what tasks that died with
-        their nodes had asked for, until the last task of their gang had left."""
+    def __init__(
+        self, jobs: Any, runs: Any, capacity: Vector, down: Iterable[Span] = (), torn: Collection[tuple[Phase, Span]] = ()
+    ) -> None:
+        """`down` is what nodes that were away would have had, in the order of its beginnings; `torn` what tasks had asked for
+        that left, or died with their nodes, until the last task of their gang had left."""
         self.capacity = capacity
         self.submit, self.work = _ints(jobs, "submit_us"), _ints(jobs, "work_us")
         self.demand = np.stack([_ints(jobs, name) for name in ("cpu_milli", "memory_mib", "gpus")])
@@ -92,12 +103,16 @@ class History:
         self.end, self.left = np.where(self.over, self.end, self.horizon), np.where(self.has_left, self.left, self.horizon)
         self.wait = self.end - self.submit - self.done
         self.slowdown: Floats = 1 + self.wait / np.maximum(np.where(self.done, self.done, self.work), 1)  # see Life.slowdown
-        self.down, self.torn = self._within(down), self._within(torn)
+        self.down = self._within(takewhile(lambda span: span.begin_us < self.horizon, down))
+        self.torn = {phase: self._within(span for of, span in torn if of is phase) for phase in Phase}
 
     def _within(self, spans: Iterable[Span]) -> Ints:
         """Of those that began before the horizon: begins, ends, and amounts of each resource."""
-        begun = takewhile(lambda span: span.begin_us < self.horizon, spans)
-        rows = [(begin, self.horizon if end is None else min(end, self.horizon), *amount) for begin, end, amount in begun]
+        rows = [
+            (begin, self.horizon if end is None else min(end, self.horizon), *amount)
+            for begin, end, amount in spans
+            if begin < self.horizon
+        ]
         columns: Ints = np.array(rows, np.int64).reshape(len(rows), 5).T
         return np.concatenate((np.maximum(columns[:2], self.begin), columns[2:]))
 
@@ -106,11 +121,13 @@ class History:
         return codes == names.index(name) if name in names else np.zeros(len(codes), bool)
 
     def used(self, resource: int) -> Steps:
-        """How much of a resource runs hold, from their placement until they have left, or their nodes have died."""
-        amount, (begins, ends, *torn) = self.demand[resource][self.owner], self.torn
-        dead = torn[resource]
+        """How much of a resource runs hold, from their placement until they have left, or their nodes have died: each task
+        of a gang by itself."""
+        amount = self.demand[resource][self.owner]
+        begins, ends, *torn = np.concatenate(list(self.torn.values()), axis=1)
+        gone = torn[resource]
         times = np.concatenate((self.placed, self.left, begins, ends))
-        return Steps(times, np.concatenate((amount, -amount, -dead, dead)))
+        return Steps(times, np.concatenate((amount, -amount, -gone, gone)))
 
     def up(self, resource: int) -> Steps:
         """How much of a resource the nodes have that are not away."""

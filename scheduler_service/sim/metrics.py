@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scheduler_service.sim.history import Floats, History, Ints
+from scheduler_service.sim.history import Floats, History, Ints, Phase
 
 HOUR_US = 3_600_000_000
 POINTS = 240
@@ -95,7 +95,8 @@ def _cost(h: History) -> Iterator[tuple[str, float]]:
 
     A run starts, works, and leaves, for which it has a grace period where it was told to; what it holds between the end of its
     work and the scheduler's hearing of that is of the end. A gang of which a task has died hangs until it has left. What it
-    holds on the dead node is not held by anybody: the node is down, or back and has forgotten it.
+    holds on the dead node is not held by anybody: the node is down, or back and has forgotten it. So it is with a task that
+    has left before the others.
     """
     if not h.capacity.devices:
         return
@@ -110,9 +111,9 @@ def _cost(h: History) -> Iterator[tuple[str, float]]:
     spent = {"useful": _product(gpus, h.done), "ending": _product(gpus, at_work - h.done - h.lost)}
     for_ever = ~h.has_left  # they hang to the end of the simulation, and nobody goes on from there
     spent["lost"] = _product(gpus, h.lost) + _product(theirs[for_ever], worked[for_ever])
-    spent["starting"] = _product(theirs, works - h.placed)
-    spent["grace"] = _product(theirs, broken - stopped)
-    spent["hanging"] = _product(theirs, h.left - broken) - _area(h.torn)
+    whole = {Phase.STARTING: works - h.placed, Phase.GRACE: broken - stopped, Phase.HANGING: h.left - broken}
+    for phase, lasted in whole.items():
+        spent[phase] = _product(theirs, lasted) - _area(h.torn[phase])
     spent["down"] = _area(h.down)
     spent["idle"] = capacity - sum(spent.values())
     for name, amount in {"capacity": capacity, **spent}.items():

@@ -196,6 +196,29 @@ def test_a_dead_node_is_no_idle_one_and_a_gang_that_hangs_does_not_start(tmp_pat
     assert max(outcome.curves["utilisation.gpu"]) == 1
 
 
+def test_a_task_that_left_before_the_others_of_its_gang_holds_nothing(tmp_path: Path) -> None:
+    """Each of two tasks takes 1 or 3600 s for its checkpoint; on the device of the first that leaves a trial goes on."""
+    rows = "0,3600,2,1,best-effort,3600", "10,3590,1,1,trial,0", "10,3590,1,1,trial,0"
+    (tmp_path / "jobs.csv").write_text("\n".join(("submit_s,work_s,tasks,gpus,class,grace_s", *rows)))
+    told = {
+        "cluster": [{"nodes": 2, "gpus": 1}],
+        "workload": {"kind": "csv", "file": "jobs.csv"},
+        "policy": {"name": "fitgpp"},
+        "delays": {"checkpoint": {"kind": "choice", "values": [1, 3600]}},
+        "folder": tmp_path,
+    }
+    graces = set()
+    for seed in range(8):
+        outcome = simulate(Case.model_validate({**told, "seed": seed}))
+        assert [row["preemptions"] for row in outcome.jobs.to_pylist()] == [1, 0, 0]
+        spent = {name: round(value * 3600) for name, value in outcome.summary.items() if name.startswith("gpu_h.")}
+        assert spent.pop("gpu_h.capacity") == sum(spent.values())
+        assert min(spent.values()) >= 0
+        assert max(outcome.curves["utilisation.gpu"]) <= 1
+        graces.add(spent["gpu_h.grace"])
+    assert graces == {1 + 1, 1 + 3600, 3600 + 3600}
+
+
 def test_what_a_job_did_to_its_time_limit_is_done_and_not_lost(tmp_path: Path) -> None:
     """Two jobs one after the other, each with 1000 s to do and 400 s for it. The first is killed, the second leaves in 20 s and
     has saved its work. Neither is done again: the first never waited, the second for 400 s and its grace period."""
