@@ -88,12 +88,12 @@ class Case(Model):
             del content["exchange"]  # it came later: what was simulated before is not made anew
         if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
             del content["workload"]["durations"]  # so did this
-        files = {str(path): hashlib.sha256((self.folder / path).read_bytes()).hexdigest() for path in self._files()}
-        told = json.dumps([FORMAT, content, files], sort_keys=True)
+        told = json.dumps([FORMAT, content, self.files()], sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
-    def _files(self) -> list[Path]:
-        return sorted(_paths([self.workload, self.failures]))
+    def files(self) -> dict[str, str]:
+        """The files that it names, and a digest of what each holds. Raises OSError."""
+        return {str(path): _held(self.folder / path) for path in _paths([self.workload, self.failures])}
 
     @property
     def exchanges_cells(self) -> bool:
@@ -281,6 +281,17 @@ def jobs_in(workload: BaseModel) -> int | None:
     """How many jobs there will be, where the workload says so."""
     count = sum(map(sum, workload.counts().values())) if isinstance(workload, Hived) else getattr(workload, "jobs", None)
     return count if isinstance(count, int) else None
+
+
+def _held(file: Path) -> str:
+    """Many cases are of the same file: it is read once, until it is another."""
+    status = file.stat()
+    return _digest_of(file, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _digest_of(file: Path, _written_ns: int, _size: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _paths(value: Any) -> Iterator[Path]:

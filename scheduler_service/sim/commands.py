@@ -72,17 +72,21 @@ def compute(
 
 
 def groups_in(folders: Sequence[Path]) -> list[Group]:
-    """Raises Unusable."""
+    """Says of which folders some is missing. Raises Unusable."""
     found: dict[Path, list[Summary]] = {}
     for folder in folders:
         try:
-            found[folder] = sweep.load(folder)
+            complete, of = sweep.load(folder)
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason: object = error
             if isinstance(error, OSError) and error.filename is not None:
                 here = Path(error.filename) == folder / sweep.MANIFEST
                 reason = f"there is no {sweep.MANIFEST} in it" if here else f"{error.filename} cannot be read: {error.strerror}"
             raise Unusable(f"{folder} holds no results of `ebb-sim run`: {reason}") from None
+        found[folder] = complete
+        if 0 < len(complete) < of:
+            missing = f"{of - len(complete)} of {of} simulations are missing; the same run makes them"
+            say(Console(stderr=True), f"{folder}: {missing}")
     if not any(found.values()):
         raise Unusable(f"no simulation of {', '.join(map(str, folders))} is complete")
     return grouped(found)

@@ -7,6 +7,7 @@ by seed: they had the same jobs, and most of what differs between two seeds diff
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple
@@ -91,8 +92,9 @@ def grouped(folders: Mapping[Path, Sequence["Summary"]]) -> list[Group]:
     for (folder, _), same in found.items():
         title = same[0].case.policy.title
         label = title if titles.count(title) == 1 else f"{folder.name}: {title}"
-        taken = sum(group.label.split(" #")[0] == label for group in groups)
-        groups.append(_group(f"{label} #{taken + 1}" if taken else label, same))
+        taken = {group.label for group in groups}
+        numbered = (f"{label} #{number}" for number in count(2))
+        groups.append(_group(next(name for name in chain((label,), numbered) if name not in taken), same))
     return groups
 
 
@@ -101,7 +103,7 @@ def _group(label: str, summaries: Sequence["Summary"]) -> Group:
     for summary in summaries:
         by_seed.setdefault(summary.case.seed, []).append(summary)
     case = summaries[0].case
-    unlike = case.model_dump_json(exclude={"policy", "seed", "repeat", "folder"})
+    unlike = f"{case.model_dump_json(exclude={'policy', 'seed', 'repeat', 'folder'})} {sorted(summaries[0].files.items())}"
     return Group(
         label,
         {seed: _mean([summary.numbers for summary in same]) for seed, same in by_seed.items()},

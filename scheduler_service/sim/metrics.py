@@ -148,7 +148,7 @@ def _fairness(h: History) -> Iterator[tuple[str, float]]:
             yield f"fairness.{kind}.slowdown.worst", float(slowdown.max())
         if len(share) > 1 and share.any():
             yield f"fairness.{kind}.share", jain(share)
-        if kind == "vc" and 1 < len(names) <= 64:
+        if kind == "vc" and any(names) and len(names) <= 64:
             for name, mean in zip(np.array(names)[jobs > 0], slowdown, strict=True):
                 yield f"vc.{name}.slowdown.mean", float(mean)
             for name, part in zip(np.array(names)[theirs > 0], share, strict=True):

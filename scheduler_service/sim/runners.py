@@ -74,7 +74,7 @@ def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
         if workers < 1:
             raise BadAddress("local[0] would do nothing: take local[1], or more")
         return Local(workers, perform)
-    if re.match(r"[a-z]+://.", on):
+    if re.fullmatch(r"[a-z]+://.+:\d+|inproc://.+", on):
         from scheduler_service.sim.dask_runner import Dask  # it takes seconds to import
 
         return Dask(on, perform)

@@ -9,7 +9,7 @@ import io
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -40,6 +40,8 @@ class Summary:
     skipped: dict[str, int]
     """How many jobs of the workload were left out, by the reason."""
     folder: Path
+    files: Mapping[str, str]
+    """What the files held that the case names, see `Case.files`."""
 
 
 class SweepFailed(Exception):
@@ -152,18 +154,30 @@ def sweep(
     return _Sweep(cases, folder, Silent() if watch is None else watch, keep, as_csv).run(on, fresh)
 
 
-def load(folder: Path) -> list[Summary]:
-    """The summaries of the last sweep into a folder, those that are complete. Raises FileNotFoundError, ValueError."""
+class Results(NamedTuple):
+    """Of the last sweep into a folder."""
+
+    complete: list[Summary]
+    of: int
+    """So many were asked for."""
+
+
+def load(folder: Path) -> Results:
+    """Raises FileNotFoundError, ValueError."""
     manifest = _read(folder / MANIFEST)
     if manifest["format"] != FORMAT:
         raise ValueError(f"{folder} has results of format {manifest['format']}, and this version reads {FORMAT}")
-    cases = [(entry["digest"], Case.model_validate(entry["case"])) for entry in manifest["cases"]]
-    return [_summary(case, folder / digest) for digest, case in cases if (folder / digest / "summary.json").exists()]
+    cases = manifest["cases"]
+    found = [entry for entry in cases if (folder / entry["digest"] / "summary.json").exists()]
+    complete = [
+        _summary(Case.model_validate(entry["case"]), folder / entry["digest"], entry.get("files", {})) for entry in found
+    ]
+    return Results(complete, len(cases))
 
 
-def _summary(case: Case, folder: Path) -> Summary:
+def _summary(case: Case, folder: Path, files: Mapping[str, str]) -> Summary:
     told, curves = _read(folder / "summary.json"), _read(folder / "curves.json")
-    return Summary(case, told["numbers"], curves, told["took_s"], told["engine"], told["skipped"], folder)
+    return Summary(case, told["numbers"], curves, told["took_s"], told["engine"], told["skipped"], folder, files)
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -181,6 +195,7 @@ def _read(file: Path) -> dict[str, Any]:
 class _Sweep:
     def __init__(self, cases: Sequence[Case], folder: Path, watch: Watch, keep: Keep, as_csv: bool) -> None:
         self.asked = [(case.digest(), case) for case in cases]
+        self.files = {digest: case.files() for digest, case in self.asked}
         self.folder, self.watch, self.keep, self.as_csv = folder, watch, keep, as_csv
         self.cases: dict[str, Case] = {}
         """By digest, recordings first: each is simulated once, however often it is asked for."""
@@ -208,7 +223,9 @@ class _Sweep:
             except KeyboardInterrupt:
                 done = sum(map(self._is_complete, self.cases))
                 raise Stopped(done, len(self.cases)) from None
-        summaries = [_summary(case, self.folder / digest) for digest, case in self.asked if digest not in self.errors]
+        summaries = [
+            _summary(case, self.folder / digest, self.files[digest]) for digest, case in self.asked if digest not in self.errors
+        ]
         self._mention_others(summaries)
         if self.errors:
             raise SweepFailed([(self.cases[digest], error) for digest, error in self.errors.items()], summaries)
@@ -262,7 +279,9 @@ class _Sweep:
         return all(map(_is_whole, (place / name for name in needed)))
 
     def _write_manifest(self) -> None:
-        listed = [{"digest": digest, "case": case.model_dump(mode="json")} for digest, case in self.asked]
+        listed = [
+            {"digest": digest, "case": case.model_dump(mode="json"), "files": self.files[digest]} for digest, case in self.asked
+        ]
         self.folder.mkdir(parents=True, exist_ok=True)
         being_made = self.folder / f".{MANIFEST}.{os.getpid()}"  # another sweep may be at work here
         being_made.write_text(json.dumps({"format": FORMAT, "cases": listed}, indent=1))

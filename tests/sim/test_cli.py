@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,6 +111,29 @@ def test_results_of_several_runs_side_by_side(site: Path) -> None:
     assert (site / "both" / "slowdown.svg").stat().st_size > 1000
 
 
+def test_jobs_of_files_that_are_called_the_same_are_of_different_jobs(tmp_path: Path) -> None:
+    told = SMALL.replace("{kind: fitgpp, jobs: 120}", "{kind: csv, file: jobs.csv}")
+    rows = "submit_s,work_s,gpus\n0,100,8\n50,100,{}\n"
+    for name, gpus in (("one", 8), ("other", 4), ("alike", 8)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "site.yaml").write_text(told)
+        (tmp_path / name / "jobs.csv").write_text(rows.format(gpus))
+        ebb_sim("run", f"{name}/site.yaml", "-o", f"results/{name}", "--keep", "summary", "--no-figures", cwd=tmp_path)
+    different = "these are of different jobs or clusters"
+    assert different in ebb_sim("compare", "results/one", "results/other", cwd=tmp_path).stdout
+    assert different not in ebb_sim("compare", "results/one", "results/alike", cwd=tmp_path).stdout
+
+
+def test_what_is_missing_of_a_sweep_is_told(site: Path) -> None:
+    ebb_sim("run", "site.yaml", "-o", "partly", "--keep", "summary", "--no-figures", cwd=site)
+    first = load_results(site / "partly").complete[0].folder
+    shutil.rmtree(first)
+    done = ebb_sim("compare", "partly", cwd=site)
+    assert done.stderr.splitlines() == ["partly: 1 of 4 simulations are missing; the same run makes them"]
+    ebb_sim("run", "site.yaml", "-o", "partly", "--keep", "summary", "--no-figures", cwd=site)
+    assert ebb_sim("compare", "partly", cwd=site).stderr == ""
+
+
 def test_who_has_seen_enough_has_the_figures_all_the_same(site: Path) -> None:
     """As `| head` does: what is shown cannot be written any more."""
     for command, drawn in (
@@ -164,6 +188,11 @@ def test_a_wrong_configuration_is_told_in_words(site: Path) -> None:
         (SMALL + "failures: {file: site.yaml}", "site.yaml: line 1: it must name the columns node, at_s and back_s"),
         (SMALL.replace("1-2", "-1"), "seeds.0: Input should be greater than or equal to 0"),
         (SMALL.replace("jobs: 120", "jobs: 120, times_from: fife"), "workload.times_from: there is no policy 'fife'"),
+        (
+            SMALL.replace("jobs: 120", "jobs: 120, times_from: cells"),
+            "workload.times_from: the policy cells is for virtual clusters",
+        ),
+        (SMALL + "pools: [{name: a, tree: {8: 2}}]", "'8' is no name here; one that looks like a number"),
     ],
 )
 def test_a_file_that_is_no_configuration_is_told(tmp_path: Path, content: str, told: str) -> None:
@@ -421,7 +450,7 @@ def test_results_that_were_cut_off_are_made_again(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(SMALL.replace("jobs: 120", "jobs: 20").replace("1-2", "1-10"))
     command = ["run", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "out"), "-j", "1", "--no-figures"]
     assert CliRunner().invoke(main, command).exit_code == 0
-    results = [result.folder for result in load_results(tmp_path / "out")][:10]  # of fifo, whose times are recorded
+    results = [result.folder for result in load_results(tmp_path / "out").complete][:10]  # of fifo, whose times are recorded
 
     def hold() -> list[dict[str, bytes]]:
         """Without what they took, which differs."""

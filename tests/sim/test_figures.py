@@ -4,6 +4,7 @@ import io
 import random
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -49,8 +50,13 @@ def summary(
         }
     )
     return Summary(
-        case, {"trial.slowdown.mean": slowdown}, {"hours": [float(repeat)]}, 1.0, "engine", {}, folder / case.digest()
+        case, {"trial.slowdown.mean": slowdown}, {"hours": [float(repeat)]}, 1.0, "engine", {}, folder / case.digest(), {}
     )
+
+
+def named(of: Summary, label: str) -> Summary:
+    policy = of.case.policy.model_copy(update={"label": label})
+    return replace(of, case=of.case.model_copy(update={"policy": policy}))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +95,12 @@ def test_groups_are_told_apart_by_their_folder_and_their_case(tmp_path: Path) ->
     made = grouped(folders)
     assert [one.label for one in made] == ["before: fifo", "rand", "after: fifo", "after: fifo #2"]
     assert made[0].unlike == made[1].unlike != made[2].unlike
+
+
+def test_groups_whose_titles_look_like_numbered_ones_are_all_there(tmp_path: Path) -> None:
+    folder = tmp_path / "one"
+    folders = {folder: [named(summary(folder, nodes=n), label) for n, label in ((1, "a #1"), (2, "a #2"), (3, "a #2"))]}
+    assert [one.label for one in grouped(folders)] == ["a #1", "one: a #2", "one: a #2 #2"]
 
 
 def test_a_change_is_measured_seed_by_seed() -> None:

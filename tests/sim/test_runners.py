@@ -177,7 +177,7 @@ def test_ctrl_c_is_not_for_the_workers() -> None:
         assert list(workers.reports()) == [Done(1, report.value)]
 
 
-@pytest.mark.parametrize("on", ["", "local[0]", "local[x]", "here", "dask-head:8786"])
+@pytest.mark.parametrize("on", ["", "local[0]", "local[x]", "here", "dask-head:8786", "tcp://dask-head", "tcp://:8786/x"])
 def test_what_is_no_place_is_refused(on: str) -> None:
     with pytest.raises(BadAddress):
         runner(on, perform)

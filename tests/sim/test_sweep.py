@@ -74,7 +74,7 @@ def test_a_sweep_gives_what_simulating_one_after_the_other_gives(
         assert pyarrow.parquet.read_table(summary.folder / "runs.parquet").equals(alone.runs)
         assert Case.model_validate_json((summary.folder / "case.json").read_text()) == summary.case
         assert summary.took_s > 0
-    assert load(tmp_path) == summaries
+    assert load(tmp_path).complete == summaries
 
 
 def test_what_is_there_is_not_simulated_again(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_is_there_is_not_simulated_again(tmp_path: Path) -> None:
     assert (watch.begun, watch.names) == ((1, 2, 1), ["lrtp, seed 1"])
     assert kept.items() <= stamps(tmp_path).items()
     assert (after[1].numbers, after[2].numbers) == (before[1].numbers, before[0].numbers)
-    assert [summary.case.policy.title for summary in load(tmp_path)] == ["lrtp", "ours", "fifo"]
+    assert [summary.case.policy.title for summary in load(tmp_path).complete] == ["lrtp", "ours", "fifo"]
     watch = Watching()
     sweep([case("fifo")], tmp_path, HERE, fresh=True, watch=watch)
     assert watch.names == ["fifo, seed 1"]
@@ -150,7 +150,7 @@ def test_ctrl_c_keeps_what_is_complete_and_the_same_call_goes_on(tmp_path: Path)
     with pytest.raises(Stopped) as stopped:
         sweep(cases, tmp_path, "local[1]", watch=Watching(interrupt))
     assert (stopped.value.complete, stopped.value.of) == (1, 4)
-    assert len(load(tmp_path)) == 1
+    assert len(load(tmp_path).complete) == 1
     watch = Watching()
     assert len(sweep(cases, tmp_path, HERE, watch=watch)) == 4
     assert watch.begun == (3, 1, 1)
@@ -176,7 +176,7 @@ def test_a_sweep_that_is_killed_leaves_no_half_results(tmp_path: Path) -> None:
     for folder in found:
         assert json.loads((folder / "summary.json").read_text())["numbers"]["jobs"] == 40
         assert pyarrow.parquet.read_table(folder / "runs.parquet").num_rows == 40
-    assert {summary.folder for summary in load(tmp_path / "out")} == set(found)
+    assert {summary.folder for summary in load(tmp_path / "out").complete} == set(found)
 
 
 def test_results_of_another_engine_are_told_apart(tmp_path: Path, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:

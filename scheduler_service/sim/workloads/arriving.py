@@ -25,6 +25,8 @@ OFFICE_DAYS = (1.15, 1.2, 1.2, 1.2, 1.1, 0.6, 0.55)
 
 def _is_policy(name: str) -> str:
     stages(name, FitGppSettings())
+    if name in ("cells", "quota"):
+        raise ValueError(f"the policy {name} is for virtual clusters, and times are recorded without any: take another one")
     return name
 
 
