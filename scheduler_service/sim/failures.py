@@ -99,11 +99,13 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """With their lines."""
     rows, read = csv.DictReader(lines, strict=True), 0
     try:
-        if not {"node", "at_s", "back_s"} <= set(rows.fieldnames or ()):
-            raise BadSchedule("line 1: it must name the columns node, at_s and back_s")
+        if sorted(rows.fieldnames or ()) != ["at_s", "back_s", "node"]:
+            raise BadSchedule("line 1: it must name the columns node, at_s and back_s, each once, and no others")
         read = rows.line_num
         for row in rows:
             read = rows.line_num
+            if None in row:
+                raise BadSchedule(f"line {read}: has more values than the three columns of the first line")
             yield read, row
     except csv.Error as error:
         raise BadSchedule(f"line {read + 1}: cannot be read: {error}") from error

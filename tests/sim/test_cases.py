@@ -250,6 +250,8 @@ def test_failures_from_a_file(tmp_path: Path) -> None:
     [
         ("", "line 1: it must name the columns node, at_s and back_s"),
         ("node,at_s\n1,2\n", "line 1: it must name the columns node, at_s and back_s"),
+        ("node,at_s,back_s,at_s\n1,2,3,4\n", "line 1: it must name the columns node, at_s and back_s, each once"),
+        ("node,at_s,back_s\n1,2,3,4\n", "line 2: has more values than the three columns"),
         ("node,at_s,back_s\n1,soon,3\n", "line 2: node must be a whole number"),
         ("node,at_s,back_s\n5,600,1200\n", "there is no node 5: the cluster has 2"),
     ],

@@ -207,6 +207,17 @@ def test_users_may_know_how_long_their_jobs_run(tmp_path: Path) -> None:
     assert [job.spec.estimate_us for job in told] == [3600 * SECOND, 9 * SECOND]
 
 
+def test_a_job_that_is_in_the_lists_of_two_months_counts_once(tmp_path: Path) -> None:
+    """The first list had it running. What was put back into the queue came again, and counts again."""
+    head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES|Account"
+    told = [(1, 100, "COMPLETED"), (2, 100, "RUNNING"), (1, 100, "COMPLETED"), (2, 100, "TIMEOUT"), (1, 300, "COMPLETED")]
+    lines = [f"{number}|ann|{submit}|{submit}|9|{state}|cpu=4|cpu=4|lab" for number, submit, state in told]
+    (tmp_path / "s").write_text("\n".join([head, *lines]))
+    jobs, skipped = read(Sacct(file=tmp_path / "s"))
+    assert [job.submit_us // SECOND for job in jobs] == [0, 0, 200]
+    assert skipped == {"runs still": 1, "is there twice, with the same Submit": 1}
+
+
 def test_a_state_that_slurm_has_not_told_of_is_no_run(tmp_path: Path) -> None:
     """A job that is COMPLETING runs still; of one in a state that nobody knows it is said in which."""
     head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES|Account"
@@ -321,7 +332,8 @@ RAN = "2025-01-01T00:00:00|2025-01-01T00:00:00|9|COMPLETED||"
         (Csv, "submit_s,work_s,grace_s\n1,1,1e12\n1,1,1.1e12\n", 3, "grace_s", "must be 1e+12 at most, and is '1.1e12'"),
         (Csv, "submit_s,work_s,gpus\n1,1,0.5\n", 2, "gpus", "must be a whole number, and is '0.5'"),
         (Csv, "submit_s,work_s,class\n1,1,te\n", 2, "class", "must be trial or best-effort, and is 'te'"),
-        (Csv, "submit_s,work_s,tasks\n1,1,0\n", 2, "tasks", "must be from 1 to 100000, and is '0'"),
+        (Csv, "submit_s,work_s,tasks\n1,1,0\n", 2, "tasks", "must be from 1 to 100000 in all, and is '0'"),
+        (Csv, "submit_s,work_s,tasks\n1,1,60000+50000\n", 2, "tasks", "must be from 1 to 100000 in all, and is '60000+50000'"),
         (Csv, "submit_s,work_s,gpus\n1,1,1+2\n", 2, "gpus", "has 2 values joined by +, and tasks has 1"),
         (Csv, "submit_s,work_s,cpus,tasks\n1,1,1e15,99\n", 2, "tasks", "more in all than a 64-bit number holds"),
         (Csv, "submit_s,work_s,priority\n1,1,high\n", 2, "priority", "must be a whole number, and is 'high'"),

@@ -92,8 +92,8 @@ def _demand(row: Row) -> tuple[Vector, tuple[TaskGroup, ...]]:
     for name, amounts in zip(("cpus", "memory_gib", "gpus"), columns, strict=True):
         if len(amounts) not in (1, len(sizes)):
             raise row.bad(name, f"has {len(amounts)} values joined by +, and tasks has {len(sizes)}")
-    if not all(0 < size <= MOST_TASKS for size in sizes):
-        raise row.bad("tasks", f"must be from 1 to {MOST_TASKS}, and is {row.text('tasks')!r}")
+    if not all(sizes) or sum(sizes) > MOST_TASKS:
+        raise row.bad("tasks", f"must be from 1 to {MOST_TASKS} in all, and is {row.text('tasks')!r}")
     each = [Vector(*(a[i] if len(a) > 1 else a[0] for a in columns)) for i in range(len(sizes))]
     total = Vector(*(sum(size * demand[i] for size, demand in zip(sizes, each, strict=True)) for i in range(3)))
     if max(total) > LARGEST:

@@ -124,12 +124,12 @@ def rows(file: Path, needed: Collection[str], optional: Collection[str] | None =
 
 
 def _check(file: Path, header: list[str], needed: Collection[str], optional: Collection[str] | None) -> None:
+    for name in needed:
+        if name not in header:
+            raise BadTrace(file, 1, name, f"is not there; needed are {', '.join(needed)}, named in the first line")
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise BadTrace(file, 1, twice, "is there twice")
-    for name in needed:
-        if name not in header:
-            raise BadTrace(file, 1, name, f"is not there; needed are {', '.join(needed)}")
     for name in header if optional is not None else ():
         if name not in needed and name not in (optional or ()):
             raise BadTrace(file, 1, name, f"is not known; there may be {', '.join([*needed, *(optional or ())])}")

@@ -82,6 +82,7 @@ def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
     job_class = model.trials.rule(rng)
     vc = () if model.vc == "none" else (model.vc,)
     heterogeneous: dict[str, list[Part]] = {}
+    read: set[tuple[str, Micros]] = set()
 
     def whole(parts: list[Part]) -> SimJob:
         row, submit_us, work_us = parts[0].row, parts[0].submit_us, max(part.work_us for part in parts)
@@ -97,6 +98,10 @@ def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
     for row in rows(file, (*COLUMNS, *vc), delimiter="|"):
         if (part := _part(model, row, skipped)) is None:
             continue
+        if (known := (row.text("JobID"), part.submit_us)) in read:
+            skipped["is there twice, with the same Submit"] += 1
+            continue
+        read.add(known)
         job_id, plus, _ = row.text("JobID").partition("+")
         if plus:
             heterogeneous.setdefault(job_id, []).append(part)
