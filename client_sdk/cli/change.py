@@ -6,7 +6,7 @@ import click
 
 from client_sdk._options import dependencies
 from client_sdk.cli import output, words
-from client_sdk.cli.session import JOB_ID, Session, output_option, quiet_option
+from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.cli.several import ask_each, job_verb
 from client_sdk.client import Client
 from client_sdk.errors import InvalidArgument
@@ -116,7 +116,7 @@ def requeue(client: Client, job_id: int) -> Job:
 @click.option("--no-dependencies", is_flag=True, help="Wait for no other job any more.")
 @output_option("json", "yaml")
 @quiet_option
-@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@click.argument("job_ids", metavar="ID...", type=an_id, nargs=-1, required=True)
 @click.pass_context
 def update(
     ctx: click.Context,

@@ -7,7 +7,7 @@ from time import monotonic
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import JOB_ID, Session, output_option, quiet_option
+from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.cli.several import tell_error
 from client_sdk.errors import DeadlineExceeded, EbbError
 from client_sdk.models import Job, JobReason, JobState
@@ -21,7 +21,7 @@ MOST = 2**31 - 1
 @click.option("-f", "--follow", is_flag=True, help="Wait for its start, and go on until it has ended, over all its runs.")
 @click.option("--run", type=click.IntRange(1, MOST), help="The run with this number.  [default: the current or last]")
 @click.option("--task", type=click.IntRange(0, MOST), default=0, show_default=True, help="The rank in a gang.")
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.argument("job_id", metavar="ID", type=an_id)
 @click.pass_obj
 def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int) -> None:
     """Print the output of a job: of its current or last run, from the node that it is on.
@@ -45,7 +45,7 @@ def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int
 @click.option("--timeout", metavar="TIME", help="Give up after this long, such as 30s or 2h.")
 @output_option("json", "yaml")
 @quiet_option
-@click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+@click.argument("job_ids", metavar="ID...", type=an_id, nargs=-1, required=True)
 @click.pass_context
 def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt: str | None, quiet: bool) -> None:
     """Wait until jobs have ended, over restarts of the scheduler too.

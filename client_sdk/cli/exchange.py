@@ -9,7 +9,7 @@ import click
 
 from client_sdk.cli import output
 from client_sdk.cli.orders import COMMANDS, cells_words, hours, times
-from client_sdk.cli.session import JOB_ID, Session, no_header_option, output_option, quiet_option
+from client_sdk.cli.session import Session, an_id, no_header_option, output_option, quiet_option
 from client_sdk.cli.several import ask_each
 from client_sdk.models import CellExchange, ExchangeState, LedgerEntry, Surplus
 
@@ -66,7 +66,7 @@ def _who(vc: str | None, site: bool = False) -> str:
 @click.option("--request-id", metavar="ID", help="The same id never takes twice.")
 @output_option("json", "yaml")
 @quiet_option
-@click.argument("order", metavar="ORDER", type=JOB_ID)
+@click.argument("order", metavar="ORDER", type=an_id)
 @click.pass_obj
 def accept(
     session: Session,
@@ -106,7 +106,7 @@ def _begin_of(session: Session, order: int, now: datetime) -> datetime:
 @_side
 @_site
 @quiet_option
-@click.argument("orders", metavar="ORDER...", type=JOB_ID, nargs=-1, required=True)
+@click.argument("orders", metavar="ORDER...", type=an_id, nargs=-1, required=True)
 @click.pass_context
 def withdraw(ctx: click.Context, vc: str | None, site: bool, quiet: bool, orders: tuple[int, ...]) -> None:
     """Take offers or requests off the board. What was agreed on stays agreed.
@@ -129,7 +129,7 @@ def withdraw(ctx: click.Context, vc: str | None, site: bool, quiet: bool, orders
 @_site
 @output_option("json", "yaml")
 @quiet_option
-@click.argument("exchange_id", metavar="EXCHANGE", type=JOB_ID)
+@click.argument("exchange_id", metavar="EXCHANGE", type=an_id)
 @click.pass_obj
 def return_(session: Session, vc: str | None, site: bool, fmt: str | None, quiet: bool, exchange_id: int) -> None:
     """Ask for the end of an exchange before its time. It is over when both sides have asked.

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import JOB_ID, Session, output_option
+from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Blocker, Decision, Explanation, Job, JobState, PreemptionCost, Preview, StartEstimate, Victim
 
 
 @click.command(short_help="Explain why a job waits, and when it may start.")
 @output_option("json", "yaml")
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.argument("job_id", metavar="ID", type=an_id)
 @click.pass_obj
 def explain(session: Session, job_id: int, fmt: str | None) -> None:
     """Explain why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.

@@ -7,7 +7,7 @@ from itertools import islice
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import JOB_ID, Session, no_header_option, output_option, parse_states, quiet_option
+from client_sdk.cli.session import Session, an_id, no_header_option, output_option, parse_states, quiet_option
 from client_sdk.models import LIVE, Job, JobSpec, JobState, Retry
 from client_sdk.units import format_memory
 
@@ -100,7 +100,7 @@ def _row(job: Job, now: datetime, wide: bool) -> list[str]:
 
 @click.command(short_help="Show everything about a job.")
 @output_option("json", "yaml")
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.argument("job_id", metavar="ID", type=an_id)
 @click.pass_obj
 def show(session: Session, job_id: int, fmt: str | None) -> None:
     """Show everything about a job.

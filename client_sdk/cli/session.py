@@ -23,8 +23,11 @@ class Session:
         self.client.close()
 
 
-JOB_ID = click.IntRange(min=1)
-"""The type of an argument that is a job's id."""
+def an_id(value: str) -> int:
+    """The type of an argument that is the id of something."""
+    if value.isascii() and value.isdigit() and len(value) < 20 and (found := int(value)):
+        return found
+    raise click.BadParameter(f"{value!r} is no id; ids are whole numbers from 1")
 
 
 def output_option(*formats: str) -> Callable[[F], F]:

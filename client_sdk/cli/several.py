@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import JOB_ID, Session, output_option, quiet_option
+from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.client import Client
 from client_sdk.errors import EbbError
 from client_sdk.models import Job
@@ -63,7 +63,7 @@ def job_verb(say: Callable[[Job], str]) -> Callable[[Callable[[Client, int], Job
         @click.command(call.__name__, help=told, short_help=told.split("\n", 1)[0])
         @output_option("json", "yaml")
         @quiet_option
-        @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True)
+        @click.argument("job_ids", metavar="ID...", type=an_id, nargs=-1, required=True)
         @click.pass_context
         def command(ctx: click.Context, job_ids: tuple[int, ...], fmt: str | None, quiet: bool) -> None:
             client = ctx.find_object(Session).client  # type: ignore[union-attr]

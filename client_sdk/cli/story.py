@@ -3,13 +3,13 @@
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import JOB_ID, Session, output_option
+from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Decision, JobEvent, JobEventKind, JobReason
 
 
 @click.command(short_help="Tell what happened to a job, and why.")
 @output_option("json", "yaml")
-@click.argument("job_id", metavar="ID", type=JOB_ID)
+@click.argument("job_id", metavar="ID", type=an_id)
 @click.pass_obj
 def story(session: Session, job_id: int, fmt: str | None) -> None:
     """Tell what happened to a job, in order: where it ran, who preempted it and by which scores, how it ended.

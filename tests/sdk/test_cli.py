@@ -313,6 +313,13 @@ def test_wait_leaves_as_the_job_did(run: Run, fake: Fake, fields: dict[str, Any]
     assert [j["id"] for j in json.loads(both.output)] == [2, 1]
 
 
+@pytest.mark.parametrize("value", ["abc", "0", "1.5", "٣", "9" * 5000])
+def test_what_is_no_id_is_told(run: Run, value: str) -> None:
+    done = run("show", "--", value)
+    assert done.exit_code == 2
+    assert f"Invalid value for 'ID': {value!r} is no id; ids are whole numbers from 1\n" in done.stderr
+
+
 def test_wait_goes_on_after_an_error(run: Run, fake: Fake) -> None:
     fake.put(job(2, state=6, reason=10))
     some = run("wait", "9", "2")
