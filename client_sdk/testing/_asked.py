@@ -30,6 +30,7 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
     return spec
 
 
+AN_ARRAY = "it is an array, whose elements are jobs: "
 NO_VIRTUAL_CLUSTERS = "this scheduler runs without virtual clusters; so does every fake cluster"
 
 
@@ -96,7 +97,8 @@ def suspend(state: State, job_id: int) -> job_pb2.Job:
     if job.suspend_requested:
         return state.find(job_id)
     if job.HasField("array"):
-        raise _refuse(job, "suspended, being an array", "hold it to keep elements from starting, or suspend elements")
+        more = ", and hold it to keep others from starting" if job.array.pending else ""
+        raise _refuse(job, "suspended", f"{AN_ARRAY}suspend those{more}")
     if state_of(job) not in ACTIVE:
         raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
@@ -126,9 +128,12 @@ def hold(state: State, job_id: int) -> job_pb2.Job:
     job = _live(state, job_id)
     if not job.held:
         if state_of(job) is not JobState.QUEUED:
-            aside = state_of(job) is JobState.SUSPENDED
             instead = "suspend a running job to have it save its work and leave"
-            raise _refuse(job, "held", "it stays aside until it is resumed" if aside else instead)
+            if state_of(job) is JobState.SUSPENDED:
+                instead = "it stays aside until it is resumed"
+            elif job.HasField("array"):
+                instead = f"{AN_ARRAY}all have begun: suspend those that run"
+            raise _refuse(job, "held", instead)
         job.held = True
         state.show_queued(job)
         state.tell(job, JobEventKind.HELD, run=job.run)
@@ -152,7 +157,9 @@ def requeue(state: State, job_id: int) -> job_pb2.Job:
         return state.find(job_id)
     if state_of(job) is JobState.STOPPING and not (job.cancel_requested or job.suspend_requested):
         return state.find(job_id)  # it leaves already, and queues again
-    if state_of(job) not in ACTIVE or job.cancel_requested or job.suspend_requested or job.HasField("array"):
+    if job.HasField("array"):
+        raise _refuse(job, "put back into its queue", f"{AN_ARRAY}put those back that run")
+    if state_of(job) not in ACTIVE or job.cancel_requested or job.suspend_requested:
         raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
     state.tell(job, JobEventKind.REQUEUE_REQUESTED, run=job.run)
     return _told(state, job, JobReason.REQUEUED)

@@ -85,9 +85,8 @@ def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
         _again(state, now, job, last, job.verdict, detail=job.detail)
     elif job.suspend_requested:
         _suspended(state, now, job, last)
-    elif last.stop_reason is StopReason.TIME_LIMIT:
-        text = f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s"
-        end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text, node=last.node)
+    elif last.stop_reason is StopReason.TIME_LIMIT or is_over(job):
+        time_out(state, now, job, last.node)
     elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
         _tell_left(state, now, job, last)
         requeue(state, now, job, Reason.RESUMED, node=last.node)
@@ -99,11 +98,23 @@ def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
 
 
 def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
-    """It queues, unless a user wanted it set aside, before it failed."""
+    """It queues, unless a user wanted it set aside, before it failed, or it would have no time to run."""
     if job.suspend_requested:
         _suspended(state, now, job, last)
+    elif is_over(job):
+        time_out(state, now, job, last.node)
     else:
         requeue(state, now, job, reason, **facts, node=last.node)
+
+
+def is_over(job: Job) -> bool:
+    """Whether its time limit is: it would be started to be told to leave, and others leave for it."""
+    return 0 < job.time_limit_us <= job.ran_us
+
+
+def time_out(state: State, now: Micros, job: Job, node: int = 0) -> None:
+    text = f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s"
+    end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text, node=node)
 
 
 def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
@@ -139,7 +150,8 @@ def _succeeded(state: State, now: Micros, job: Job, last: Run) -> None:
 
 
 def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
-    # Of a gang the last task is not the one that failed.
+    # Of a gang the last task is not the one that failed; that one's node is to be avoided.
+    last = changed(last, node=job.avoid[0] if job.avoid else last.node)
     failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
     text = describe(failed, job.verdict)
     if job.verdict is not Reason.DEVICE_FAULT and not _is_retried(job):
@@ -176,7 +188,7 @@ def describe(run: Run, how: Reason | None) -> str:
     if how is Reason.OUT_OF_MEMORY:
         return "was killed for want of memory"
     if run.yielded:
-        return "saved its work and left"
+        return "saved its work and left" if run.started_us is not None else "left before it began"
     if run.lost and run.exit_signal == 0 and run.exit_code == 0:
         return "is gone; nobody knows how it ended"
     return f"ended by signal {run.exit_signal}" if run.exit_signal else f"left with exit code {run.exit_code}"

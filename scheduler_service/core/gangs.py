@@ -50,7 +50,8 @@ def all_started(state: State, job: Job) -> Job:
     """The job with no limit to its start any more, once all of its tasks run."""
     if job.start_by_us is None or state.begun.get(job.id, 0) < len(state.active[job.id]):
         return job
-    return changed(job, start_by_us=None, avoid=())
+    failed = job.verdict is not Reason.NONE  # where it did is to be avoided
+    return changed(job, start_by_us=None, avoid=job.avoid if failed else ())
 
 
 def gang_place(job: Job, run: Run) -> GangPlace | None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from scheduler_service.core.change import drop_earmarks, end_job, requeue, stop_job, tell, waits
+from scheduler_service.core.ending import is_over, time_out
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.job import EventKind, Job, JobState, Reason, StopReason
 from scheduler_service.core.messages import (
@@ -21,6 +22,7 @@ from scheduler_service.core.submit import still_awaited
 from scheduler_service.core.values import Micros
 from scheduler_service.core.waiting import startable
 
+_AN_ARRAY = "it is an array, whose elements are jobs: "
 _ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
 
 
@@ -63,7 +65,8 @@ def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Acc
     if job.suspend_requested:
         return Accepted(job.id)
     if job.elements is not None:
-        raise _refuse(job, "suspended, being an array", "hold it to keep elements from starting, or suspend elements")
+        more = ", and hold it to keep others from starting" if job.state is JobState.QUEUED else ""
+        raise _refuse(job, "suspended", f"{_AN_ARRAY}suspend those{more}")
     if job.state not in _ACTIVE:
         raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
@@ -77,6 +80,8 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
     """Of a job that is still on its way out it takes back the suspension: it queues as soon as it has left."""
     job = live(state, event.job_id)
     if job.state is JobState.SUSPENDED:
+        if is_over(job):
+            raise _refuse(job, "resumed", "its time limit is over: give it a longer one first")
         tell(state, now, job.id, EventKind.RESUMED, run=job.run)
         requeue(state, now, changed(job, suspend_requested=False), Reason.RESUMED)
     elif job.suspend_requested:
@@ -92,9 +97,12 @@ def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
     if job.held:
         return Accepted(job.id)
     if job.state is not JobState.QUEUED:
-        aside = job.state is JobState.SUSPENDED
         instead = "suspend a running job to have it save its work and leave"
-        raise _refuse(job, "held", "it stays aside until it is resumed" if aside else instead)
+        if job.state is JobState.SUSPENDED:
+            instead = "it stays aside until it is resumed"
+        elif job.elements is not None:
+            instead = _AN_ARRAY + "all have begun: suspend those that run"
+        raise _refuse(job, "held", instead)
     tell(state, now, job.id, EventKind.HELD, run=job.run)
     drop_earmarks(state, now, job.id, "the job is held")
     state.put(state.jobs, job.id, changed(job, held=True, reason=Reason.HELD, detail="", cause_job=0))
@@ -129,7 +137,9 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
         return Accepted(job.id)
     if job.state is JobState.QUEUED and job.requeued:
         return Accepted(job.id)
-    if job.state not in _ACTIVE or job.cancel_requested or job.suspend_requested or job.elements is not None:
+    if job.elements is not None:
+        raise _refuse(job, "put back into its queue", _AN_ARRAY + "put those back that run")
+    if job.state not in _ACTIVE or job.cancel_requested or job.suspend_requested:
         raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
     if _leaves(state, job, StopReason.TIME_LIMIT):
         raise _refuse(job, "put back into its queue", "its time limit is over")
@@ -148,6 +158,8 @@ def _leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
 def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accepted:
     job = live(state, event.job_id)
     said = []
+    if event.time_limit_us not in (None, job.time_limit_us) and _leaves(state, job, StopReason.TIME_LIMIT):
+        raise _refuse(job, "given another time limit", "the one that it has is over, and it leaves")
     if event.priority is not None and event.priority != job.priority:
         said.append(f"priority {job.priority} -> {event.priority}")
         job = changed(job, priority=event.priority)
@@ -168,7 +180,10 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
         tell(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
         state.put(state.jobs, job.id, job)
     for element in sorted(state.elements_of.get(job.id, ())):
-        update_requested(state, UpdateRequested(element, event.priority, event.time_limit_us), now)
+        leaves = _leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
+        update_requested(state, UpdateRequested(element, event.priority, None if leaves else event.time_limit_us), now)
+    if job.state is JobState.QUEUED and is_over(job):
+        time_out(state, now, job)
     return Accepted(job.id)
 
 

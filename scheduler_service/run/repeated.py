@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from scheduler_service.core.errors import AlreadyExists
+from scheduler_service.core.errors import AlreadyExists, LookupNeeded, Refused
 from scheduler_service.core.exchanges import check_same_deal, check_same_post
 from scheduler_service.core.messages import (
     Accepted,
@@ -17,6 +17,25 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import check_same_request
 from scheduler_service.run.ports import Writer
+
+
+def answered(
+    state: State, writer: Writer, events: Sequence[Event], replies: Sequence[Reply | Exception]
+) -> list[Reply | Exception]:
+    """The replies, but for what is refused now and was done before: by what may not be any more (its dependency has failed,
+    its virtual cluster is gone) nobody is to be told that there is no such job. Raises NotCommitted."""
+    told = list(replies)
+    refused = [
+        i
+        for i, event in enumerate(events)
+        if getattr(event, "request_id", "")
+        and isinstance(told[i], Refused)
+        and not isinstance(told[i], AlreadyExists | LookupNeeded)
+    ]
+    if refused:
+        for place, known in done_before(state, writer, [events[i] for i in refused]).items():
+            told[refused[place]] = known
+    return told
 
 
 def done_before(state: State, writer: Writer, events: Sequence[Event]) -> dict[int, Reply | Exception]:

@@ -33,7 +33,7 @@ from scheduler_service.core.waiting import QueueKey
 from scheduler_service.drawing import Drawing
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.record import Recorder, Unrecorded
-from scheduler_service.run.repeated import done_before
+from scheduler_service.run.repeated import answered, done_before
 from scheduler_service.run.view import Heads, View
 
 BATCH = 200
@@ -316,13 +316,14 @@ class Service:
         for reply in taken.replies:
             if isinstance(reply, Exception) and not isinstance(reply, Refused):
                 log.error("an event was rejected", exc_info=reply)
+        replies = answered(state, self._writer, events, taken.replies)
         if taken.log or any(change.table != "cluster" for change in taken.changes):
             self._commit_no = self._writer.commit(taken.changes, taken.log)
             if self._lost:
                 log.info("commits are possible again")
                 self._lost = False
         state.adopt()
-        published = _Published(self._commit_no, taken, batch, taken.replies, _heads(state))
+        published = _Published(self._commit_no, taken, batch, replies, _heads(state))
         self._loop.call_soon_threadsafe(self._publish, published)
         self._recorder.adopted()
 

@@ -1,5 +1,7 @@
 """How jobs end, or are tried again: time limits, retries, want of memory, and which nodes are to blame."""
 
+from typing import Any
+
 import pytest
 
 from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
@@ -72,7 +74,30 @@ def test_a_preempted_run_has_no_limit_while_it_leaves() -> None:
     d.step(after=90)
     assert d.run(job).stop_reason is StopReason.PREEMPTED
     d.exit(job, yielded=True)
-    assert (d.job(job).state, d.job(job).limit_us) == (JobState.QUEUED, None)
+    assert d.job(job).limit_us is None
+
+
+@pytest.mark.parametrize("outcome", [{"yielded": True}, {"exit_code": 143}])
+def test_a_preempted_job_whose_time_is_over_when_it_has_left_ends(outcome: dict[str, Any]) -> None:
+    """It would be started to be told to leave, and others leave for that."""
+    d = cluster()
+    job = d.submit(changed(spec(grace=100), time_limit_us=60 * SECOND))
+    d.start(job)
+    d.step(after=30)
+    d.trial()
+    d.now += 30 * SECOND
+    d.exit(job, **outcome)
+    assert (d.job(job).state, d.job(job).reason) == (JobState.TIMED_OUT, Reason.TIME_LIMIT)
+    assert d.job(job).detail == "it ran for 60 s; its time limit is 60 s"
+
+
+def test_a_job_with_no_time_left_is_not_tried_again() -> None:
+    d = cluster()
+    job = d.submit(changed(retried(), time_limit_us=60 * SECOND))
+    d.start(job)
+    d.step(after=60)
+    d.exit(job, launch_error="no such file")
+    assert d.job(job).state is JobState.TIMED_OUT
 
 
 # ---- retries -------------------------------------------------------------------------------------------------------------

@@ -217,6 +217,24 @@ def test_the_node_of_the_task_that_failed_is_avoided_and_not_that_of_the_last_to
     assert d.job(job).detail == "run 1 left with exit code 7; retry 1 of 1"
 
 
+def test_the_end_of_a_gang_names_the_node_of_the_task_that_failed() -> None:
+    d = cluster(nodes=3)
+    job = begun(d)
+    d.step(d.exited(job, 2, exit_code=7))
+    d.step(d.exited(job, 1, yielded=True))
+    told = d.step(d.exited(job, 0, yielded=True))
+    (ended,) = (event for event in told.log if event.kind is EventKind.ENDED)
+    assert (ended.node, ended.exit_code) == (2, 7)
+
+
+def test_a_task_that_left_before_it_began_saved_nothing() -> None:
+    d = cluster()
+    job = d.submit(gang(2))
+    told = [d.step(SuspendRequested(job)), d.step(d.exited(job, 0, yielded=True)), d.step(d.exited(job, 1, yielded=True))]
+    texts = [event.text for step in told for event in step.log if event.kind in (EventKind.TASK_ENDED, EventKind.SUSPENDED)]
+    assert texts == ["task 0 left before it began", "left before it began"]
+
+
 def test_one_node_lost_releases_the_others_and_the_gang_queues_again() -> None:
     d = cluster()
     job = begun(d)

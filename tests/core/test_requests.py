@@ -164,6 +164,33 @@ def test_what_cannot_be_suspended_or_resumed() -> None:
     assert isinstance(d.reply(SuspendRequested(99)), NotFound)
 
 
+def test_an_array_is_not_suspended_held_or_put_back_as_a_whole() -> None:
+    d = cluster()
+    array = d.submit(changed(spec(), array=Array(2)))
+    (first,) = d.state.elements_of[array]
+    assert str(refused(d, SuspendRequested(array))).endswith("suspend those, and hold it to keep others from starting")
+    assert str(refused(d, RequeueRequested(array))).endswith("whose elements are jobs: put those back that run")
+    d.exit(first)
+    assert str(refused(d, SuspendRequested(array))).endswith("whose elements are jobs: suspend those")
+    assert str(refused(d, HoldRequested(array))).endswith("whose elements are jobs: all have begun: suspend those that run")
+
+
+def test_a_suspended_job_whose_time_is_over_is_resumed_with_a_longer_limit() -> None:
+    d = cluster()
+    job = d.submit(changed(spec(grace=30), time_limit_us=60 * SECOND))
+    d.start(job)
+    d.step(after=60)
+    assert d.run(job).stop_reason is StopReason.TIME_LIMIT
+    d.step(SuspendRequested(job), after=1)
+    d.exit(job, yielded=True)
+    assert d.job(job).state is JobState.SUSPENDED
+    assert "its time limit is over: give it a longer one first" in str(refused(d, ResumeRequested(job)))
+    d.step(UpdateRequested(job, time_limit_us=100 * SECOND))
+    d.step(ResumeRequested(job))
+    d.start(job)
+    assert d.job(job).limit_us == d.now + 39 * SECOND
+
+
 def test_a_suspended_job_can_be_cancelled_and_need_not_be_held() -> None:
     d = cluster()
     job = suspended(d)
@@ -325,6 +352,34 @@ def test_a_limit_shorter_than_what_a_job_has_run_ends_it_at_once() -> None:
     assert [order.reason for order in told.orders if isinstance(order, Stop)] == [StopReason.TIME_LIMIT]
     d.exit(job, yielded=True)
     assert (d.job(job).state, d.job(job).reason) == (JobState.TIMED_OUT, Reason.TIME_LIMIT)
+
+
+def test_a_limit_shorter_than_what_a_queued_job_has_run_ends_it() -> None:
+    d = cluster()
+    job = running(d)
+    d.step(after=30)
+    d.trial()
+    d.exit(job, yielded=True)
+    assert d.job(job).state is JobState.QUEUED
+    d.step(UpdateRequested(job, time_limit_us=31 * SECOND))
+    assert d.job(job).state is JobState.QUEUED
+    d.step(UpdateRequested(job, time_limit_us=30 * SECOND))
+    assert d.job(job).state is JobState.TIMED_OUT
+
+
+def test_a_run_that_leaves_as_its_time_is_over_is_given_no_more() -> None:
+    """It would be told that it has a longer limit, and end by that one all the same."""
+    d = cluster()
+    array = d.submit(changed(spec(), array=Array(2), time_limit_us=5 * SECOND))
+    (job,) = d.state.elements_of[array]
+    d.start(job)
+    d.step(after=5)
+    assert "the one that it has is over, and it leaves" in str(refused(d, UpdateRequested(job, time_limit_us=60 * SECOND)))
+    assert d.reply(UpdateRequested(job, priority=3, time_limit_us=5 * SECOND)) == Accepted(job)
+    assert d.reply(UpdateRequested(array, time_limit_us=60 * SECOND)) == Accepted(array)
+    assert (d.job(job).time_limit_us, d.job(array).time_limit_us) == (5 * SECOND, 60 * SECOND)
+    d.exit(job, yielded=True)
+    assert d.job(job).state is JobState.TIMED_OUT
 
 
 def test_a_longer_limit_and_none_at_all() -> None:

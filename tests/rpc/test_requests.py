@@ -143,6 +143,19 @@ def test_a_dependency_that_ends_while_another_is_looked_up(server: Server, monke
     assert (said.reason, said.info.metadata["job_id"]) == ("NO_SUCH_JOB", "99")
 
 
+def test_a_submit_that_would_be_refused_now_is_the_job_that_it_was(server: Server) -> None:
+    """What it waited for has failed, and it with that: who lost the answer is told of the job, not that it would never start."""
+    going = server.submit()
+    waits = server.submit(request_id="once", dependencies=depends((going.id, AFTER_OK)))
+    server.cancel(going.id)
+    told = server.submit(request_id="once", dependencies=depends((going.id, AFTER_OK)))
+    assert (told.id, told.state) == (waits.id, job_pb2.JOB_STATE_CANCELLED)
+    said = failure(lambda: server.submit(request_id="once", cpu_milli=2000, dependencies=depends((going.id, AFTER_OK))))
+    assert said.reason == "REQUEST_ID_REUSED"
+    said = failure(lambda: server.submit(request_id="other", dependencies=depends((going.id, AFTER_OK))))
+    assert said.reason == "DEPENDENCY_NEVER"
+
+
 def test_a_job_cannot_wait_for_itself(server: Server) -> None:
     first = server.submit()
     second = server.submit(dependencies=depends((first.id, AFTER_OK)))

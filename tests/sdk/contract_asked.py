@@ -259,8 +259,10 @@ async def an_array_is_cancelled_with_its_elements(world: World) -> None:
     array = await world.client.submit(SLEEP, array=4, array_at_once=2)
     shown = await world.until(array, lambda now: now.array is not None and now.array.live == 2)
     assert shown.array == sdk.ArrayStatus(size=4, pending=2, live=2, succeeded=0, failed=0)
-    with pytest.raises(sdk.FailedPrecondition, match="being an array"):
+    with pytest.raises(sdk.FailedPrecondition, match=r"jobs: suspend those, and hold it to keep others from starting$"):
         await world.client.suspend(array)
+    with pytest.raises(sdk.FailedPrecondition, match=r"it is an array, whose elements are jobs: put those back that run$"):
+        await world.client.requeue(array)
     await world.client.cancel(array)
     assert (await world.client.wait(array, LIMIT)).state is JobState.CANCELLED
     elements = [job async for job in world.client.list(page_size=10) if job.array_job_id == array.id]
