@@ -28,7 +28,9 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
         return
     output.say(f"job {job_id} is {_stands(found.job)}")
     _say_waiting(found)
-    if found.job.state is JobState.RUNNING:
+    if found.job.state is JobState.RUNNING and found.job.array is not None:
+        click.echo("all of its elements have begun; what keeps one from running is its own: `ebb explain` of that")
+    elif found.job.state is JobState.RUNNING:
         click.echo("nothing keeps it from running")
     elif found.job.state is JobState.STARTING:
         where = "nodes have" if found.job.spec.task_groups else "node has"

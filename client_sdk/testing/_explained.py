@@ -75,7 +75,9 @@ def _own_reasons(state: State, job: job_pb2.Job) -> Iterator[scheduler_pb2.Block
         other = state_of(state.jobs[waits.job_id]).name
         yield _blocker(JobReason.DEPENDENCY, f"{how} job {waits.job_id}, which is {other}", waits.job_id)
     if at_limit(job):
-        yield _blocker(JobReason.ARRAY_LIMIT, f"{job.array.live} of its elements run, as many as may at once")
+        yield _blocker(
+            JobReason.ARRAY_LIMIT, f"{job.array.live} of its elements have begun and not ended, as many as may at once"
+        )
 
 
 def _no_room(state: State, spec: job_pb2.JobSpec) -> scheduler_pb2.Blocker:

@@ -21,12 +21,9 @@ from scheduler_service.policies.explained import (
     counted,
     waiting_for_victims,
 )
-from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
-from scheduler_service.policies.lrtp import remaining
+from scheduler_service.policies.fitting import no_room, offered_to, place
+from scheduler_service.policies.forecast import estimate
 from scheduler_service.policies.stages import Stages
-
-LOOKS = 300
-"""How often an estimate may look for room: some 10 ms with thousands of nodes."""
 
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
@@ -62,7 +59,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
             keys = (run.key for job_id in sorted(told) for run in state.runs_of(job_id))
             victims = tuple(Victim(key, scores.get(key, 0.0)) for key in keys)
     return Explanation(
-        tuple(blockers), len(before), ahead, decision, victims, estimate(state, job, before, now) if blockers else None
+        tuple(blockers), len(before), ahead, decision, victims, estimate(state, job, before, now, stages) if blockers else None
     )
 
 
@@ -75,9 +72,16 @@ def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:
         how = dependency.kind.name.lower().replace("_", "-")
         yield Blocker(Reason.DEPENDENCY, f"{how} job {other.id}, which is {other.state.name}", other.id)
     if job.eligible_us is not None:
-        yield Blocker(Reason.RETRYING, job.detail)
+        yield Blocker(Reason.RETRYING, job.detail or "the pause after its last run is not over")
     if job.elements is not None and not startable(job):
-        yield Blocker(Reason.ARRAY_LIMIT, f"{job.elements.live} of its elements run, as many as may at once")
+        yield Blocker(Reason.ARRAY_LIMIT, _as_many_as_may(state, job.id))
+
+
+def _as_many_as_may(state: State, array_id: int) -> str:
+    states = [state.jobs.rows[element].state for element in state.elements_of[array_id]]
+    aside = states.count(JobState.SUSPENDED)
+    told = f"{len(states)} of its elements have begun and not ended, as many as may at once"
+    return f"{told}; {aside} of them suspended" if aside else told
 
 
 def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
@@ -141,49 +145,3 @@ def _none_open(nodes: Sequence[Node]) -> str:
 def _share(free: Vector, need: Vector) -> float:
     """How much of the need there is, of the resource that is most wanting."""
     return min((min(f / n, 1.0) for f, n in zip(free, need, strict=True) if n), default=1.0)
-
-
-def estimate(state: State, job: Job, before: list[Job], now: Micros) -> Estimate:
-    """When the job starts if all jobs take as long as they are expected to, and none comes before it.
-
-    Those before it are placed in order, each when there is room; what runs ends by its estimate, else its time limit.
-    """
-    running = [
-        (job_id, remaining(state, state.jobs.rows[job_id], now))
-        for job_id in state.active
-        if any(state.room.is_open(run.node) for run in state.runs_of(job_id))  # the end of others makes room for nobody
-    ]
-    unknown = sum(left is None for _, left in running)
-    ends = sorted((now + left, job_id) for job_id, left in running if left is not None)
-    offered = state.room.offered().copy()
-    later: list[tuple[Micros, list[tuple[int, Vector]]]] = [
-        (at, [(run.node, run.demand) for run in state.runs_of(job_id) if state.room.is_open(run.node)]) for at, job_id in ends
-    ]
-    take_promised(state, job, offered)
-    at, waiting = now, [*before, job]
-    for _ in range(LOOKS):
-        head = waiting[0]
-        nodes = pack(head.spec.tasks(), trial := offered.copy())
-        if nodes is None:
-            if not later:
-                lacks = (
-                    f"the end of {counted(unknown, 'run')} of unknown length"
-                    if unknown
-                    else "an open node that is large enough"
-                )
-                return Estimate(None, f"it waits for {lacks}", unknown)
-            at, freed = later.pop(0)
-            for node, demand in freed:
-                offered[:, node] += demand
-            continue
-        if head is job:
-            return Estimate(
-                at, f"estimates and time limits of {len(running) - unknown} runs and {len(before)} jobs ahead", unknown
-            )
-        offered = trial
-        takes = head.spec.estimate_us or head.time_limit_us
-        if takes:
-            later.append((at + takes, list(zip(nodes, head.spec.tasks(), strict=True))))
-            later.sort(key=lambda end: end[0])
-        waiting.pop(0)
-    return Estimate(None, f"too much is before it to be foreseen: {len(before)} jobs ahead", unknown)

@@ -60,6 +60,14 @@ def waiting_for_victims(state: State, job: Job) -> Explanation:
     return Explanation((blocker,), victims=leaving, estimate=_when_they_leave(state, leaving))
 
 
+def number_of(count: int, what: str) -> str:
+    """
+    >>> number_of(1, "job"), number_of(2, "job")
+    ('1 job', '2 jobs')
+    """
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def counted(count: int, what: str) -> str:
     """So many are.
 

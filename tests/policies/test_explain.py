@@ -75,7 +75,15 @@ def test_a_suspended_job_and_one_that_runs_and_an_array_at_its_limit() -> None:
     d.exit(job, yielded=True)
     assert reasons(why(d, job)) == [Reason.SUSPENDED]
     array = d.submit(changed(spec(), array=Array(3, 1)))
-    assert why(d, array).blockers == (Blocker(Reason.ARRAY_LIMIT, "1 of its elements run, as many as may at once"),)
+    assert why(d, array).blockers == (
+        Blocker(Reason.ARRAY_LIMIT, "1 of its elements have begun and not ended, as many as may at once"),
+    )
+    (element,) = d.state.elements_of[array]
+    d.start(element)
+    d.step(SuspendRequested(element))
+    d.exit(element, yielded=True)
+    (blocker,) = why(d, array).blockers
+    assert blocker.detail == "1 of its elements have begun and not ended, as many as may at once; 1 of them suspended"
 
 
 # ---- room ----------------------------------------------------------------------------------------------------------------
@@ -247,6 +255,37 @@ def test_those_before_it_take_their_time() -> None:
     for seconds in (50, 30):
         d.submit(changed(spec(4), estimate_us=seconds * SECOND))
     assert at(d, d.submit(devices=8)) == 150
+
+
+def test_an_array_before_it_takes_the_time_of_all_its_elements() -> None:
+    d = cluster(FIFO, nodes=2)
+    d.submit(changed(spec(8), array=Array(20), estimate_us=600 * SECOND))
+    assert at(d, d.submit(devices=8)) == 10 * 600
+
+
+def test_an_array_at_its_limit_begins_the_next_element_before_those_behind_it() -> None:
+    d = cluster(FIFO, nodes=2)
+    d.submit(changed(spec(8), array=Array(4, 1), estimate_us=100 * SECOND))
+    both = changed(spec(), gang=(TaskGroup(2, Vector(1000, 1024, 8)),), demand=Vector(2000, 2048, 16))
+    job = d.submit(both)
+    assert at(d, job) == 400
+    d.step(HoldRequested(min(d.state.jobs.rows)))
+    assert at(d, job) == 100, "it begins no more"
+
+
+def test_an_array_of_more_than_can_be_looked_at_is_not_foreseen() -> None:
+    d = cluster(FIFO)
+    d.submit(changed(spec(8), array=Array(10_000), estimate_us=SECOND))
+    found = why(d, d.submit(devices=8), FIFO).estimate
+    assert found == Estimate(None, "too much is before it to be foreseen: 1 job ahead")
+
+
+def test_a_job_before_it_of_unknown_length_is_waited_for_in_vain() -> None:
+    d = cluster(FIFO)
+    running(d, 8, estimate=40)
+    d.submit(devices=8)
+    found = why(d, d.submit(devices=8), FIFO).estimate
+    assert found == Estimate(None, "it waits for the end of 1 job ahead of unknown length")
 
 
 def test_a_run_of_unknown_length_is_counted_and_waited_for_in_vain() -> None:

@@ -144,7 +144,7 @@ def test_a_dependency_that_ends_while_another_is_looked_up(server: Server, monke
 
 
 def test_a_submit_that_would_be_refused_now_is_the_job_that_it_was(server: Server) -> None:
-    """What it waited for has failed, and it with that: who lost the answer is told of the job, not that it would never start."""
+    """What it waited for has failed, and it with that: whose answer was lost is told of the job, and of no refusal."""
     going = server.submit()
     waits = server.submit(request_id="once", dependencies=depends((going.id, AFTER_OK)))
     server.cancel(going.id)

@@ -373,7 +373,7 @@ def test_lists_and_shows_arrays_and_limits(run: Run) -> None:
     assert ["priority", "4"] in lines
     assert ["time limit", "1:30, of which runs that are over took 0:00"] in lines
     assert ["retries", "0 of 1"] in lines
-    assert "array limit: 1 of its elements run" in run("explain", "1").output
+    assert "array limit: 1 of its elements have begun and not ended" in run("explain", "1").output
     run("submit", "-q", "--task", "2:cpus=2", "sleep")
     gang = run("show", "3").output.splitlines()
     assert gang[-3:] == ["TASK  NODE  DEVICES  HOLDS", "0     n1    -        2 cpus, 1GiB", "1     n1    -        2 cpus, 1GiB"]

@@ -1,0 +1,124 @@
+"""When a job may start, if all jobs take as long as they are expected to, and none comes before it.
+
+Those before it are placed in order, each when there is room; what runs ends by its estimate, else its time limit. An array is
+placed as often as it has elements to begin; one that has begun as many as may at once comes back whenever one of them ends.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from scheduler_service.core.job import Job, JobClass, JobState
+from scheduler_service.core.room import pack
+from scheduler_service.core.state import State
+from scheduler_service.core.values import Micros, Vector
+from scheduler_service.core.waiting import place_of
+from scheduler_service.policies.explained import Estimate, number_of
+from scheduler_service.policies.fitting import take_promised
+from scheduler_service.policies.lrtp import remaining
+from scheduler_service.policies.stages import Stages
+
+LOOKS = 300
+"""How often an estimate may look for room: some 10 ms with thousands of nodes."""
+
+
+class _End(NamedTuple):
+    at_us: Micros
+    job_id: int
+    """Or that of its array, where it is one that is placed here."""
+    number: int
+    array: int
+    freed: tuple[tuple[int, Vector], ...]
+
+
+class _Elements:
+    """Of an array: how many are to begin, and how many may now."""
+
+    def __init__(self, array: Job) -> None:
+        spec, told = array.spec.array, array.elements
+        assert spec is not None
+        assert told is not None
+        self.to_begin = spec.size - told.begun
+        self.may = spec.at_once - told.live if spec.at_once else self.to_begin
+
+
+def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Stages) -> Estimate:
+    """Of a job of no virtual cluster. `before` are those that are served before it, in order."""
+
+    def order(other: Job) -> tuple[bool, tuple[int, bool, int]]:
+        last = stages.victims is not None and other.spec.job_class is not JobClass.TRIAL
+        return last, place_of(other, state.settings.aging_us, other.requeued)
+
+    aside = {array.id: array for array in _at_their_limit(state) if order(array) < order(job)}
+    arrays = {array.id: _Elements(array) for array in (*before, *aside.values()) if array.elements is not None}
+    ends, known, unknown = _ends(state, now)
+    heapify(ends)
+    offered = state.room.offered().copy()
+    take_promised(state, job, offered)
+    at, line, endless = now, [*before, job], 0
+    for look in range(LOOKS):
+        head = line[0]
+        nodes = pack(head.spec.tasks(), trial := offered.copy())
+        if nodes is None:
+            if not ends:
+                return Estimate(None, f"it waits for {_lacks(unknown, endless)}", unknown)
+            at, _, _, array, freed = heappop(ends)
+            for node, demand in freed:
+                offered[:, node] += demand
+            if array in arrays:
+                arrays[array].may += 1
+                if array in aside:
+                    insort(line, aside.pop(array), hi=len(line) - 1, key=order)
+            continue
+        if head is job:
+            ahead = number_of(len(before), "job")
+            return Estimate(at, f"estimates and time limits of {number_of(known, 'run')} and {ahead} ahead", unknown)
+        offered = trial
+        elements = arrays.get(head.id)
+        takes = head.spec.estimate_us or head.time_limit_us
+        if takes:
+            freed = tuple(zip(nodes, head.spec.tasks(), strict=True))
+            heappush(ends, _End(at + takes, head.id, look, head.id if elements is not None else 0, freed))
+        else:
+            endless += 1
+        if elements is not None:
+            elements.to_begin -= 1
+            elements.may -= 1
+        if elements is None or not elements.to_begin:
+            line.pop(0)
+        elif not elements.may:
+            aside[head.id] = line.pop(0)
+    return Estimate(None, f"too much is before it to be foreseen: {number_of(len(before), 'job')} ahead", unknown)
+
+
+def _at_their_limit(state: State) -> Iterator[Job]:
+    """Arrays that begin their next element when one ends."""
+    for array_id in state.elements_of:
+        array = state.jobs.rows[array_id]
+        spec, told = array.spec.array, array.elements
+        if array.state is not JobState.QUEUED or array.held or array.spec.vc or spec is None or told is None:
+            continue
+        if told.begun < spec.size and 0 < spec.at_once <= told.live:
+            yield array
+
+
+def _ends(state: State, now: Micros) -> tuple[list[_End], int, int]:
+    """Of what runs, where its end makes room; of how many it is known, and of how many not."""
+    ends, unknown = [], 0
+    for job_id in state.active:
+        running = state.jobs.rows[job_id]
+        freed = tuple((run.node, run.demand) for run in state.runs_of(job_id) if state.room.is_open(run.node))
+        if not freed:
+            continue
+        left = remaining(state, running, now)
+        if left is None:
+            unknown += 1
+        else:
+            ends.append(_End(now + left, job_id, 0, running.array_job, freed))
+    return ends, len(ends), unknown
+
+
+def _lacks(unknown: int, endless: int) -> str:
+    whose = [*([number_of(unknown, "run")] if unknown else []), *([f"{number_of(endless, 'job')} ahead"] if endless else [])]
+    return f"the end of {' and '.join(whose)} of unknown length" if whose else "an open node that is large enough"
