@@ -50,9 +50,9 @@ def logs(session: Session, job_id: int, follow: bool, run: int | None, task: int
 def wait(ctx: click.Context, job_ids: tuple[int, ...], timeout: str | None, fmt: str | None, quiet: bool) -> None:
     """Wait until jobs have ended, over restarts of the scheduler too.
 
-    Leaves with the exit code of the first of them that did not succeed, 0 when all did; 128+N for one that signal N
-    ended, 143 for one that was cancelled or whose time limit was over, 1 for an array of which elements failed, and 124 when
-    the time to wait ran out.
+    Leaves with the last exit code of the first of them that did not succeed, 0 when all did; 128+N for one that signal N
+    ended, 143 for one that was cancelled or whose time limit was over and that left no code of its own, 1 for an array of which
+    elements failed, and 124 when the time to wait ran out.
 
     \b
     Examples:

@@ -30,8 +30,10 @@ def output(job: job_pb2.Job, request: scheduler_pb2.LogsRequest, folder: Path) -
     state = JobState(job.state)
     run = request.run or job.run
     if run == 0 or run > job.run:
-        if not request.follow:
-            if state in ENDED:
+        if not request.follow or job.HasField("array"):
+            if job.HasField("array"):
+                nothing = "is an array: its elements are jobs of their own, and have the output"
+            elif state in ENDED:
                 nothing = f"had no run {run}" if run else "has written nothing"
             else:
                 yet = f"has had no run {run} yet" if run else "has written nothing yet"

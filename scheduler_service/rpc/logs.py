@@ -159,12 +159,13 @@ def _refused(said: str, about: dict[str, str]) -> Refused:
 async def _place(front: Front, request: scheduler_pb2.LogsRequest, find: Find) -> tuple[str, int, bool] | None:
     """The node and the number of the run that is asked for, and whether that run is over.
 
-    With `follow` it waits for it; None: the job has ended without it. Raises NotFound, and NOT_STARTED.
+    With `follow` it waits for it, but not for that of an array, which has none; None: the job has ended without it. Raises
+    NotFound, and NOT_STARTED.
     """
     view = front.leading.view
     found = await find(front, request.job_id)
     while (run := request.run or found.job.run) == 0 or run > found.job.run:
-        if not request.follow:
+        if not request.follow or found.job.spec.array is not None:
             said = f"job {request.job_id} is {found.job.state.name} and {_not_written(found.job, run)}"
             raise FailedPrecondition("NOT_STARTED", said, job_id=str(request.job_id))
         if found.job.ended_us is not None:
@@ -180,10 +181,10 @@ async def _place(front: Front, request: scheduler_pb2.LogsRequest, find: Find) -
 
 def _not_written(job: Job, run: int) -> str:
     """Why there is no log of this run; of the last, where it is 0."""
-    if job.ended_us is None:
-        return f"{f'has had no run {run} yet' if run else 'has written nothing yet'}; follow it to wait for its output"
     if job.spec.array is not None:
         return "is an array: its elements are jobs of their own, and have the output"
+    if job.ended_us is None:
+        return f"{f'has had no run {run} yet' if run else 'has written nothing yet'}; follow it to wait for its output"
     return f"had no run {run}" if run else "has written nothing"
 
 

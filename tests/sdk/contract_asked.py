@@ -263,6 +263,9 @@ async def an_array_is_cancelled_with_its_elements(world: World) -> None:
         await world.client.suspend(array)
     with pytest.raises(sdk.FailedPrecondition, match=r"it is an array, whose elements are jobs: put those back that run$"):
         await world.client.requeue(array)
+    for follow in (False, True):
+        with pytest.raises(sdk.FailedPrecondition, match="is an array: its elements are jobs of their own, and have the"):
+            _ = [piece async for piece in world.client.logs(array.id, follow=follow)]
     await world.client.cancel(array)
     assert (await world.client.wait(array, LIMIT)).state is JobState.CANCELLED
     elements = [job async for job in world.client.list(page_size=10) if job.array_job_id == array.id]
