@@ -66,7 +66,7 @@ class AsyncTransport:
     async def logs(self, course: LogCourse) -> AsyncGenerator[LogPiece, None]:
         """A run's output, over as many connections as that takes; the first piece is empty."""
         while not course.over:
-            stream, message = await self._retry(LOGS, partial(self._open_log, course), course.patience)
+            stream, message = await self._retry(LOGS, partial(self._open_log, course), course.patience, course.follow)
             course.connected()
             try:
                 course.over = message is None
@@ -113,9 +113,11 @@ class AsyncTransport:
             raise StreamEnded
         return stream, message
 
-    async def _retry(self, method: str, attempt: Callable[[str], Awaitable[T]], deadline: float | None) -> T:
+    async def _retry(
+        self, method: str, attempt: Callable[[str], Awaitable[T]], deadline: float | None, waits: bool = False
+    ) -> T:
         with self._not_closed(method), self._peer.translated(method):
-            async for context in self._peer.attempts(method, deadline):
+            async for context in self._peer.attempts(method, deadline, waits):
                 with context, self._peer.visit() as address:
                     return await attempt(address)
         raise AssertionError("attempts end with an answer or an error")

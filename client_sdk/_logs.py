@@ -6,7 +6,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from client_sdk._waiting import LogCourse, LogPiece
-from client_sdk.errors import InvalidArgument
+from client_sdk._wire import NODE_AWAY, log
+from client_sdk.errors import EbbError, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from client_sdk._aio_transport import AsyncTransport
@@ -38,16 +39,27 @@ class _Reading:
     def __init__(self, course: LogCourse) -> None:
         self.course = course
         self._one = bool(course.run) or not course.follow
+        self._missed: EbbError | None = None
 
     def goes_on(self) -> bool:
-        """Whether there may be more when a run's output has ended."""
+        """Whether there may be more when a run's output has ended. Raises what the last one was out of reach with."""
+        if not self.course.found and self._missed is not None:
+            raise self._missed
         if self._one or not self.course.found:
             return False
+        self._missed = None
         self.course.next_run()
         return True
 
-    def survives(self, error: InvalidArgument) -> bool:
-        """Whether it is only that the job has cut its output short, so that it is to be read from its beginning."""
+    def survives(self, error: InvalidArgument | Unavailable) -> bool:
+        """Whether it is only that the job has cut its output short, so that it is to be read from its beginning; or that a run
+        is over whose output is on a node that may never be back, so that the next run is to be read."""
+        if error.reason == NODE_AWAY and error.metadata.get("over") == "true" and not self._one:
+            log.warning("%s; what it wrote there is left out, and its next run waited for", error)
+            self._missed = error
+            self.course.run = int(error.metadata.get("run", self.course.run))
+            self.course.next_run()
+            return True
         if error.reason != "OFFSET" or not self.course.offset:
             return False
         self.course.begin_again()
@@ -62,10 +74,11 @@ def read(transport: "Transport", course: LogCourse) -> Iterator[str]:
         try:
             for piece in transport.logs(course):
                 yield text.of(piece)
-            more = reading.goes_on()
-        except InvalidArgument as error:
+        except (InvalidArgument, Unavailable) as error:
             if not reading.survives(error):
                 raise
+        else:
+            more = reading.goes_on()
     yield text.end()
 
 
@@ -83,9 +96,10 @@ async def read_async(transport: "AsyncTransport", course: LogCourse) -> AsyncGen
                 async for piece in pieces:
                     if said := text.of(piece):
                         yield said
-            more = reading.goes_on()
-        except InvalidArgument as error:
+        except (InvalidArgument, Unavailable) as error:
             if not reading.survives(error):
                 raise
+        else:
+            more = reading.goes_on()
     if said := text.end():
         yield said

@@ -66,7 +66,7 @@ class Transport:
     def logs(self, course: LogCourse) -> Iterator[LogPiece]:
         """A run's output, over as many connections as that takes; the first piece is empty."""
         while not course.over:
-            stream, message = self._retry(LOGS, partial(self._open_log, course), course.patience)
+            stream, message = self._retry(LOGS, partial(self._open_log, course), course.patience, course.follow)
             course.connected()
             with contextlib.closing(stream):
                 course.over = message is None
@@ -111,9 +111,9 @@ class Transport:
             raise StreamEnded
         return stream, message
 
-    def _retry(self, method: str, attempt: Callable[[str], T], deadline: float | None) -> T:
+    def _retry(self, method: str, attempt: Callable[[str], T], deadline: float | None, waits: bool = False) -> T:
         with self._peer.translated(method):
-            for context in self._peer.attempts(method, deadline):
+            for context in self._peer.attempts(method, deadline, waits):
                 with context, self._peer.visit() as address:
                     return attempt(address)
         raise AssertionError("attempts end with an answer or an error")

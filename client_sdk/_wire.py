@@ -84,8 +84,9 @@ _ADVICE: dict[grpc.StatusCode, str] = {
 }
 
 
-_NODE_AWAY = "NODE_NOT_CONNECTED"
-_SAYS_ALL = (_NODE_AWAY, "DATABASE_UNAVAILABLE")
+NODE_AWAY = "NODE_NOT_CONNECTED"
+"""Why a log is out of reach."""
+_SAYS_ALL = (NODE_AWAY, "DATABASE_UNAVAILABLE")
 """Reasons for which no other scheduler is any better."""
 
 
@@ -188,8 +189,12 @@ class Peer:
     def stream_time(deadline: float | None) -> float | None:
         return None if deadline is None else max(0.001, deadline - time.monotonic())
 
-    def attempts(self, method: str, deadline: float | None) -> Attempts:
-        """Tries until one answers, fails for good, or the next would begin after the deadline."""
+    def attempts(self, method: str, deadline: float | None, waits: bool = False) -> Attempts:
+        """Tries until one answers, fails for good, or the next would begin after the deadline.
+
+        Where it `waits` for a log of which more is to come, a node that is away may be so for any time. Where nothing more is,
+        the node may never be back: it is asked for as long as any call may take.
+        """
         failures = 0
         began = time.monotonic()
 
@@ -199,7 +204,9 @@ class Peer:
                 return False
             delay = full_jitter(failures)
             failures += 1
-            limit = began + self.timeout if deadline is None and _left_behind(error) else deadline
+            limit = deadline
+            if (over := _behind_a_node(error)) is not None and (waits or deadline is None):
+                limit = began + self.timeout if over else None
             now = time.monotonic()
             if limit is not None and now + delay >= limit:
                 return False
@@ -296,12 +303,12 @@ def _error_info(trailing: Any) -> tuple[str, dict[str, str]]:
     return "", {}
 
 
-def _left_behind(error: Exception) -> bool:
-    """Whether a log is out of reach and nothing more is to come of its run: its node may be away for good."""
+def _behind_a_node(error: Exception) -> bool | None:
+    """Of a log that is out of reach as its node is away, whether nothing more is to come of its run; None: it is not that."""
     if not isinstance(error, _FAILED):
-        return False
+        return None
     reason, metadata = _error_info(error.trailing_metadata())
-    return reason == _NODE_AWAY and metadata.get("over") == "true"
+    return metadata.get("over") == "true" if reason == NODE_AWAY else None
 
 
 def _short(said: str) -> str:

@@ -158,13 +158,17 @@ def _preview_out(found: Previewed, leading: Leading) -> scheduler_pb2.SubmitResp
     return scheduler_pb2.SubmitResponse(job=job, preview=preview)
 
 
+_BACK = (EventKind.STARTED, EventKind.SUSPENDED, EventKind.HELD)
+
+
 def preempted_out(story: Sequence[JobEvent], found: JobView) -> scheduler_pb2.PreemptionCost | None:
-    """What the job's last preemption has cost it, by its story; None where there was none."""
+    """What the job's last preemption has cost it, by its story; None where there was none. For how long its user set it aside
+    afterwards is no cost of that."""
     last = max((i for i, line in enumerate(story) if line.kind is EventKind.PREEMPTED), default=None)
     if last is None:
         return None
     told = story[last]
-    back = next((line.at_us for line in story[last:] if line.kind is EventKind.STARTED), None)
+    back = next((line.at_us for line in story[last:] if line.kind in _BACK), None)
     until = back if back is not None else found.job.ended_us
     away = max((time.time_ns() // 1000 if until is None else until) - told.at_us, 0)
     return scheduler_pb2.PreemptionCost(

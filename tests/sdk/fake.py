@@ -42,6 +42,8 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
         self.log_requests: list[scheduler_pb2.LogsRequest] = []
         self.log_answers: list[list[bytes | str | grpc.StatusCode]] = []
         """What each call of Logs is answered: pieces, and at its end a status, or a reason of a refusal."""
+        self.log_lost: set[int] = set()
+        """Runs that are over, and whose node is away."""
 
     def put(self, job: job_pb2.Job) -> None:
         with self.changed:
@@ -127,7 +129,7 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
         self._enter("Logs", context)
         self.log_requests.append(request)
         at, run = request.offset, request.run or 1
-        for said in self.log_answers.pop(0):
+        for said in ["NODE_NOT_CONNECTED true"] if run in self.log_lost else self.log_answers.pop(0):
             match said:
                 case bytes():
                     yield scheduler_pb2.LogsResponse(run=run, offset=at, data=said)
@@ -135,7 +137,11 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
                 case str():
                     info = AnyMessage()
                     reason, _, over = said.partition(" ")
-                    info.Pack(error_details_pb2.ErrorInfo(reason=reason, domain="ebb", metadata={"over": over or "false"}))
+                    info.Pack(
+                        error_details_pb2.ErrorInfo(
+                            reason=reason, domain="ebb", metadata={"over": over or "false", "run": str(run)}
+                        )
+                    )
                     code = REFUSALS[reason]
                     status = status_pb2.Status(code=code.value[0], message=f"the log says {said}", details=[info])
                     context.abort_with_status(rpc_status.to_status(status))

@@ -106,11 +106,35 @@ async def test_a_node_that_is_away_is_waited_for_as_long_as_there_is_more_to_com
 
     fake.log_answers = [[b"", b"x", CUT], *away("false"), [b"", b"y"], []]  # type: ignore[list-item]
     assert "".join(await read(either, follow=True)) == "xy"
-    fake.log_answers = [[b"", b"x", CUT], *away("true") * 100]  # type: ignore[list-item]
+    fake.log_answers = [*away("false"), [b"", b"y"], []]  # type: ignore[list-item]
+    assert "".join(await read(either, follow=True)) == "y", "also where it was away from the beginning"
+    fake.log_answers = [*away("false") * 100]  # type: ignore[list-item]
+    with pytest.raises(sdk.Unavailable, match=r"the log says NODE_NOT_CONNECTED false$"):
+        await read(either)
+    assert fake.log_answers, "it gave up: what is there now was asked for"
+
+
+@pytest.mark.parametrize("first", [[], [[b"", b"x", CUT]]])
+async def test_a_run_whose_output_is_lost_with_its_node_is_left_for_the_next(
+    either: AsyncClient, fake: Fake, first: list[list[bytes]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where there is none, that is an error."""
+
+    async def before_and(answers: list[list[bytes]]) -> str:
+        fake.log_answers = [*first, *answers]  # type: ignore[list-item]
+        fake.log_lost = set() if first else {1}
+        pieces = []
+        async for piece in either.logs(1, follow=True):
+            pieces.append(piece)
+            fake.log_lost = {1}
+        return "".join(pieces)
+
+    assert await before_and([[b"", b"y"], []]) == ("xy" if first else "y")
+    assert [run for run, _ in offsets(fake)[-2:]] == [2, 3]
+    assert "what it wrote there is left out" in caplog.text
     with pytest.raises(sdk.Unavailable, match=r"the log says NODE_NOT_CONNECTED true$") as caught:
-        await read(either, follow=True)
-    assert caught.value.reason == "NODE_NOT_CONNECTED"
-    assert fake.log_answers, "it gave up"
+        await before_and([[]])
+    assert (caught.value.reason, offsets(fake)[-1]) == ("NODE_NOT_CONNECTED", (2, 0))
 
 
 def test_without_follow_a_refusal_comes_at_once(address: str, fake: Fake) -> None:
