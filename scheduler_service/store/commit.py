@@ -126,6 +126,9 @@ def _failure(conn: Connection, driver: "psycopg.Connection[Any]", error: psycopg
         return CommitUnknown(error) if epoch is None else Unavailable(error)
     if epoch is not None and fenced:
         return Fenced(epoch)
+    if isinstance(error, pg.InvalidSqlStatementName):  # somebody else has this session, too, such as a pooler's clients
+        conn.invalidate()
+        return Unavailable(error)
     # Such as a deadlock, a full disk, or a limit of time; or a primary that is a standby now.
     if isinstance(error, psycopg.OperationalError | pg.ReadOnlySqlTransaction):
         return Unavailable(error)

@@ -35,10 +35,13 @@ def open_engine(url: str, writer: bool = False, connections: int = 5) -> Engine:
         make_url(url).set(drivername="postgresql+psycopg"),
         pool_size=connections,
         max_overflow=0,
-        # psycopg sends these with the start of the session. Statement names are per connection, so prepared ones are safe.
+        # psycopg sends these with the start of the session.
         connect_args={
             "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
             "application_name": "ebb writer" if writer else "ebb",
+            # psycopg prepares what it is asked often, and at the next rollback has the server forget all that the session has
+            # prepared: on the writer's, what `pipeline` has.
+            "prepare_threshold": None if writer else 5,
             "client_encoding": "utf8",  # not that of the database, nor of PGCLIENTENCODING: SQL_ASCII would give bytes for text
             "connect_timeout": 10,
             # A database that is gone without a word, as when its machine lost power, is noticed within half a minute.

@@ -42,6 +42,26 @@ def test_more_than_the_sockets_hold_goes_both_ways(session: Any) -> None:
     assert [len(answer.get_value(0, 0) or b"") for answer in answers] == [len(long)] * 4
 
 
+def test_what_the_driver_prepares_by_itself_takes_none_of_ours_away(writer: Connection, epoch: int) -> None:
+    """psycopg prepares what it is asked often, and at a rollback throws away all that the session has prepared."""
+    base = store.commit(writer, epoch, make.new(make.job(1, request_id="r")), [])
+    for _ in range(20):
+        assert store.find_requests(writer, [("ada", "r")])
+    with pytest.raises(store.DuplicateRequest):
+        store.commit(writer, epoch, make.new(make.job(2, request_id="r")), [])
+    assert store.commit(writer, epoch, make.new(make.job(2)), []) == base + 1
+
+
+def test_a_session_that_forgot_what_was_prepared_is_made_anew(writer: Connection, epoch: int) -> None:
+    """As behind a pooler, which lends one session to many."""
+    base = store.commit(writer, epoch, make.new(make.job(1)), [])
+    with writer.begin():
+        writer.execute(text("DEALLOCATE ALL"))
+    with pytest.raises(store.Unavailable, match="does not exist"):
+        store.commit(writer, epoch, make.new(make.job(2)), [])
+    assert store.commit(writer, epoch, make.new(make.job(2)), []) == base + 1
+
+
 def test_lost_without_a_word_before_commit_is_certainly_not_committed(
     database_url: str, conn: Connection, engine: Engine, epoch: int
 ) -> None:
