@@ -112,15 +112,22 @@ class Children:
         try:
             for pid in self.rest(run):
                 with contextlib.suppress(ProcessLookupError):
-                    descriptor = os.pidfd_open(pid)
-                    run.watched += 1
-                    self.selector.register(descriptor, selectors.EVENT_READ, lambda d=descriptor: self.member_ended(run, d))
+                    self.watch(run, os.pidfd_open(pid))
         except OSError:  # no descriptor is left; the end of a member that is watched leads here again
             if run.watched == 0:
                 self.unsettled.append(run)
             return
         if run.watched == 0:
             self.finish(run)
+
+    def watch(self, run: Run, descriptor: int) -> None:
+        """Has the end of a process (its descriptor) counted. Raises OSError where nothing more can be watched now."""
+        try:
+            self.selector.register(descriptor, selectors.EVENT_READ, lambda: self.member_ended(run, descriptor))
+        except OSError:
+            os.close(descriptor)
+            raise
+        run.watched += 1
 
     def rest(self, run: Run) -> list[int]:
         """What is left of it, which is killed unless it may be saving."""

@@ -11,6 +11,8 @@ log = logging.getLogger(__name__)
 _FIRST = 0.5
 _LONGEST = 30.0
 """Seconds between two tries."""
+_DOUBLED = 6
+"""Times, after which it is the longest: a count of tries goes on for days, and its power is more than a float holds."""
 
 
 class Retries:
@@ -30,7 +32,7 @@ class Retries:
     def later(self, key: RunKey, why: str) -> None:
         """A launch has failed."""
         tries = self._tries[key] = self._tries.get(key, 0) + 1
-        delay = min(_FIRST * 2 ** (tries - 1), _LONGEST)
+        delay = min(_FIRST * 2 ** min(tries - 1, _DOUBLED), _LONGEST)
         log.error("run %s: NODE FAULT, it cannot be launched here: %s; trying again in %g s", key, why, delay)
         self.due(key)
         self.timers[key] = asyncio.get_running_loop().call_later(delay, self._launch, key)

@@ -140,6 +140,13 @@ async def test_tries_are_further_and_further_apart(stage: Stage) -> None:
     assert waits == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30, 30], abs=0.2)
 
 
+async def test_a_node_may_be_at_fault_for_days(stage: Stage) -> None:
+    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor._retries._tries[ONE] = 5000  # 2 to the power of that is no float
+    stage.executor.hear([Unable(ONE, "why")])
+    assert stage.executor._retries.timers[ONE].when() - time.monotonic() == pytest.approx(30, abs=0.2)
+
+
 async def test_what_is_reported_can_be_sent_and_stored(stage: Stage) -> None:
     stage.executor.obey([StartOrder(ONE, ("true",))])
     stage.executor.hear([NotSpawned(ONE, "command a\0b\udcff: " + "ü" * 5000)])
