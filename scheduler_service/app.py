@@ -25,7 +25,7 @@ from scheduler_service.notify import Notifier
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leader import wait_to_lead
-from scheduler_service.run.ports import DatabaseOlder
+from scheduler_service.run.ports import DatabaseOlder, LeadershipLost, NotCommitted
 from scheduler_service.run.tokens import Tokens
 
 log = logging.getLogger("ebb.scheduler")
@@ -119,8 +119,10 @@ async def _lead_again_and_again(
         except DatabaseOlder as error:
             log.error("stepping down: %s", error)
             forgetful = True
-        except Exception as error:
+        except (*store.DATABASE_ERRORS, NotCommitted, LeadershipLost, OSError) as error:
             log.error("stepping down: %s", store.one_line(error))
+        except Exception:  # a fault of Ebb's own: what there is to know of it is in the log
+            log.exception("stepping down")
         pause = 0.2 if time.monotonic() - began > 60 else min(max(2 * pause, 0.2), 30)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):

@@ -251,7 +251,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
 def _database_errors() -> Iterator[None]:
     try:
         yield
-    except Exception as error:
+    except store.DATABASE_ERRORS as error:
         raise NotCommitted(str(error if isinstance(error, store.StoreError) else store.Unavailable(error))) from error
 
 

@@ -203,7 +203,7 @@ class Service:
             why = fault
             self._recorder.failed(fault)
             if not isinstance(fault, LeadershipLost):
-                log.exception("the engine failed; its state is dropped and loaded again")
+                log.error("the engine failed; its state is dropped and loaded again")
         with self._wake:
             self._stopping = True
             left: list[_Waiting | _Asked] = [*self._in_hand, *self._reports, *self._requests, *self._questions]

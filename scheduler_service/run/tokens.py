@@ -139,6 +139,8 @@ class Tokens:
                 if not complained:
                     log.warning("tokens cannot be checked; those in use go on for %.0f s: %s", KNOWN, error)
                 complained = True
+            except Exception:  # whose tokens were revoked meanwhile is found out again at the next look
+                log.exception("tokens were not checked")
 
     async def _ask(self, digests: Iterable[bytes]) -> Mapping[bytes, Token]:
         """One query at a time; those who come meanwhile share the next one, however many they are."""

@@ -4,6 +4,7 @@ from scheduler_service.store.commit import commit, outcome
 from scheduler_service.store.connect import open_engine
 from scheduler_service.store.embedded import Embedded
 from scheduler_service.store.errors import (
+    DATABASE_ERRORS,
     CommitUnknown,
     DuplicateRequest,
     EmbeddedError,
@@ -45,6 +46,7 @@ from scheduler_service.store.migrate import migrate, revision
 from scheduler_service.store.tokens import add_token, find_tokens, list_tokens, revoke_token
 
 __all__ = [
+    "DATABASE_ERRORS",
     "SKIPPED",
     "CommitUnknown",
     "DuplicateRequest",

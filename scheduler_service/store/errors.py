@@ -4,6 +4,9 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+import psycopg
+from sqlalchemy.exc import SQLAlchemyError
+
 _NO_TABLE = "42P01"
 
 
@@ -109,3 +112,7 @@ class InUse(EmbeddedError):
     def __init__(self, place: Path, pid: int) -> None:
         self.pid = pid
         StoreError.__init__(self, place=place, pid=pid or "(unknown)")
+
+
+DATABASE_ERRORS = (StoreError, SQLAlchemyError, psycopg.Error)
+"""All that the database, its driver and the store raise. Anything else that comes from here is a fault of Ebb's."""
