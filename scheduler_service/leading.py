@@ -31,6 +31,7 @@ from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.rpc.front import Front, Leading
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.leader import Renewal
+from scheduler_service.run.sampling import watch_state
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import View
 from scheduler_service.store import SKIPPED
@@ -183,9 +184,10 @@ async def lead(
             return None
 
     leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until, forgetful)
-    silence = asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))
+    watchers = [asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))]
     warnings = list(left_over(state))  # before the engine has it
     service.start()
+    watchers.append(asyncio.create_task(watch_state(service.ask)))
     front.lead(leading)
     try:
         await announce(True)
@@ -194,12 +196,16 @@ async def lead(
         jobs, nodes = len(view.jobs), len(view.all_nodes())
         log.info("leading cluster %s in epoch %d: %d live jobs, %d nodes", state.cluster.id, epoch, jobs, nodes)
         stopped: asyncio.Future[Any] = service.stopped
-        await asyncio.wait({stopped, ending, leading.outrun}, return_when=asyncio.FIRST_COMPLETED)
+        ends: set[asyncio.Future[Any]] = {stopped, ending, leading.outrun, *watchers}
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for watcher in done.intersection(watchers):  # what it watched is watched by nobody now
+            watcher.result()
     finally:
         front.lead(None)
         with contextlib.suppress(OSError):  # what could not be written need not be taken away
             await announce(False)
-        silence.cancel()
+        for watcher in watchers:
+            watcher.cancel()
         dispatch.close_all()
         service.stop()
         guard = exit_timer(STOP_LIMIT, "the engine waits for a database that does not answer")

@@ -47,6 +47,12 @@ class Broken(AssertionError):
     """An invariant does not hold: a fault in Ebb itself."""
 
 
+def claim(holds: bool, otherwise: str) -> None:
+    """Raises Broken, saying what is wrong, unless it holds."""
+    if not holds:
+        raise Broken(otherwise)
+
+
 class LookupNeeded(NotFound):
     """A request names jobs that are not live: whoever sent it looks up how they ended, and sends it again."""
 

@@ -1,32 +1,153 @@
-"""What must hold after every step. Tests check it after each one; the service samples it."""
+"""What must hold after every step. Tests check all of it after each one; the service looks at a sample now and then."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from scheduler_service.core.binding import suffices
-from scheduler_service.core.errors import Broken
-from scheduler_service.core.invariants_cells import check_cells
-from scheduler_service.core.job import JobState, Reason, RunKey, RunPhase, present
+from scheduler_service.core.errors import Broken, claim
+from scheduler_service.core.invariants_cells import check_cells, check_standing
+from scheduler_service.core.job import Job, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase, present
+from scheduler_service.core.messages import Rng
 from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Vector, add, fits, mask_of
+from scheduler_service.core.values import ZERO, Mask, Vector, add, fits, mask_of
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 
 
 def check(state: State) -> None:
     """Raises Broken, naming the first invariant that does not hold. Costs a pass over everything that is live."""
-    _check_runs(state)
-    _check_arrays(state)
-    _check_devices(state)
-    _check_resources(state)
-    _check_earmarks(state)
+    runs_of: dict[int, list[Run]] = defaultdict(list)
+    runs_on: dict[int, list[Run]] = defaultdict(list)
+    kept_on: dict[int, list[Operation]] = defaultdict(list)
+    for key, run in state.runs.rows.items():  # by the rows alone, and not by the indices that `sample` trusts
+        claim(run.phase is not RunPhase.ENDED, f"run {key} has ended and is still live")
+        claim(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
+        claim(run.node in state.nodes.rows, f"run {key} is on a node that is not there")
+        runs_of[key.job_id].append(run)
+        runs_on[run.node].append(run)
+    for operation in state.operations.rows.values():
+        kept_on[operation.node].append(operation)
+    for job in state.jobs.rows.values():
+        _check_job(state, job, runs_of[job.id])
+    for node in state.nodes.rows.values():
+        _check_node(state, node, runs_on[node.id], kept_on[node.id])
+    for operation in state.operations.rows.values():
+        _check_earmark(state, operation)
     if state.pools is not None:
         check_cells(state, state.pools)
 
 
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise Broken(what)
+def sample(state: State, rng: Rng) -> None:
+    """The same of one live job and of one node, which are drawn, and of what is kept there; of cells, that the job's runs are
+    in those of its virtual cluster. Raises Broken. Costs what they hold, and a walk over the keys."""
+    if jobs := state.jobs.rows:
+        job = next(islice(jobs.values(), rng.randrange(len(jobs)), None))
+        _check_job(state, job, state.runs_of(job.id))
+        if state.pools is not None:
+            check_standing(state, job, state.runs_of(job.id))
+    if nodes := state.nodes.rows:
+        node = next(islice(nodes.values(), rng.randrange(len(nodes)), None))
+        runs = [state.runs.rows[key] for key in state.runs_on.get(node.id, ())]
+        kept = [operation for operation in state.operations.rows.values() if operation.node == node.id]
+        _check_node(state, node, runs, kept)
+        for operation in kept:
+            _check_earmark(state, operation)
+
+
+# ---- one job -----------------------------------------------------------------------------------------------------------
+
+
+def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
+    """It has active runs exactly when its state says so, all of one launch; a run that ended stays ended."""
+    active = [run.key for run in runs]
+    inactive = job.state in _INACTIVE or job.elements is not None
+    claim(inactive == (not active), f"job {job.id} is {job.state.name} with runs {active}")
+    for key in active:
+        claim(key.run == job.run, f"job {job.id} is at run {job.run} but {key} is active")
+    tasks = len(job.spec.tasks())
+    claim(len(set(active)) == len(active) and all(key.task < tasks for key in active), f"job {job.id}: {active}")
+    gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
+    claim(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
+    claim(not (inactive and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")
+    claim(job.eligible_us is None or job.state is JobState.QUEUED, f"job {job.id} is to be tried and does not wait")
+    claim(job.state is not JobState.SUSPENDED or job.suspend_requested, f"nobody suspended job {job.id}")
+    _check_array(state, job)
+
+
+def _check_array(state: State, job: Job) -> None:
+    """An array counts its elements."""
+    if job.elements is None or job.spec.array is None:
+        claim(job.elements is None, f"job {job.id} has elements and is no array")
+        return
+    live, of = state.elements_of.get(job.id, set()), job.spec.array
+    begun, over = job.elements.begun, job.elements.succeeded + job.elements.failed
+    claim(job.elements.live == len(live), f"array {job.id} counts {job.elements.live} live elements of {len(live)}")
+    claim(begun == over + len(live) <= of.size, f"array {job.id} has begun {begun} elements and ended {over}")
+    claim(not of.at_once or len(live) <= of.at_once, f"array {job.id} runs {len(live)} elements at once")
+    indices = [state.jobs.rows[i].array_index for i in live]
+    claim(len(set(indices)) == len(indices), f"array {job.id} has an element twice: {indices}")
+
+
+# ---- one node ----------------------------------------------------------------------------------------------------------
+
+
+def _check_node(state: State, node: Node, runs: Sequence[Run], kept: Sequence[Operation]) -> None:
+    devices = [state.devices.rows[key] for i in range(node.capacity.devices) if (key := (node.id, i)) in state.devices.rows]
+    held = _check_holders(state, node, runs, len(devices))
+    _check_cpus(state, node, held)
+    for device in devices:
+        _check_device(state, node, device, held)
+    _check_resources(state, node, runs, kept, devices, held)
+
+
+def _check_holders(state: State, node: Node, runs: Sequence[Run], devices: int) -> Mask:
+    """A device is held by one run at most; a run holds as many as it asked for, all of them devices of its node. The same is so
+    of CPUs, where they are in the place of devices. Returns those that are held."""
+    there = (1 << devices) - 1 or state.cpus_of(node.id)
+    holder: dict[int, RunKey] = {}
+    for run in runs:
+        claim(suffices(state, run.node, run.demand, run.devices), f"run {run.key} holds not what carries {run.demand}")
+        for index in run.devices:
+            claim(bool(there >> index & 1), f"run {run.key} holds device {index} of node {node.name}, which is not there")
+            claim(index not in holder, f"device {index} of node {node.name} is held by {holder.get(index)} and {run.key}")
+            holder[index] = run.key
+    return mask_of(tuple(holder))
+
+
+def _check_cpus(state: State, node: Node, held: Mask) -> None:
+    if cpus := state.cpus_of(node.id):
+        claim(held == state.held_devices.get(node.id, 0), f"node {node.name}: CPUs that are held")
+        free = cpus & ~(held | state.kept_devices.get(node.id, 0))
+        claim(free == state.idle_devices.get(node.id, 0), f"node {node.name}: CPUs that are idle")
+
+
+def _check_device(state: State, node: Node, device: NodeDevice, holders: Mask) -> None:
+    held, idle, faulty, kept = (
+        bool(mask.get(node.id, 0) >> device.index & 1)
+        for mask in (state.held_devices, state.idle_devices, state.faulty_devices, state.kept_devices)
+    )
+    place = f"device {device.index} of node {node.name}"
+    claim(held == bool(holders >> device.index & 1), f"{place}: whether it is held")
+    claim(faulty == bool(device.fault), f"{place}: whether it is faulty")
+    claim(idle == (not held and not faulty and not kept), f"{place}: whether it is idle")
+
+
+def _check_resources(
+    state: State, node: Node, runs: Sequence[Run], kept: Sequence[Operation], devices: Sequence[NodeDevice], held: Mask
+) -> None:
+    """free + owned + earmarked + faulty devices that nobody holds = capacity, and none of them is negative."""
+    lost = sum(1 for device in devices if device.fault and not held >> device.index & 1)
+    owned = [*(run.demand for run in runs), *(operation.kept for operation in kept), Vector(devices=lost)]
+    if present(node) is None:
+        claim(not (runs or kept or lost), f"node {node.name} is deleted, and something is there")
+        claim(state.room.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
+        return
+    loose = ZERO if state.host is None else state.host.free(node.id)
+    claim(min(loose) >= 0, f"node {node.name}: work without devices has what goes with its devices")
+    free = state.room.free(node.id)
+    claim(min(free) >= 0, f"node {node.name} has {free} free")
+    claim(add(free, _total(owned)) == node.capacity, f"node {node.name}: free, owned and earmarked do not add up")
 
 
 def _total(amounts: Iterable[Vector]) -> Vector:
@@ -36,112 +157,21 @@ def _total(amounts: Iterable[Vector]) -> Vector:
     return total
 
 
-def _check_runs(state: State) -> None:
-    """A job has an active run exactly when its state says so, and at most one; a run that ended stays ended."""
-    runs_of: dict[int, list[RunKey]] = defaultdict(list)
-    for key, run in state.runs.rows.items():
-        runs_of[key.job_id].append(key)
-        _require(run.phase is not RunPhase.ENDED, f"run {key} has ended and is still live")
-        _require(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
-    for job in state.jobs.rows.values():
-        active = runs_of[job.id]
-        inactive = job.state in _INACTIVE or job.elements is not None
-        _require(inactive == (not active), f"job {job.id} is {job.state.name} with runs {active}")
-        for key in active:
-            _require(key.run == job.run, f"job {job.id} is at run {job.run} but {key} is active")
-        tasks = len(job.spec.tasks())
-        _require(sorted(set(active)) == sorted(active) and all(key.task < tasks for key in active), f"job {job.id}: {active}")
-        gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
-        _require(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
-        _require(not (inactive and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")
-        _require(job.eligible_us is None or job.state is JobState.QUEUED, f"job {job.id} is to be tried and does not wait")
-        _require(job.state is not JobState.SUSPENDED or job.suspend_requested, f"nobody suspended job {job.id}")
-
-
-def _check_arrays(state: State) -> None:
-    """An array counts its elements."""
-    for job in state.jobs.rows.values():
-        if job.elements is None or job.spec.array is None:
-            _require(job.elements is None, f"job {job.id} has elements and is no array")
-            continue
-        live, of = state.elements_of.get(job.id, set()), job.spec.array
-        begun, over = job.elements.begun, job.elements.succeeded + job.elements.failed
-        _require(job.elements.live == len(live), f"array {job.id} counts {job.elements.live} live elements of {len(live)}")
-        _require(begun == over + len(live) <= of.size, f"array {job.id} has begun {begun} elements and ended {over}")
-        _require(not of.at_once or len(live) <= of.at_once, f"array {job.id} runs {len(live)} elements at once")
-        indices = [state.jobs.rows[i].array_index for i in live]
-        _require(len(set(indices)) == len(indices), f"array {job.id} has an element twice: {indices}")
-
-
-def _check_devices(state: State) -> None:
-    """A device is held by one run at most; a run holds as many as it asked for, all of them devices of its node. The same is so
-    of CPUs, where they are in the place of devices."""
-    holder: dict[tuple[int, int], RunKey] = {}
-    for key, run in state.runs.rows.items():
-        _require(suffices(state, run.node, run.demand, run.devices), f"run {key} holds not what carries {run.demand}")
-        for place in ((run.node, index) for index in run.devices):
-            there = place in state.devices.rows or bool(state.cpus_of(run.node) >> place[1] & 1)
-            _require(there, f"run {key} holds device {place}, which is not there")
-            _require(place not in holder, f"device {place} is held by {holder.get(place)} and {key}")
-            holder[place] = key
-    for node in state.nodes.rows:
-        if cpus := state.cpus_of(node):
-            held = mask_of(tuple(index for at, index in holder if at == node))
-            _require(held == state.held_devices.get(node, 0), f"node {node}: CPUs that are held")
-            free = cpus & ~(held | state.kept_devices.get(node, 0))
-            _require(free == state.idle_devices.get(node, 0), f"node {node}: CPUs that are idle")
-    for place, device in state.devices.rows.items():
-        held, idle, faulty = (
-            bool(mask.get(device.node, 0) >> device.index & 1)
-            for mask in (state.held_devices, state.idle_devices, state.faulty_devices)
-        )
-        _require(held == (place in holder), f"device {place}: whether it is held")
-        _require(faulty == bool(device.fault), f"device {place}: whether it is faulty")
-        kept = bool(state.kept_devices.get(device.node, 0) >> device.index & 1)
-        _require(idle == (not held and not faulty and not kept), f"device {place}: whether it is idle")
-
-
-def _check_resources(state: State) -> None:
-    """free + owned + earmarked + faulty devices that nobody holds = capacity, and none of them is negative."""
-    owned: dict[int, list[Vector]] = defaultdict(list)
-    for run in state.runs.rows.values():
-        owned[run.node].append(run.demand)
-    for operation in state.operations.rows.values():
-        owned[operation.node].append(operation.kept)
-    held = {(run.node, index) for run in state.runs.rows.values() for index in run.devices}
-    for place, device in state.devices.rows.items():
-        if device.fault and place not in held:
-            owned[device.node].append(Vector(0, 0, 1))
-    for node in state.nodes.rows.values():
-        if present(node) is None:
-            _require(not owned[node.id], f"node {node.name} is deleted, and something is there")
-            _require(state.room.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
-            continue
-        loose = ZERO if state.host is None else state.host.free(node.id)
-        _require(min(loose) >= 0, f"node {node.name}: work without devices has what goes with its devices")
-        free = state.room.free(node.id)
-        _require(min(free) >= 0, f"node {node.name} has {free} free")
-        _require(
-            add(free, _total(owned[node.id])) == node.capacity, f"node {node.name}: free, owned and earmarked do not add up"
-        )
-
-
-def _check_earmarks(state: State) -> None:
-    """Each waits for a queued job, keeps no more than it wants, and what it misses is promised by runs that are leaving."""
-    for operation in state.operations.rows.values():
-        job = state.jobs.rows.get(operation.job_id)
-        _require(job is not None and job.state is JobState.QUEUED, f"earmark {operation.id} is for a job that does not wait")
-        _require(fits(operation.kept, operation.want), f"earmark {operation.id} keeps more than it wants")
-        promised = ZERO
-        for key in operation.victims:
-            run = state.runs.rows.get(key)
-            if run is None or run.phase is not RunPhase.STOPPING or run.node != operation.node:
-                raise Broken(f"earmark {operation.id} waits for {key}, which is not leaving")
-            promised = add(promised, run.demand)
-        together = [state.operations.rows[i] for i in state.earmarks_of[operation.job_id]]
-        complete = not any(other.victims for other in together)
-        _require((operation.deadline_us is not None) == complete, f"earmark {operation.id}: deadline and victims")
-        _require(len({other.node for other in together}) == len(together), f"job {operation.job_id} has two earmarks on a node")
-        want = operation.want  # named devices carry their share of the host
-        want = Vector(devices=want.devices) if operation.devices else want
-        _require(fits(want, add(operation.kept, promised)), f"earmark {operation.id} was promised too little")
+def _check_earmark(state: State, operation: Operation) -> None:
+    """It waits for a queued job, keeps no more than it wants, and what it misses is promised by runs that are leaving."""
+    job = state.jobs.rows.get(operation.job_id)
+    claim(job is not None and job.state is JobState.QUEUED, f"earmark {operation.id} is for a job that does not wait")
+    claim(fits(operation.kept, operation.want), f"earmark {operation.id} keeps more than it wants")
+    promised = ZERO
+    for key in operation.victims:
+        run = state.runs.rows.get(key)
+        if run is None or run.phase is not RunPhase.STOPPING or run.node != operation.node:
+            raise Broken(f"earmark {operation.id} waits for {key}, which is not leaving")
+        promised = add(promised, run.demand)
+    together = [state.operations.rows[i] for i in state.earmarks_of[operation.job_id]]
+    complete = not any(other.victims for other in together)
+    claim((operation.deadline_us is not None) == complete, f"earmark {operation.id}: deadline and victims")
+    claim(len({other.node for other in together}) == len(together), f"job {operation.job_id} has two earmarks on a node")
+    want = operation.want  # named devices carry their share of the host
+    want = Vector(devices=want.devices) if operation.devices else want
+    claim(fits(want, add(operation.kept, promised)), f"earmark {operation.id} was promised too little")

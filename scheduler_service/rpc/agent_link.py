@@ -18,6 +18,7 @@ from scheduler_service.rpc.interceptors import Context, InvalidArgument, check, 
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.observed import Observer
 from scheduler_service.run.dispatch import Link
+from scheduler_service.run.ports import NotCommitted
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,11 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         context: Context,
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
         peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
-        joined = await leading.service.handle(hello_in(hello, peer))
+        try:
+            joined = await leading.service.handle(hello_in(hello, peer))
+        except NotCommitted:
+            leading.dispatch.heard(link)
+            raise
         assert isinstance(joined, Joined)
         _refuse_if_older(leading, hello, joined.acknowledged)
         leading.dispatch.joined(link)

@@ -117,6 +117,10 @@ class Dispatch:
         link.joined = True
         self._untold.pop(link.node, None)
 
+    def heard(self, link: Link) -> None:
+        """Its agent lives, though it could not be accepted: the database did not answer."""
+        self._last_heard[link.node] = time.monotonic()
+
     def close(self, link: Link) -> None:
         if self._links.get(link.node) is link:
             del self._links[link.node]

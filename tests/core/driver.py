@@ -11,7 +11,7 @@ from types import MappingProxyType
 from scheduler_service.core.change import shown_state
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.invariants import check
+from scheduler_service.core.invariants import check, sample
 from scheduler_service.core.job import (
     ENDED,
     Cluster,
@@ -103,6 +103,7 @@ class Driver:
         assert not (other := _differ(_comparable(taken), _comparable(tried))), f"the same step gave another result: {other}"
         assert self.state.cluster.clock_us == max(clock, self.now), "the clock went back"
         check(self.state)
+        sample(self.state, Random(self.taken))
         wrong = _differ(self.state.snapshot(), self.state.rebuilt().snapshot())
         assert not wrong, f"an index does not follow from the rows: {wrong}"
         self._check_step(taken, len(events))
@@ -135,6 +136,7 @@ class Driver:
             elif change.table == "run":
                 self._check_run(change.old, change.new)
                 told_before = change.old is not None and change.old.stop_us is not None
+                told_before = told_before and change.old.stop_grace_us == change.new.stop_grace_us
                 if change.old is None:
                     wanted.append(("start", change.key))
                 if change.new.stop_us is not None and not told_before and change.new.phase is not RunPhase.ENDED:

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.step_cost import PAPER_NODE, Stream
 from scheduler_service.core.engine import Proposals, step
 from scheduler_service.core.errors import Broken, NotFound
-from scheduler_service.core.invariants import check
+from scheduler_service.core.invariants import check, sample
 from scheduler_service.core.job import EventKind, JobState, Reason, RunKey
 from scheduler_service.core.messages import Accepted, CancelRequested, Rng, RunStarted, Submitted, Wait
 from scheduler_service.core.rows import changed
@@ -140,6 +140,26 @@ def test_the_invariants_see_what_is_wrong(table: str) -> None:
     at.rows[rows[table]] = changed(at.rows[rows[table]], **wrong[table])
     with pytest.raises(Broken):
         check(d.state)
+    with pytest.raises(Broken):
+        sample(d.state, Random(0))
+
+
+def test_a_sample_comes_upon_every_job_and_node() -> None:
+    """One job of many, or one node, is wrong: it is drawn sooner or later."""
+    d = Driver()
+    for name in ("n1", "n2", "n3"):
+        d.join(name)
+    for _ in range(5):
+        d.submit()
+    d.state.jobs.rows[4] = changed(d.state.jobs.rows[4], state=JobState.QUEUED)
+    rng, seen = Random(1), set()
+    for _ in range(100):
+        try:
+            sample(d.state, rng)
+        except Broken as broken:
+            seen.add(str(broken))
+    assert len(seen) == 1
+    assert seen.pop().startswith("job 4 is QUEUED")
 
 
 def test_a_step_puts_as_many_rows_with_2000_live_jobs_as_with_200() -> None:

@@ -1,6 +1,8 @@
 """What callers are told when the fault is the scheduler's own, or a report comes from a boot that is over."""
 
 import asyncio
+import time
+from typing import Any
 
 import grpc
 import pytest
@@ -9,9 +11,10 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Acknowledged, Reply
 from scheduler_service.database import Writer
 from scheduler_service.rpc import agent_link, scheduler
-from scheduler_service.run.dispatch import Link
-from scheduler_service.run.ports import CommitRefused
-from tests.rpc.server import Server, failure
+from scheduler_service.run.dispatch import Dispatch, Link
+from scheduler_service.run.ports import CommitRefused, NotCommitted
+from tests.rpc.server import Agent, Server, failure
+from tests.store.waiting import wait_for
 
 
 def test_a_commit_that_the_database_refuses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,3 +53,51 @@ async def test_a_report_of_a_boot_that_is_over_ends_the_link() -> None:
         await agent_link._acknowledge(link, committed)
     assert caught.value.reason == "OTHER_BOOT"
     assert await link.next() is None
+
+
+def test_what_fails_beside_the_engine_ends_the_leadership_and_another_begins(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If nobody watched for silent nodes any more, none would ever be silent."""
+    watch, begun = Dispatch.watch_silence, []
+
+    async def fails_at_first(self: Dispatch, *given: Any) -> None:
+        begun.append(self)
+        if len(begun) == 1:
+            raise ZeroDivisionError
+        await watch(self, *given)
+
+    monkeypatch.setattr(Dispatch, "watch_silence", fails_at_first)
+    with Server(database_url, leads=False) as server:
+        wait_for(lambda: len(begun) == 2 and server.front._leading is not None)
+        assert server.submit().id == 1
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert "stepping down" in record.message
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+def test_a_node_that_says_hello_while_the_database_is_away_is_not_silent(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(*_: object) -> int:
+        raise NotCommitted("the database is away")
+
+    with Server(database_url, heartbeat=0.2, silent_after=1) as server:
+        with Agent(server) as agent:
+            agent.connect()
+            job = server.submit()
+            agent.orders()
+            with monkeypatch.context() as patch:
+                patch.setattr(Writer, "commit", lost)
+                agent.started(1, job.id)
+                ended = agent.ended()
+                assert ended is not None
+                assert ended.reason == "DATABASE_UNAVAILABLE"
+                until = time.monotonic() + 2.5
+                while time.monotonic() < until:
+                    with Agent(server) as again:
+                        assert failure(again.connect).reason == "DATABASE_UNAVAILABLE"
+        with Agent(server) as agent:
+            agent.connect()
+        assert not [record.message for record in caplog.records if "is silent" in record.message]
