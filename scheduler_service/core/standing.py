@@ -1,25 +1,25 @@
 """Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
 
 from scheduler_service.core.binding import entitled, left
-from scheduler_service.core.change import stop_job, tell
+from scheduler_service.core.change import hasten, stop_job, tell
 from scheduler_service.core.errors import PlanRefused, require
-from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.job import EventKind, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros, mask_of
+from scheduler_service.core.values import SECOND, Micros, mask_of
 from scheduler_service.core.vc import Guarantee
 
 
 def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     """An opportunistic job leaves, all of its tasks, for one that has a right to its devices: no cap and no minimum run time
-    bounds this, and its grace period is the site's at most. Or a guaranteed one does for another of its own virtual cluster
-    that is before it by priority, where that goes by priority."""
+    bounds this, and its grace period is the site's at most, also where it leaves already for another reason, which stays. Or a
+    guaranteed one does for another of its own virtual cluster that is before it by priority, where that goes by priority."""
     job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
     runs = state.runs_of(action.job_id)
     require(job is not None and bool(runs), f"job {action.job_id} does not run")
     assert job is not None
-    require(all(run.phase is not RunPhase.STOPPING for run in runs), f"job {job.id} is leaving already")
+    require(not all(leaves_in_time(state, run) for run in runs), f"job {job.id} is leaving already")
     if claimant is None:
         raise PlanRefused(f"there is no job {action.for_job}")
     guaranteed = any(run.guaranteed for run in runs)
@@ -28,9 +28,22 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     guest = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
     require(not guest or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
     most = None if guaranteed else state.settings.reclaim_grace_us
-    stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, action.for_job, most_us=most)
-    first = runs[0]
-    tell(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=action.for_job)
+    first, text = runs[0], ""
+    if first.phase is RunPhase.STOPPING and most is not None:
+        for run in runs:
+            hasten(state, now, run, most)
+        text = f"it was leaving already, and has {most / SECOND:g} s left for it"
+    else:
+        stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, action.for_job, most_us=most)
+    tell(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=action.for_job, text=text)
+
+
+def leaves_in_time(state: State, run: Run) -> bool:
+    """Whether the run is leaving, and to reclaim what it holds would not have it leave sooner."""
+    if run.phase is not RunPhase.STOPPING:
+        return False
+    latest = state.cluster.clock_us + state.settings.reclaim_grace_us
+    return run.guaranteed or run.stop_us is None or run.stop_us + run.stop_grace_us <= latest
 
 
 def _by_priority(state: State, vc: str) -> bool:

@@ -118,7 +118,7 @@ class Agents:
 
     def stop(self, order: Stop, now: Micros) -> None:
         """The run leaves at the end of its grace period, or when it has saved its work; with no grace period it is killed. A
-        task whose gang has lost another hangs until it is killed."""
+        task whose gang has lost another hangs until it is killed. Told so again, it has a shorter grace period than it had."""
         task = self._tasks.get(order.key)
         if task is None:  # its node has died
             return
@@ -128,12 +128,16 @@ class Agents:
         if launch.began_us is None:  # there is nothing to save
             self._then(task, now, LEFT)
             return
-        grace, checkpoint = order.grace_us, self._delays.checkpoint
-        takes = grace if checkpoint is None else checkpoint(self._rng)
-        if grace and takes <= grace and party.saved:
-            self._then(task, now + takes, LEFT)
+        checkpoint = self._delays.checkpoint
+        if task.leaves_us is None:
+            end = now + order.grace_us
+            leaves = end if checkpoint is None else now + checkpoint(self._rng)
         else:
-            self._then(task, now + grace, What.KILLED)
+            end = max(now, launch.signalled_us + order.grace_us)
+            leaves = task.leaves_us if checkpoint is not None else min(task.leaves_us, end)
+        in_time = order.grace_us and leaves <= end and party.saved
+        task.leaves_us = leaves if in_time else end
+        self._then(task, task.leaves_us, LEFT if in_time else What.KILLED)
 
     def _then(self, task: Task, at: Micros, what: What) -> None:
         self._number += 1

@@ -6,6 +6,7 @@ from enum import IntEnum
 from scheduler_service.core.job import RunKey
 from scheduler_service.core.messages import Event, FenceRequested, NodeSeen, NodeSilent, RunExited, RunReady, RunStarted
 from scheduler_service.core.topology import Inventory
+from scheduler_service.core.values import Micros
 from scheduler_service.sim.lives import Launch, Life
 
 
@@ -66,6 +67,8 @@ class Task:
     due: int = 0
     """The number of what happens to it next; what has another number happens no more."""
     next: What = What.BEGUN
+    leaves_us: Micros | None = None
+    """When it leaves, since it was told to."""
 
 
 def report(what: What, subject: Task | Node) -> Event:

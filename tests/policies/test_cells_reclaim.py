@@ -3,9 +3,9 @@
 import pytest
 
 from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.messages import CancelRequested
+from scheduler_service.core.messages import CancelRequested, Step, Stop, Submitted, SuspendRequested
 from scheduler_service.core.values import SECOND
-from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
+from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
 POOL = "four-2x2"
 
@@ -19,6 +19,10 @@ def site(*nodes: str, level: str = "node", cells: int = 1, **settings: object) -
 
 def guest(tenants: Tenants, *sizes: int, **wants: object) -> int:
     return tenants.ask("B", *sizes, guarantee=OPPORTUNISTIC, **wants)
+
+
+def stops(taken: Step) -> list[Stop]:
+    return [order for order in taken.orders if isinstance(order, Stop)]
 
 
 def leaving(tenants: Tenants, *jobs: int) -> list[int]:
@@ -56,6 +60,43 @@ def test_who_leaves_anyhow_is_waited_for_rather_than_anybody_sent_away(first: bo
     place = tenants.at(going)
     tenants.leave(going)
     assert tenants.at(mine) == place
+
+
+def slow_leaver(tenants: Tenants) -> tuple[int, int]:
+    """A guest that was suspended and has a day to save its work, and the owner's job, which wants the only node."""
+    slow = guest(tenants, 4, grace=24 * 3600)
+    tenants.step(SuspendRequested(slow))
+    tenants.step(after=10)
+    return slow, tenants.ask("A", 4)
+
+
+def test_who_leaves_anyhow_has_the_sites_grace_period_from_then_on() -> None:
+    tenants = site("one", reclaim_grace_us=30 * SECOND)
+    slow, mine = slow_leaver(tenants)
+    (run,) = tenants.state.runs_of(slow)
+    assert run.stop_us is not None
+    assert run.stop_us + run.stop_grace_us == tenants.now + 30 * SECOND
+    assert tenants.job(slow).reason is Reason.SUSPENDED
+    tenants.leave(slow)
+    assert tenants.job(slow).state is JobState.SUSPENDED, "why it left stays"
+    assert tenants.at(mine) == ["one[0..3]"]
+
+
+def test_the_node_is_told_of_the_shorter_grace_period() -> None:
+    tenants = site("one", reclaim_grace_us=30 * SECOND)
+    slow = guest(tenants, 4, grace=24 * 3600)
+    assert [order.grace_us for order in stops(tenants.step(SuspendRequested(slow)))] == [24 * 3600 * SECOND]
+    tenants.step(after=10)
+    taken = tenants.step(Submitted("ann", "", request("A", 4)))
+    assert [order.grace_us for order in stops(taken)] == [40 * SECOND], "it counts from the first"
+    assert stops(tenants.step(Submitted("ann", "", request("A", 4)))) == []
+
+
+def test_who_leaves_soon_enough_is_not_told_again() -> None:
+    tenants = site("one", reclaim_grace_us=30 * SECOND)
+    quick = guest(tenants, 4, grace=20)
+    tenants.step(SuspendRequested(quick))
+    assert stops(tenants.step(Submitted("ann", "", request("A", 4)))) == []
 
 
 def test_fewer_devices_come_before_a_better_score() -> None:

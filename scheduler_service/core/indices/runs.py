@@ -56,6 +56,8 @@ def _changes(state: "State", old: Run, new: Run) -> None:
     if old.stop_us is None and new.stop_us is not None:
         state.news.setdefault(key, False)
         state.unsettled = True  # who waits may be promised what is about to leave
+    elif old.stop_grace_us != new.stop_grace_us:
+        state.news.setdefault(key, False)
     if old.guarded_us != new.guarded_us:
         set_deadline(state, GUARD, tuple(key), old.guarded_us, new.guarded_us)
         state.unsettled = True

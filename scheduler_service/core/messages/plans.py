@@ -66,7 +66,8 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Reclaim:
-    """Tell an opportunistic job's run, all of its tasks, to leave for a job that has a right to its devices."""
+    """Tell an opportunistic job's run, all of its tasks, to leave for a job that has a right to its devices; or, where it is
+    leaving already, to do so within the site's grace period."""
 
     job_id: int
     for_job: int

@@ -10,9 +10,10 @@ from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.cells.placing import Found, find
 from scheduler_service.core.cells.seats import indices
 from scheduler_service.core.cells.shape import leaves as leaves_of
-from scheduler_service.core.job import Decision, Job, Reason, RunKey, RunPhase
+from scheduler_service.core.job import Decision, Job, Reason, RunKey
 from scheduler_service.core.messages import Action, Bind, DropEarmark, Earmark, Place, Plan, Reclaim, Spot, Wait
 from scheduler_service.core.pools import Pools
+from scheduler_service.core.standing import leaves_in_time
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
@@ -70,7 +71,7 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
-    actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves(state, victim)]
+    actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves_in_time(state, victim)]
     return (*actions, *keep(job, spots, in_the_way))
 
 
@@ -125,8 +126,8 @@ def in_the_way_of(state: State, spots: list[Spot]) -> dict[int, list[RunKey]]:
     }
 
 
-def _leaves(state: State, job_id: int) -> bool:
-    return any(run.phase is RunPhase.STOPPING for run in state.runs_of(job_id))
+def _leaves_in_time(state: State, job_id: int) -> bool:
+    return all(leaves_in_time(state, run) for run in state.runs_of(job_id))
 
 
 def place_on_cells_kept(state: State, job: Job) -> Place:
