@@ -146,8 +146,8 @@ def _order(message: pb.ExchangeOrder) -> models.ExchangeOrder:
 def _exchange(message: pb.CellExchange) -> models.CellExchange:
     return models.CellExchange(
         id=message.exchange_id,
-        offer_id=message.offer_order_id or None,
-        request_id=message.request_order_id or None,
+        offer_order_id=message.offer_order_id or None,
+        request_order_id=message.request_order_id or None,
         giver=message.giver,
         taker=message.taker,
         lot=_lot(message.lot),

@@ -104,6 +104,6 @@ class Preview:
     """It would start at once, at the places in `tasks`."""
     tasks: tuple[Task, ...] = ()
     victims: tuple[Victim, ...] = ()
-    """Else: these runs would be told to leave for it,"""
+    """Where it would not start at once: the runs that would be told to leave for it."""
     explanation: Explanation | None = None
-    """or this is why it would wait."""
+    """Where no runs would leave for it either: why it would wait."""

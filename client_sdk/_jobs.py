@@ -113,9 +113,12 @@ class Candidate:
     node_free: Resources
     """Unallocated on its node when the decision was taken."""
     size: float
+    """Eqn 1: the length of its demand, each resource in shares of its node's capacity."""
     grace_period: timedelta
     score: float
+    """Eqn 3: the lowest of those that may go is chosen."""
     preempted_for_trial: int
+    """How often its job was preempted for trials before."""
     sufficient: bool
     """With this run gone, the trial fits on its node (Eqn 2)."""
     chosen: bool
@@ -131,9 +134,13 @@ class Decision:
     rule: str
     """"fitgpp" when Eqn 4 chose one run, "random" when no single run was sufficient."""
     s: float
+    """How much a grace period weighs beside the size (Eqn 3)."""
     cap: int
+    """P: a job that was preempted for trials so often is spared (Eqn 4)."""
     max_size: float
+    """The largest size of those considered, by which Eqn 3 divides."""
     max_grace_period: timedelta
+    """The longest grace period of those considered, by which Eqn 3 divides."""
     considered: int
     """How many runs were considered; `candidates` are those of lowest score."""
     candidates: tuple[Candidate, ...]

@@ -56,9 +56,10 @@ class CellExchange:
     """Cells of one virtual cluster that another has for a window. A swap is two of them."""
 
     id: int
-    offer_id: int | None
-    """The orders that it met."""
-    request_id: int | None
+    offer_order_id: int | None
+    """The offer that it came of; None where a request was met by its giver."""
+    request_order_id: int | None
+    """The request that it came of; None where an offer was taken by its taker."""
     giver: str
     """Empty: a virtual cluster that was deleted since."""
     taker: str

@@ -61,13 +61,17 @@ class VirtualClusterPolicy:
     """How a virtual cluster is scheduled inside. None is as the site has it, or in an update as it was."""
 
     name: str | None = None
+    """"fifo", "priority", or one that preempts for trials: "fitgpp", "lrtp", "rand"."""
     s: float | None = None
+    """Of FitGpp's score (Eqn 3): how much a grace period weighs beside the size."""
     cap: int | None = None
+    """P of FitGpp (Eqn 4): how often a job may be preempted for trials."""
     trials_in_flight: int | None = None
-    """0 means any number."""
+    """How many trials may wait for their victims at once; 0 means any number."""
     proxy_after: timedelta | None = None
     """Cells that were idle for so long, without a break, are offered to others by its proxy; 0 turns that off."""
     proxy_window: timedelta | None = None
+    """For how long its proxy offers them."""
     """For how long they are offered; 0 means for as long as they must have been idle."""
     proxy_keep: int | None = None
     """Idle cells of each kind that are not offered."""
@@ -127,12 +131,12 @@ class VirtualCluster:
     quotas: tuple[CellQuota, ...] = ()
     pins: tuple[PinnedCell, ...] = ()
     weight: int = 1
-    """Of its share of idle cells, beside the others'."""
+    """In the fair sharing of idle cells: with 2 it gets twice of what it gets with 1."""
     policy: VirtualClusterPolicy = VirtualClusterPolicy()
     cells: tuple[CellUse, ...] = ()
     """By pool and level, the largest first; pinned cells are not among them."""
     opportunistic_devices: int = 0
-    """Which its opportunistic runs hold."""
+    """How many devices its opportunistic runs hold now."""
     pin_uses: tuple[PinUse, ...] = ()
     """How its pinned cells stand, in the order of `pins`."""
 
@@ -153,7 +157,7 @@ class CellLevel:
     free: int = 0
     """Healthy, bound to nobody, and not part of a larger such cell."""
     missing: int = 0
-    """How many of those that virtual clusters own and have not bound there is nothing for, because devices are faulty."""
+    """Cells that virtual clusters own, have not bound, and could not get now, because devices are faulty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,9 +115,9 @@ class AsyncClient:
         """As `Client.preview`: what would happen if this were submitted now."""
         return await self._transport.ask(_requests.TryOut(job_spec(command, **options)))
 
-    async def get(self, job_id: int) -> Job:
+    async def get(self, job: Job | int) -> Job:
         """As `Client.get`. Raises NotFound."""
-        return await self._transport.ask(_requests.OfJob("Get", job_id))
+        return await self._transport.ask(_requests.OfJob("Get", job_id(job)))
 
     async def list(
         self,
@@ -139,13 +139,14 @@ class AsyncClient:
                 return
 
     async def watch(
-        self, job_id: int | None = None, *, after_commit: int = 0, timeout: float | None = None
+        self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
     ) -> AsyncGenerator[JobUpdate, None]:
         """As `Client.watch`: a snapshot, then every change, over connections that break."""
-        async with aclosing(self._transport.watch(job_id or 0, after_commit, deadline_in(timeout))) as updates:
+        watched = None if job is None else job_id(job)
+        async with aclosing(self._transport.watch(watched or 0, after_commit, deadline_in(timeout))) as updates:
             async for update in updates:
                 yield update
-                if is_last(update, job_id):
+                if is_last(update, watched):
                     return
 
     async def wait(self, job: Job | int, timeout: float | None = None) -> Job:
@@ -269,12 +270,12 @@ class AsyncClient:
         return await self._transport.ask(_requests.ListCells(pool, virtual_cluster))
 
     async def logs(
-        self, job_id: int, *, follow: bool = False, run: int | None = None, task: int = 0
+        self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0
     ) -> AsyncGenerator[str, None]:
         """As `Client.logs`; what that raises at once comes with the first piece here."""
         from client_sdk import _logs
 
-        course = LogCourse(job_id, run or 0, task, follow, self._timeout)
+        course = LogCourse(job_id(job), run or 0, task, follow, self._timeout)
         async with aclosing(_logs.read_async(self._transport, course)) as pieces:
             async for piece in pieces:
                 yield piece

@@ -141,7 +141,8 @@ class Client:
         guarantee, pool, model, pin, cell, within, lazy, vacates.
 
         The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
-        is given, and kept over this call's own tries; give one to make retries of your own program safe too.
+        is given, and kept over this call's own tries; give one to make retries of your own program safe too. `timeout`
+        (seconds) is what all tries together may take; by default it is the client's.
 
         Raises InvalidArgument for a job that is no job, AlreadyExists for a request_id of a different one,
         FailedPrecondition for one that could never start, and ResourceExhausted while the scheduler has too much waiting.
@@ -159,9 +160,9 @@ class Client:
         """
         return self._transport.ask(_requests.TryOut(job_spec(command, **options)))
 
-    def get(self, job_id: int) -> Job:
-        """A job as it stands. Raises NotFound."""
-        return self._transport.ask(_requests.OfJob("Get", job_id))
+    def get(self, job: Job | int) -> Job:
+        """A job as it stands now. Raises NotFound."""
+        return self._transport.ask(_requests.OfJob("Get", job_id(job)))
 
     def list(
         self,
@@ -185,16 +186,19 @@ class Client:
             if not (token := page.next_token):
                 return
 
-    def watch(self, job_id: int | None = None, *, after_commit: int = 0, timeout: float | None = None) -> Iterator[JobUpdate]:
+    def watch(
+        self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
+    ) -> Iterator[JobUpdate]:
         """Every change of one job, or of all, from a snapshot of what is now (or after the commit in `after_commit`).
 
-        Goes on where it was when a connection breaks, for as long as it takes once it has worked. With a job_id it
+        Goes on where it was when a connection breaks, for as long as it takes once it has worked. The watch of one job
         ends after the job has; `timeout` (seconds) raises DeadlineExceeded. Raises NotFound for a job that is not there.
         Closing the iterator ends the watch.
         """
-        for update in self._transport.watch(job_id or 0, after_commit, deadline_in(timeout)):
+        watched = None if job is None else job_id(job)
+        for update in self._transport.watch(watched or 0, after_commit, deadline_in(timeout)):
             yield update
-            if is_last(update, job_id):
+            if is_last(update, watched):
                 return
 
     def wait(self, job: Job | int, timeout: float | None = None) -> Job:
@@ -213,13 +217,17 @@ class Client:
         raise waiting.gone(self.address)
 
     def cancel(self, job: Job | int) -> Job:
-        """Asks for a job's end. A queued job ends at once, a running one gets its grace period. Safe to repeat."""
+        """Asks for a job's end. A queued job ends at once, a running one gets its grace period. Safe to repeat.
+
+        Raises NotFound where there is no such job.
+        """
         return self._transport.ask(_requests.OfJob("Cancel", job_id(job)))
 
     def suspend(self, job: Job | int) -> Job:
         """Has a running job save its work and leave until it is resumed; its devices become free.
 
-        Safe to repeat. This and those that follow raise FailedPrecondition where the job's state forbids it.
+        Safe to repeat. This, `resume`, `hold`, `release` and `requeue` raise NotFound where there is no such job, and
+        FailedPrecondition where its state forbids it (WRONG_STATE), or where it has ended (JOB_ENDED).
         """
         return self._transport.ask(_requests.OfJob("Suspend", job_id(job)))
 
@@ -249,7 +257,9 @@ class Client:
     ) -> Job:
         """Changes a live job; what is left out stays. A time limit of 0 takes it away.
 
-        `dependencies` take the place of all that there were, for a job that has never started.
+        `dependencies` take the place of all that there were, for a job that has never started. Raises InvalidArgument for
+        what is no priority, time or dependency, NotFound for a job that is not there, and FailedPrecondition where the job's
+        state forbids it, or where the dependencies could never hold or wait for each other.
         """
         return self._transport.ask(_requests.update(job, priority, time_limit, dependencies))
 
@@ -258,7 +268,10 @@ class Client:
         return self._transport.ask(_requests.Story(job_id(job)))
 
     def explain(self, job: Job | int) -> Explanation:
-        """Why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start."""
+        """Why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.
+
+        Raises NotFound.
+        """
         return self._transport.ask(_requests.Explain(job_id(job)))
 
     def nodes(self) -> Sequence[Node]:
@@ -281,7 +294,7 @@ class Client:
         """Declares a silent node dead: its runs are over, and their jobs queue again.
 
         Only where it is certain that nothing runs there any more, as when its power is off: a run that lives on would run
-        beside its successor.
+        beside its successor. Raises FailedPrecondition for a node that is up (NODE_UP).
         """
         return self._transport.ask(_requests.OfNode("Fence", name))
 
@@ -291,7 +304,11 @@ class Client:
         self._transport.ask(_requests.DeleteNode(name))
 
     def virtual_clusters(self) -> Sequence[VirtualCluster]:
-        """Every virtual cluster, with how its cells stand, in the order in which they were created."""
+        """Every virtual cluster, with how its cells stand, in the order in which they were created.
+
+        This and all that follows of virtual clusters and cells raises FailedPrecondition (NO_VIRTUAL_CLUSTERS) where the site
+        has none.
+        """
         return self._transport.ask(_requests.ListVirtualClusters())
 
     def virtual_cluster(self, name: str) -> VirtualCluster:
@@ -334,10 +351,11 @@ class Client:
         self._transport.ask(_requests.DeleteVirtualCluster(name))
 
     def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
-        """The pools with their cells: whose each is, and how each device is held."""
+        """The pools with their cells: whose each is, and how each device is held. Raises NotFound for a pool or virtual
+        cluster that is not there."""
         return self._transport.ask(_requests.ListCells(pool, virtual_cluster))
 
-    def logs(self, job_id: int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
+    def logs(self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
         """A job's output, in pieces as they come: standard output and error of its current or last run, or of `run`.
 
         It comes from the job's node through the scheduler, and no faster than it is taken. `follow` waits for the job to
@@ -349,7 +367,7 @@ class Client:
         """
         from client_sdk import _logs
 
-        course = LogCourse(job_id, run or 0, task, follow, self._timeout)
+        course = LogCourse(job_id(job), run or 0, task, follow, self._timeout)
         pieces = _logs.read(self._transport, course)
         first = () if follow else (next(pieces),)
         return _logs.not_empty(chain(first, pieces))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 class EbbError(Exception):
     """Something that the SDK was asked for did not happen.
 
-    `reason` is the scheduler's own word for it, such as "JOB_NOT_FOUND", and `metadata` its details; both are empty
+    `reason` is the scheduler's own word for it, such as "NO_SUCH_JOB", and `metadata` its details; both are empty
     where it gave none.
     """
 

@@ -202,7 +202,7 @@ def _exchange(one: CellExchange) -> list[str]:
 
 
 def _exchange_more(one: CellExchange) -> list[str]:
-    orders = ",".join(str(order) for order in (one.offer_id, one.request_id) if order) or "-"
+    orders = ",".join(str(order) for order in (one.offer_order_id, one.request_order_id) if order) or "-"
     notes = [f"in return for {one.in_return_for}"] if one.in_return_for else []
     notes += [f"{one.return_asked_by} would end it"] if one.return_asked_by and one.return_time is None else []
     return [orders, output.utc(one.agree_time), ", ".join(notes) or "-"]

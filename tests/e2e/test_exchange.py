@@ -66,7 +66,7 @@ def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder:
         ends = offer.lot.end.isoformat()
         request = int(ebb("exchange", "request", "speech", NODE, "--from", "+2s", "--to", ends, "--request-id", "ask", "-q"))
         (agreed,) = market.exchanges()
-        assert (agreed.offer_id, agreed.request_id, agreed.state) == (offer.id, request, ExchangeState.MATCHED)
+        assert (agreed.offer_order_id, agreed.request_order_id, agreed.state) == (offer.id, request, ExchangeState.MATCHED)
         assert site.client.get(second).state is JobState.QUEUED, "it has not begun"
         wait_for(lambda: runs(second), LIMIT)
         assert site.client.get(second).guaranteed

@@ -392,6 +392,15 @@ async def a_request_id_names_one_job(world: World) -> None:
 
 
 @behaviour
+async def a_job_is_named_by_itself_or_by_its_id(world: World) -> None:
+    ended = await world.client.wait(await world.client.submit(["true"]), LIMIT)
+    assert await world.client.get(ended) == await world.client.get(ended.id) == ended
+    assert [update.jobs async for update in world.client.watch(ended)] == [(ended,)]
+    by_itself = [piece async for piece in world.client.logs(ended)]
+    assert by_itself == [piece async for piece in world.client.logs(ended.id)]
+
+
+@behaviour
 async def an_unknown_job_is_not_found(world: World) -> None:
     client, unknown = world.client, 10**12
     for ask in (client.get, client.cancel, client.story, client.wait):

@@ -66,7 +66,7 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
     def _job(self, job_id: int, context: grpc.ServicerContext) -> job_pb2.Job:
         if job_id not in self.jobs:
             info = AnyMessage()
-            info.Pack(error_details_pb2.ErrorInfo(reason="JOB_NOT_FOUND", domain="ebb", metadata={"job_id": str(job_id)}))
+            info.Pack(error_details_pb2.ErrorInfo(reason="NO_SUCH_JOB", domain="ebb", metadata={"job_id": str(job_id)}))
             status = status_pb2.Status(code=5, message=f"job {job_id} does not exist", details=[info])
             context.abort_with_status(rpc_status.to_status(status))
         return self.jobs[job_id]

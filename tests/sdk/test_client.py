@@ -67,7 +67,7 @@ def test_errors_that_will_not_go_away_are_not_retried(client: Client, fake: Fake
 def test_an_error_carries_its_reason(client: Client) -> None:
     with pytest.raises(sdk.NotFound, match="job 9 does not exist") as caught:
         client.get(9)
-    assert (caught.value.reason, dict(caught.value.metadata)) == ("JOB_NOT_FOUND", {"job_id": "9"})
+    assert (caught.value.reason, dict(caught.value.metadata)) == ("NO_SUCH_JOB", {"job_id": "9"})
 
 
 def test_nobody_there() -> None:

@@ -73,7 +73,7 @@ def test_an_offer_and_a_request_meet(client: Client) -> None:
     want = market.request("speech", POOL, "node", begin=begin, end=begin + HOUR)
     assert (want.kind, want.state) == (OrderKind.REQUEST, OrderState.MATCHED)
     (made,) = market.exchanges()
-    assert (made.offer_id, made.request_id, made.giver, made.taker) == (offer.id, want.id, "vision", "speech")
+    assert (made.offer_order_id, made.request_order_id, made.giver, made.taker) == (offer.id, want.id, "vision", "speech")
     assert made.state is ExchangeState.MATCHED
     assert {row.virtual_cluster: row.gpu_hours for row in market.surpluses()} == {"vision": PRICE, "speech": -PRICE}
     assert [(entry.virtual_cluster, entry.gpu_hours, entry.exchange_id) for entry in market.ledger()] == [
