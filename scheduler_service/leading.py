@@ -69,7 +69,7 @@ def policy_of(config: Config) -> Policy:
 
 
 def settings_of(config: Config) -> Settings:
-    """What the engine itself must know of them."""
+    """The part of the settings that the engine itself needs."""
     return Settings(
         default_grace_us=micros(config.default_grace),
         earmark_ttl_us=micros(config.earmark_ttl),

@@ -148,7 +148,7 @@ def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros)
 
 
 def _ask_again(state: State) -> None:
-    """Jobs that no node could take may have one now: those queue again."""
+    """Jobs that no node could take (TOO_LARGE): those that one can take now queue again."""
     for job_id in sorted(state.too_large):
         job = state.jobs.rows[job_id]
         if state.room.could_ever_take(job.spec):

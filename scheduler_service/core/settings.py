@@ -7,9 +7,10 @@ from scheduler_service.core.values import SECOND, Micros
 
 
 class Settings(NamedTuple):
-    """What the engine itself must know of the site's choices (policies have their own)."""
+    """Durations are in microseconds."""
 
     default_grace_us: Micros = 30 * SECOND
+    """The grace period of jobs that name none."""
     earmark_ttl_us: Micros = 60 * SECOND
     """How long an earmark outlives the moment at which its last promised part became free."""
     aging_us: Micros = 0
@@ -21,13 +22,13 @@ class Settings(NamedTuple):
     retry_pause_us: Micros = SECOND
     """Before the first retry; each further one waits twice as long, 5 minutes at most."""
     blame_nodes: int = 3
-    """A job that failed on so many nodes is not tried again; 0: never mind."""
+    """A job that failed on so many nodes is not tried again; 0: no limit."""
     bad_node_strikes: int = 3
     """A node with so many strikes is drained; 0: never."""
     reclaim_grace_us: Micros = 30 * SECOND
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
     host_percent: int = 0
-    """How much of the CPUs and memory of nodes with devices goes with none of these, but to jobs without devices."""
+    """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
     by_count: bool = False
     """A virtual cluster's quota is a number of devices, wherever they are, and no cells: what HiveD is compared with."""
     pools: tuple[PoolPlan, ...] | None = None

@@ -174,8 +174,7 @@ class State:
 
     @property
     def candidates(self) -> Candidates:
-        """The runs that trials may preempt. They are brought up to date when somebody asks, for most runs come and go without
-        that anybody does."""
+        """The runs that trials may preempt. Brought up to date on access: most runs come and go without anybody looking."""
         for key in self.stale_candidates:
             update_candidate(self, key)
         self.stale_candidates.clear()

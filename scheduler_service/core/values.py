@@ -1,7 +1,7 @@
 """The units of the core: resource vectors and time.
 
 CPU is counted in thousandths of a core, memory in MiB, devices whole, time in microseconds since the epoch. All are
-integers: the state holds no floats, so that sums return exactly to where they began.
+integers, so that sums return exactly to where they began.
 """
 
 from functools import lru_cache

@@ -19,7 +19,7 @@ from scheduler_service.policies.victims import Field, FitGppSettings, Scores, dr
 
 
 def lrtp(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
-    """Of the settings, the cap counts."""
+    """All settings but `s` count."""
 
     def victims(state: State, trial: Job, _rng: Rng) -> Plan | None:
         return lrtp_victims(state, trial, settings)

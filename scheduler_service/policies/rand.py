@@ -13,7 +13,7 @@ from scheduler_service.policies.victims import FitGppSettings, Scores, draw, fie
 
 
 def rand(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
-    """Of the settings, the cap counts."""
+    """All settings but `s` count."""
 
     def victims(state: State, trial: Job, rng: Rng) -> Plan | None:
         return rand_victims(state, trial, settings, rng)

@@ -144,7 +144,7 @@ class Job:
     failed_on: tuple[int, ...] = ()
     """Nodes on which runs failed."""
     avoid: tuple[int, ...] = ()
-    """Nodes on which the last launch did not come together: the next one tries others first."""
+    """Nodes that the next launch tries last: those where the last one failed, or did not come together."""
     verdict: Reason = Reason.NONE
     """What the first task that failed did, while other tasks are still there."""
     left: bool = False
@@ -178,7 +178,7 @@ class Run:
     stop_us: Micros | None = None
     """When it was told to stop."""
     stop_for: int = 0
-    """The trial that needs the room, or 0."""
+    """The job that needs the room, or 0."""
     exit_code: int = 0
     exit_signal: int = 0
     yielded: bool = False
