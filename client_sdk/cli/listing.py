@@ -7,7 +7,7 @@ from itertools import islice
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import Session, an_id, no_header_option, output_option, parse_states, quiet_option
+from client_sdk.cli.session import SHORT, Session, an_id, no_header_option, output_option, parse_states, quiet_option
 from client_sdk.models import LIVE, Job, JobSpec, JobState, Retry
 from client_sdk.units import format_memory
 
@@ -17,7 +17,7 @@ _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNR
 @click.command("list", short_help="List jobs.")
 @click.option("-a", "--all", "all_", is_flag=True, help="Ended jobs too.")
 @click.option(
-    "-s", "--state", "states", multiple=True, metavar="STATE", help="Only these; Slurm's PD PR R S CG CD F CA TO work too."
+    "-s", "--state", "states", multiple=True, metavar="STATE", help=f"Only these; Slurm's {' '.join(SHORT)} work too."
 )
 @click.option("--vc", metavar="NAME", default="", help="Only jobs of this virtual cluster, also of one that was deleted.")
 @click.option("-u", "--user", metavar="NAME", default="", help="Only jobs of this user.")

@@ -40,7 +40,7 @@ def output_option(*formats: str) -> Callable[[F], F]:
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only ids.")
 no_header_option = click.option("--no-header", is_flag=True, help="Leave the line of column names out.")
 
-_SHORT: dict[str, tuple[JobState, JobReason | None]] = {
+SHORT: dict[str, tuple[JobState, JobReason | None]] = {
     "PD": (JobState.QUEUED, None),
     "PR": (JobState.QUEUED, JobReason.PREEMPTED),
     "CF": (JobState.STARTING, None),
@@ -73,7 +73,7 @@ class States:
 
 def parse_states(text: str) -> States:
     """States by name or by Slurm's short code, separated by commas. Raises InvalidArgument."""
-    names = {state.name: (state, None) for state in JobState if state is not JobState.UNSPECIFIED} | _SHORT
+    names = {state.name: (state, None) for state in JobState if state is not JobState.UNSPECIFIED} | SHORT
     words = [word for word in text.upper().replace(",", " ").split() if word]
     unknown = [word for word in words if word not in names]
     if unknown or not words:
