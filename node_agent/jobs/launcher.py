@@ -11,10 +11,10 @@ One agent at a time talks to it over a unix socket, a JSON object a line:
                                                             | unable {key, error}   this node is; nothing was launched
     find {key, dir}      the same, without starting it   -> ... | absent {key}
     quit {}              kill every run, and exit        -> exited ..., end of stream
-                         on connecting                   -> hello {pid, runs: {key: [pid, start]}, folders: true}
+                         on connecting                   -> hello {pid, runs: {key: [pid, start]}}
                          when a run is over              -> exited {key, code, signal}
 
-In a run's directory (`dir`), which it makes (`folders` says so: a launcher of an older agent does not), it keeps two files.
+In a run's directory (`dir`), which it makes, it keeps two files.
 `process.json` is created empty before the process and filled after it: that makes `spawn` idempotent even over the launcher's
 own death. `exit.json` appears, complete, when the run is over: an agent that was away finds it there. It is a second name of
 the first, which has the end added, since a new file can cost more than all else of a launch; and for that reason the next
@@ -127,7 +127,7 @@ class Launcher:
         self.tell_begun()
         self.agent.exchange(connection)
         runs = {run.key: [run.pid, run.start] for run in self.children.runs.values()}
-        self.send({"event": "hello", "pid": os.getpid(), "runs": runs, "folders": True})
+        self.send({"event": "hello", "pid": os.getpid(), "runs": runs})
         for run in self.children.runs.values():
             if run.over:
                 self.tell_end(run)

@@ -20,7 +20,6 @@ from node_agent.errors import LauncherFailed
 from node_agent.jobs import launcher
 from node_agent.jobs.model import Process, RunKey
 from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.spawning import LOG_FILE
 from node_agent.jobs.watch import GroupWatch
 
 log = logging.getLogger(__name__)
@@ -119,8 +118,6 @@ class Launching:
         self._leaving = False
         self._connected = asyncio.Event()
         self._disconnected = asyncio.Event()
-        self._makes_folders = True
-        """One that an agent before this version has left does not."""
         self.pid = 0
         """Of the launcher, while one is connected."""
 
@@ -149,9 +146,6 @@ class Launching:
                 writer.close()
 
     def spawn(self, request: SpawnRequest) -> None:
-        """Raises OSError."""
-        if not self._makes_folders:
-            os.makedirs(request.run_directory, exist_ok=True)  # noqa: PTH103 (in a hurry)
         cpus = None if request.cpus is None else sorted(request.cpus)
         self._send(
             op="spawn",
@@ -160,7 +154,6 @@ class Launching:
             env=dict(request.environment),
             cwd=str(request.working_directory),
             dir=str(request.run_directory),
-            log=f"{request.run_directory}/{LOG_FILE}",
             cpus=cpus,
             group=request.group,
         )
@@ -205,8 +198,7 @@ class Launching:
             if hello is None:
                 raise ValueError("it did not say hello")
             self._disconnected.clear()
-            said = json.loads(line)
-            self.pid, self._makes_folders = int(said["pid"]), bool(said.get("folders"))
+            self.pid = int(json.loads(line)["pid"])
         except BaseException:
             writer.close()
             raise

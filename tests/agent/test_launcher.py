@@ -13,7 +13,6 @@ from typing import TypeVar
 import pytest
 
 from node_agent.jobs.launching import (
-    SOCKET,
     Absent,
     Connected,
     Ended,
@@ -290,28 +289,6 @@ def test_no_folder_made_in_advance_is_left(play: Play) -> None:
         assert list(client.state.glob("spare-*")) == []
 
     play(scene)
-
-
-async def test_a_launcher_from_before_an_upgrade_finds_the_folder_made(state: Path) -> None:
-    """It makes none itself, and says nothing of folders."""
-    state.mkdir()
-    asked: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-    gone = asyncio.Event()
-
-    async def old(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(json.dumps({"event": "hello", "pid": os.getpid(), "runs": {}}).encode() + b"\n")
-        asked.set_result(json.loads(await reader.readline()))
-        await reader.read()  # until the client is gone
-        writer.close()
-        gone.set()
-
-    async with await asyncio.start_unix_server(old, state / SOCKET):
-        async with Client(state) as client:
-            run = client.spawn("true")
-            request = await asyncio.wait_for(asked, 20)
-        await asyncio.wait_for(gone.wait(), 20)
-    assert (request["dir"], request["log"]) == (str(run), str(run / LOG_FILE))
-    assert run.is_dir()
 
 
 def test_the_next_client_finds_the_same_launcher(play: Play) -> None:
