@@ -9,7 +9,7 @@ import os
 import sys
 from contextlib import suppress
 
-from examples.demo.stopping import Stopped, Stopping
+from examples.demo.stopping import Stopped, Stopping, nobody_reads
 
 
 def main() -> int:
@@ -24,7 +24,9 @@ def main() -> int:
         return 0 if held else 1
     except Stopped as stopped:
         return 128 + stopped.number
-    except BrokenPipeError:  # whoever read the output has gone
+    except OSError as error:
+        if not nobody_reads(error):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     finally:

@@ -4,6 +4,7 @@ Nothing here waits for a time that was guessed: a trial arrives when the step lo
 that this one is far enough, and no job ends before all trials have come.
 """
 
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -19,8 +20,8 @@ from examples.demo.outside import Outside, OutsideError
 from examples.demo.report import report
 from examples.demo.scenario import CUES
 from examples.demo.stage import TRAIN, Failed, Stage, progress
-from examples.demo.stopping import Stopped, Stopping
-from examples.demo.table import Board
+from examples.demo.stopping import Stopped, Stopping, nobody_reads
+from examples.demo.table import Board, Output
 
 
 def play(folder: Path, stopping: Stopping, console: Console) -> bool:
@@ -48,15 +49,20 @@ def play(folder: Path, stopping: Stopping, console: Console) -> bool:
 
 def perform(stopping: Stopping) -> bool:
     """The demo in a new folder, which is kept if something did not hold. Raises Stopped."""
-    console = Console()
+    for name in [name for name in os.environ if name.startswith("EBB_")]:
+        del os.environ[name]  # what is set for another cluster, as in a shell's profile
+    console = Output()
     folder = workplace.make()
     held = clean = False
     try:
         held = play(folder, stopping, console)
     except (Failed, OutsideError, ClusterError, EbbError) as error:
         console.print(f"FAILED: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
-    except (Stopped, BrokenPipeError):
+    except Stopped:
         held = True  # nothing that anybody would look at
+        raise
+    except OSError as error:
+        held = nobody_reads(error)
         raise
     finally:
         left = workplace.end_leftovers(folder)

@@ -28,11 +28,12 @@ def read_log(folder: Path) -> list[Line]:
 
 
 def last_step(folder: Path) -> int:
-    """The step of the last line; 0 if there is none. Cheap enough to be asked all the time."""
+    """The step of the last line; 0 if there is none. Cheap enough to be asked all the time, also while a line is written: the
+    kernel shows what is written page by page."""
     try:
         with (folder / STEP_LOG).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 300))
-            lines = file.read().splitlines()
+            *lines, _unfinished = file.read().split(b"\n")
     except FileNotFoundError:
         return 0
     return int(json.loads(lines[-1])["step"]) if lines else 0

@@ -4,6 +4,7 @@ A signal only leaves a note. The demo reads it wherever it waits, and there it r
 half-way (a process that was started and not yet noted down), and a second Ctrl-C cannot break the clean-up of the first.
 """
 
+import errno
 import signal
 import time
 from types import FrameType
@@ -12,6 +13,11 @@ _SLICE = 0.05  # seconds: how soon a pause notices
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def nobody_reads(error: OSError) -> bool:
+    """Whether it is because whoever read the output has gone, or the terminal."""
+    return error.errno in (errno.EPIPE, errno.EIO)
 
 
 class Stopped(Exception):

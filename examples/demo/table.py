@@ -3,8 +3,10 @@
 On a terminal it is a table that stays in place; anywhere else (a pipe, TERM=dumb) each change is a line of its own.
 """
 
+import errno
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Thread
 from types import TracebackType
 
@@ -26,12 +28,19 @@ _REFRESHES = 5
 """A second."""
 
 
+class Output(Console):
+    """A console that says, and does not leave, when whoever read it has gone: in a thread nobody would notice."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "nobody reads the output any more")
+
+
 class Board:
     """What is known of the jobs, kept up to date by a thread of its own while it is entered."""
 
     def __init__(self, console: Console, client: Client, steps: Callable[[Job], str]) -> None:
         self.jobs: dict[int, Job] = {}
-        self.broken: EbbError | None = None
+        self.broken: EbbError | OSError | None = None
         """Why nothing more becomes known."""
         self._console = console
         self._client = client.another()
@@ -58,7 +67,8 @@ class Board:
         self._client.close()
         self._thread.join(5)
         if self._live:
-            self._live.stop()
+            with suppress(OSError):  # the terminal has gone
+                self._live.stop()
 
     def _follow(self) -> None:
         try:
@@ -68,7 +78,7 @@ class Board:
                     self.jobs[job.id] = job
                     if self._live is None and (before is None or _shown(before) != _shown(job)):
                         self._tell(job)
-        except EbbError as error:
+        except (EbbError, OSError) as error:
             self.broken = None if self._closed else error
 
     def _tell(self, job: Job) -> None:

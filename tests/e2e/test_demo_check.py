@@ -18,8 +18,9 @@ import psutil
 import pytest
 
 from client_sdk import Candidate, Decision, JobClass, JobEvent, JobEventKind, JobSpec, Resources
+from examples.demo.scenario import STEP_LOG
 from examples.demo.scores import disagreements, recompute
-from examples.demo.steps import Line
+from examples.demo.steps import Line, last_step
 from examples.demo.verify import Evidence, problems
 
 # ---- verify ------------------------------------------------------------------------------------------------------------
@@ -195,6 +196,46 @@ def test_ctrl_c_leaves_nothing(place: Path, upto: float) -> None:
     assert belonging_to(place) == []
     assert list(place.iterdir()) == [], said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("reads", ["pipe", "terminal"])
+def test_when_nobody_reads_any_more_it_ends_and_leaves_nothing(place: Path, reads: str) -> None:
+    """As in `make demo | head`, and where its terminal is closed; with settings for another cluster in the environment."""
+    ours, its = os.openpty() if reads == "terminal" else os.pipe()
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "examples.demo"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "TMPDIR": str(place), "TERM": "xterm", "EBB_TLS_CA": "/none", "EBB_SCHEDULER_POLICY": "none"},
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    os.close(its)
+    try:
+        said = b""
+        while b"wav2vec" not in said:
+            said += os.read(ours, 65536)
+        os.close(ours)
+        if reads == "terminal":  # which is not its controlling one here, so that the kernel does not say so
+            demo.send_signal(signal.SIGHUP)
+        _, errors = demo.communicate(timeout=60)
+    finally:
+        demo.kill()
+        demo.wait()
+    assert demo.returncode == (1 if reads == "pipe" else 128 + signal.SIGHUP), errors
+    assert belonging_to(place) == []
+    assert list(place.iterdir()) == [], errors
+
+
+def test_a_line_that_is_being_written_is_not_read(tmp_path: Path) -> None:
+    log = tmp_path / STEP_LOG
+    assert last_step(tmp_path) == 0
+    log.write_text('{"job": 4, "ru')
+    assert last_step(tmp_path) == 0
+    log.write_text('{"job": 4, "run": 1, "step": 7}\n{"job": 4, "run": 1,')
+    assert last_step(tmp_path) == 7
 
 
 def test_its_help_runs_nothing() -> None:
