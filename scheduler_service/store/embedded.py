@@ -5,7 +5,7 @@ It listens on a Unix socket in a folder that only its user can enter, never on T
     lock            held (flock) by the process that uses the server; its content is that process's id
     postgres/       belongs to the user that the server runs as, closed to others
         data/       the database
-        socket/     the socket, unless its path would be too long: then it is in a folder of its own under /tmp
+        socket/     the socket, unless its path is too long, or not for PostgreSQL: then it is in a folder of its own in /tmp
         log         what the server says
 
 PostgreSQL refuses to run as root. When we are root, it runs as `nobody`, and where `nobody` cannot reach the data folder
@@ -16,6 +16,7 @@ import atexit
 import fcntl
 import logging
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -35,7 +36,9 @@ STATE_DIR = Path("/var/lib/ebb")
 """Where root keeps what an unprivileged server must reach."""
 
 _USER = "ebb"
+_FRESH = "data.new-"
 _LONGEST_SOCKET_PATH = 100  # the system's limit is 107 bytes, or 103 elsewhere
+_LISTS = frozenset(',"')  # in the name of a socket's folder libpq, or the server, takes them for a list
 _START_LIMIT = 60.0  # seconds; recovery after a crash may take a while
 _STOP_LIMIT = 30.0
 
@@ -200,10 +203,11 @@ def _own_dir(path: Path, identity: Identity) -> None:
 
 
 def _initialise(bin_dir: Path, home: Path, identity: Identity, durable: bool) -> None:
-    """initdb into a folder beside, which becomes `data` when it is complete."""
-    fresh = home / "data.new"
-    if fresh.exists():
-        shutil.rmtree(fresh)
+    """initdb into a folder beside, which becomes `data` when it is complete. The folder has a name of its own: an initdb whose
+    user was killed goes on for a moment in the one that it had."""
+    for stale in home.glob(f"{_FRESH}*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    fresh = home / f"{_FRESH}{secrets.token_hex(4)}"
     options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"]
     if not durable:
         options.append("--no-sync")
@@ -226,7 +230,7 @@ def _initialise(bin_dir: Path, home: Path, identity: Identity, durable: bool) ->
 
 def _socket_dir(home: Path, identity: Identity) -> Path:
     path = home / "socket"
-    if len(bytes(path / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH:
+    if len(bytes(path / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH or _LISTS.intersection(str(path)):
         path = Path(tempfile.mkdtemp(prefix=orphans.SOCKET_DIR_PREFIX, dir="/tmp"))
     _own_dir(path, identity)
     return path

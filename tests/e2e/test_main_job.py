@@ -229,9 +229,9 @@ def test_a_stop_in_the_middle_of_a_first_start_leaves_nothing(folder: Path) -> N
     site = Site(folder / "site", nodes=["n1"])
     flags = ["--embedded", str(site.folder / "db"), "--listen", "127.0.0.1:0", "--address-file", str(site.folder / "address")]
     try:
-        for sign in ("db/postgres/data.new", "db/postgres/data/postmaster.pid"):
+        for sign in ("db/postgres/data.new-*", "db/postgres/data/postmaster.pid"):
             site.cluster._spawn("scheduler", ["scheduler_service", "serve", *flags])
-            wait_for((site.folder / sign).exists, LIMIT)
+            wait_for(lambda sign=sign: any(site.folder.glob(sign)), LIMIT)
             site.cluster.processes["scheduler"].terminate()
             assert site.cluster.processes["scheduler"].wait(LIMIT) == 0, site.cluster.tail("scheduler")
             assert not leftovers(site.folder)

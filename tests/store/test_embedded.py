@@ -206,8 +206,8 @@ def test_a_half_made_database_is_made_again(folder: Path) -> None:
     with one:
         pass
     home = one.place / "postgres"
-    (home / "data").rename(home / "data.new")
-    (home / "data.new/PG_VERSION").unlink()
+    (home / "data").rename(home / "data.new-1")
+    (home / "data.new-1/PG_VERSION").unlink()
     with server(folder) as url:
         assert ask(url, "SELECT 1") == 1
 
@@ -217,6 +217,24 @@ def test_a_long_path_puts_the_socket_elsewhere(folder: Path) -> None:
         assert len(str(socket_dir(url))) < 60
         assert ask(url, "SELECT 1") == 1
     assert not socket_dir(url).exists()
+
+
+def test_a_path_that_postgresql_would_take_for_a_list(folder: Path) -> None:
+    with server(folder, 'one,two "three"') as url:
+        assert ask(url, "SELECT 1") == 1
+
+
+def test_an_initdb_whose_user_was_killed_is_in_nobodys_way(folder: Path) -> None:
+    """It goes on writing for a moment, in the folder that the next start would make empty."""
+    stale = server(folder).asked / "postgres" / "data.new-1"
+    stale.mkdir(parents=True)
+    writes = f"while :; do mkdir -p {stale}/base && echo > {stale}/base/$RANDOM; done"
+    with subprocess.Popen(["bash", "-c", writes], stderr=subprocess.DEVNULL) as orphan:
+        try:
+            with server(folder) as url:
+                assert ask(url, "SELECT 1") == 1
+        finally:
+            orphan.kill()
 
 
 @made_before
