@@ -69,7 +69,7 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     lacking = lacking_folders(config)
     for line in lacking:
         click.echo(f"ebb-scheduler: {line}", err=True)
-    if lacking and not check_config:
+    if lacking and not check_config:  # else they may be made until it serves, as by systemd
         sys.exit(2)
     if check_config:
         for name, value in config.model_dump(mode="json").items():

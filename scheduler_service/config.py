@@ -7,10 +7,16 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    YamlConfigSettingsSource,
+)
 
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.pools_config import PoolConfig, check_pools
@@ -19,6 +25,9 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 DEFAULT_LISTEN = "127.0.0.1:7737"
+
+Seconds = Annotated[float, Field(le=1e8)]
+"""Three years: the database's times, and the sums of such, are far from their ends."""
 
 
 class ConfigError(Exception):
@@ -43,17 +52,17 @@ class Config(BaseSettings):
     fitgpp_s: float = Field(4.0, ge=0, description="s of FitGpp: the weight of the grace period against the size")
     fitgpp_cap: int = Field(1, ge=0, description="P of FitGpp, for every policy: how often a job may be preempted for trials")
     fitgpp_trials_in_flight: int | None = Field(None, ge=1, description="how many trials may wait for victims at once")
-    default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
+    default_grace: Seconds = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
     backfill: bool = Field(False, description="let jobs behind the first start where that does not delay it")
-    aging: float = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
-    min_run: float = Field(0, ge=0, description="how long a run may not be preempted for a trial after its start")
-    gang_start: float = Field(60, gt=0, description="in which all tasks of a gang must have started")
-    retry_pause: float = Field(
+    aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
+    min_run: Seconds = Field(0, ge=0, description="how long a run may not be preempted for a trial after its start")
+    gang_start: Seconds = Field(60, gt=0, description="in which all tasks of a gang must have started")
+    retry_pause: Seconds = Field(
         1, ge=0, description="before the first retry of a failed run; twice as long before each further one"
     )
-    blame_nodes: int = Field(3, ge=0, description="a job that failed on so many nodes is not tried again; 0: never mind")
+    blame_nodes: int = Field(3, ge=0, description="a job that failed on so many nodes is not tried again; 0: no limit")
     bad_node_strikes: int = Field(3, ge=0, description="a node at fault for so many failures is drained; 0: never")
-    earmark_ttl: float = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
+    earmark_ttl: Seconds = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
     virtual_clusters: bool = Field(False, description="guarantee cells to tenants: every job then belongs to a virtual cluster")
     pools: list[PoolConfig] = Field([], description="nodes that make a pool by name, with levels above them")
     exchange: Literal["balanced", "auction", "none"] = Field(
@@ -62,12 +71,19 @@ class Config(BaseSettings):
     host_percent: int = Field(
         0, ge=0, le=90, description="of the CPUs and memory of nodes with devices what goes with none, but to jobs without any"
     )
-    reclaim_grace: float = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
-    heartbeat: float = Field(2, gt=0, description="how often each agent gives a sign of life")
-    silent_after: float = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
-    lease: float = Field(5, ge=0.5, description="how long a dead scheduler keeps the lease, at most")
+    reclaim_grace: Seconds = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
+    heartbeat: Seconds = Field(2, gt=0, description="how often each agent gives a sign of life")
+    silent_after: Seconds = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
+    lease: Seconds = Field(5, ge=0.5, description="how long a dead scheduler keeps the lease, at most")
     record: Path | None = Field(None, description="file to record the engine's input in; packed if it ends with .gz")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @field_validator("embedded", "address_file", "record", mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        if value == "":
+            raise ValueError("it is empty: name a file or folder, or leave the setting out")
+        return value
 
     @field_validator("listen")
     @classmethod
@@ -94,6 +110,7 @@ class Config(BaseSettings):
             raise ValueError("name one database: either database (--database URL) or embedded (--embedded DIR)")
         if self.database is not None:
             _check_url(self.database)
+        self._check_paths()
         check_pools(self.pools)
         if self.pools and not self.virtual_clusters:
             raise ValueError("pools are for a site with virtual clusters: set `virtual_clusters: true`, or leave them out")
@@ -110,6 +127,14 @@ class Config(BaseSettings):
         if self.tls_certificate is None or self.tls_key is None:
             return None
         return TlsFiles(self.tls_certificate, self.tls_key, self.tls_client_ca)
+
+    def _check_paths(self) -> None:
+        """A folder that is not there yet may be made until it serves; what is of the other kind stays so."""
+        for name, path in (("address_file", self.address_file), ("record", self.record)):
+            if path is not None and os.path.isdir(path):  # noqa: PTH112 (where it cannot be looked at, that is said later)
+                raise ValueError(f"{name}: {path} is a folder, and no file")
+        if self.embedded is not None and os.path.isfile(self.embedded):  # noqa: PTH113
+            raise ValueError(f"embedded: {self.embedded} is a file, and no folder")
 
     def _check_access(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -145,16 +170,18 @@ def _check_url(url: str) -> None:
     if not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
         raise ValueError("database must be a URL that begins with postgresql://")
     try:
-        make_url(url)
+        host = make_url(url).host or ""
     except Exception:
         raise ValueError(
             f"database: {without_password(url)} is not postgresql://USER@HOST:PORT/NAME, with a port of digits"
         ) from None
+    if "@" in host:
+        raise ValueError(f"database: {without_password(url)} has more than one @: write one in a password as %40")
 
 
 def without_password(text: str) -> str:
-    """A URL as it may be shown."""
-    text = re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", text)
+    """A URL as it may be shown: up to the last @ before the path, in case the password has one."""
+    text = re.sub(r"(://[^:/@]*):[^/?#]*@", r"\1:***@", text)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", text)
 
 
@@ -201,6 +228,9 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
         return WithFile(**flags)
     except ValidationError as error:
         raise ConfigError("; ".join(map(_explain, error.errors()))) from None
+    except SettingsError as error:  # a variable of the environment; those that are no plain text are JSON
+        name = str(error).partition('"')[2].partition('"')[0]
+        raise ConfigError(f"EBB_SCHEDULER_{name.upper()} in the environment is not JSON: {error.__cause__}") from None
     except Exception as error:  # what is not YAML, or no lines of `setting: value`
         raise ConfigError(f"{file} cannot be read as YAML with lines such as `policy: fifo`: {error}") from None
 

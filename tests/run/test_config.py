@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from scheduler_service.cli import main
-from scheduler_service.config import ConfigError, load
+from scheduler_service.config import ConfigError, load, without_password
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import VcPolicy
 from scheduler_service.leading import policy_of, settings_of, stages_of, vc_policy_of
@@ -60,6 +60,10 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ({**VCS, "pools": [{"name": "a", "nodes": [["n1"], ["n2"]]}]}, r"grouped 1 deep, so `levels` must have 1 names"),
         ({**VCS, "pools": [{"name": "a", "nodes": ["n1"], "levels": [{"name": "node", "of": 1}]}]}, "another level already"),
         ({**DATABASE, "lease": float("inf")}, "lease"),
+        ({**DATABASE, "lease": 1e300}, "lease: Input should be less"),
+        ({"embedded": ""}, "embedded: it is empty"),
+        ({**DATABASE, "record": ""}, "record: it is empty"),
+        ({"database": "postgresql://u:sec@ret@h/db"}, r"postgresql://u:\*\*\*@h/db has more than one @"),
     ],
 )
 def test_a_wrong_setting_is_named(flags: dict[str, object], said: str) -> None:
@@ -169,3 +173,35 @@ def test_the_recording_knows_the_exchange_arbiter() -> None:
     """A policy is made from exactly the settings that a recording holds."""
     assert parameters(load(None, VCS), policy_of) == {"virtual_clusters": True, "exchange": "balanced"}
     assert "exchange: balanced" in CliRunner().invoke(main, ["serve", "--embedded", "x", "--check-config"]).output
+
+
+def test_a_variable_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EBB_SCHEDULER_POOLS", "[{")
+    with pytest.raises(ConfigError, match="EBB_SCHEDULER_POOLS in the environment is not JSON"):
+        load(None, DATABASE)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:se@cret@h/db",
+        "postgresql://u:secret@h:5432/db?sslmode=require",
+        "postgresql://u@h/db?password=secret&x=1",
+    ],
+)
+def test_no_part_of_a_password_is_shown(url: str) -> None:
+    shown = without_password(url)
+    assert "***" in shown
+    assert "se" not in shown.replace("postgresql", "").replace("sslmode=require", "")
+
+
+def test_what_serve_refuses_check_config_refuses(tmp_path: Path) -> None:
+    """A file that is a folder, or a folder that is a file."""
+    file = tmp_path / "file"
+    file.touch()
+    db = ["--embedded", str(tmp_path / "db")]
+    for flags in ([*db, "--record", str(tmp_path)], [*db, "--address-file", str(tmp_path)], ["--embedded", str(file)]):
+        for more in ([], ["--check-config"]):
+            done = CliRunner().invoke(main, ["serve", *flags, *more])
+            assert done.exit_code == 2, done.output
+            assert "is a f" in done.output
