@@ -17,3 +17,10 @@ class Call(Generic[T]):
     message: Message
     response: type[Message]
     read: Callable[[Any], T]
+
+
+def why_not(error: Exception) -> str:
+    """Why protobuf takes a value for no such field, in words."""
+    if isinstance(error, UnicodeEncodeError):  # what the shell or the disk gave is other bytes
+        return f"{error.object!r} is not UTF-8"
+    return str(error)

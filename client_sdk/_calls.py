@@ -10,7 +10,7 @@ from ebb.v1 import cluster_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
 from client_sdk import _calls_exchange, _calls_virtual_clusters, _convert, _convert_explained, _convert_nodes, errors, models
-from client_sdk._call import Call
+from client_sdk._call import Call, why_not
 from client_sdk._requests import (
     DeleteNode,
     Drain,
@@ -55,8 +55,7 @@ def encode(request: Request[T]) -> Call[T]:
     call: Call[Any]
     match request:
         case Submit(spec, request_id):
-            submit = scheduler_pb2.SubmitRequest(spec=_convert.spec_message(spec), request_id=request_id)
-            call = Call("Scheduler/Submit", submit, scheduler_pb2.SubmitResponse, _job)
+            call = Call("Scheduler/Submit", _submit(spec, request_id), scheduler_pb2.SubmitResponse, _job)
         case TryOut(spec):
             tried = scheduler_pb2.SubmitRequest(spec=_convert.spec_message(spec), validate_only=True)
             call = Call("Scheduler/Submit", tried, scheduler_pb2.SubmitResponse, _convert_explained.preview)
@@ -97,6 +96,14 @@ def encode(request: Request[T]) -> Call[T]:
     return call
 
 
+def _submit(spec: models.JobSpec, request_id: str) -> scheduler_pb2.SubmitRequest:
+    message = _convert.spec_message(spec)
+    try:
+        return scheduler_pb2.SubmitRequest(spec=message, request_id=request_id)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"{request_id!r} cannot be a request_id: {why_not(error)}") from error
+
+
 def _list(request: ListPage) -> scheduler_pb2.ListRequest:
     only = list(map(_state, request.states))
     vc, user, mine, name = request.only
@@ -104,7 +111,7 @@ def _list(request: ListPage) -> scheduler_pb2.ListRequest:
         asked = scheduler_pb2.ListRequest(page_size=request.size, page_token=request.token, states=only)
         asked.MergeFrom(scheduler_pb2.ListRequest(virtual_cluster=vc, user=user, mine=mine, name=name))
     except (TypeError, ValueError) as error:
-        raise errors.InvalidArgument(f"the list cannot be asked for: {error}") from error
+        raise errors.InvalidArgument(f"the list cannot be asked for: {why_not(error)}") from error
     return asked
 
 
@@ -145,7 +152,7 @@ def _update(request: Update) -> scheduler_pb2.UpdateRequest:
             wanted = map(_convert.dependency_message, request.dependencies)
             message.dependencies.CopyFrom(scheduler_pb2.Dependencies(dependencies=wanted))
     except (TypeError, ValueError) as error:
-        raise errors.InvalidArgument(f"the change cannot be sent: {error}") from error
+        raise errors.InvalidArgument(f"the change cannot be sent: {why_not(error)}") from error
     return message
 
 
@@ -175,5 +182,5 @@ def _about_node(name: str, request: Callable[..., M], **fields: str | bool) -> M
         return request(node=name, **fields)
     except (TypeError, ValueError) as error:
         raise errors.InvalidArgument(
-            f"{name!r} cannot be the name of a node, or what is said of it be sent: {error}"
+            f"{name!r} cannot be the name of a node, or what is said of it be sent: {why_not(error)}"
         ) from error

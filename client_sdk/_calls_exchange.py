@@ -7,7 +7,7 @@ from ebb.v1 import exchange_pb2 as pb
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from client_sdk import models
-from client_sdk._call import Call
+from client_sdk._call import Call, why_not
 from client_sdk._convert import enum, time
 from client_sdk._requests import Request
 from client_sdk._requests_exchange import (
@@ -56,7 +56,7 @@ def encode(request: Request[Any]) -> Call[Any] | None:
                 first = pb.GetLedgerRequest(page_size=1, virtual_cluster=vc)
                 return _call("GetLedger", first, pb.GetLedgerResponse, lambda a: list(map(_surplus, a.surpluses)))
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"what is said of the exchange cannot be sent: {error}") from error
+        raise InvalidArgument(f"what is said of the exchange cannot be sent: {why_not(error)}") from error
     return None
 
 

@@ -6,7 +6,7 @@ from ebb.v1 import virtual_clusters_pb2 as pb
 
 from client_sdk import _convert_virtual_clusters as convert
 from client_sdk import models
-from client_sdk._call import Call
+from client_sdk._call import Call, why_not
 from client_sdk._requests import (
     DeleteVirtualCluster,
     GetVirtualCluster,
@@ -38,7 +38,7 @@ def encode(request: Request[Any]) -> Call[Any] | None:
                 listed = pb.ListCellsRequest(pool=pool, virtual_cluster=name)
                 return _call("ListCells", listed, pb.ListCellsResponse, _pools)
     except (TypeError, ValueError) as error:
-        raise InvalidArgument(f"what is said of the virtual cluster cannot be sent: {error}") from error
+        raise InvalidArgument(f"what is said of the virtual cluster cannot be sent: {why_not(error)}") from error
     return None
 
 

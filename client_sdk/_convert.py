@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from client_sdk import _convert_cells, models
+from client_sdk._call import why_not
 from client_sdk._options import ANY_CELLS, NO_RETRY
 from client_sdk.errors import InvalidArgument
 
@@ -130,7 +131,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             cells=_convert_cells.cells_message(value.cells),
         )
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"the job cannot be sent: {_unfit(value) or error}") from error
+        raise InvalidArgument(f"the job cannot be sent: {_unfit(value) or why_not(error)}") from error
 
 
 def _unfit(value: models.JobSpec) -> str:

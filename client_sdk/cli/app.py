@@ -22,7 +22,7 @@ from client_sdk.cli import (
     top,
     virtual_clusters,
 )
-from client_sdk.cli.session import Session
+from client_sdk.cli.session import Number, Session
 from client_sdk.errors import EbbError
 
 
@@ -39,6 +39,17 @@ _NOTICES = _Notices()
 class _Group(click.Group):
     """Ends every command with one clear sentence and an exit status; a traceback only with EBB_DEBUG=1."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """With what is printed before there is a command, such as the help."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            if not _is_full(error):
+                raise
+            _forget_stdout()
+            click.echo(f"ebb: the output cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
@@ -53,10 +64,9 @@ class _Group(click.Group):
                 ctx.exit(141)  # what a shell reports for SIGPIPE
             if os.environ.get("EBB_DEBUG") == "1":
                 raise
-            if isinstance(error, OSError) and error.errno in _NO_SPACE and error.filename is None:
-                _forget_stdout()
-                click.echo(f"ebb: the output cannot be written: {error.strerror}", err=True)
-            elif isinstance(error, EbbError):
+            if isinstance(error, OSError) and _is_full(error):
+                raise  # to `main`
+            if isinstance(error, EbbError):
                 output.say(f"ebb: {error}", err=True)
             else:
                 text = f"{type(error).__name__}: {error}"
@@ -74,7 +84,7 @@ class _Group(click.Group):
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True, max=1e9),
     default=10.0,
     show_default=True,
     help="How long to try to reach the scheduler.",
@@ -115,7 +125,9 @@ def version() -> None:
     click.echo(f"ebb {installed('ebb-cluster')}")
 
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+def _is_full(error: OSError) -> bool:
+    """Whether the output takes no more; other files have names."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) and error.filename is None
 
 
 def _forget_stdout() -> None:

@@ -146,6 +146,8 @@ def _lines(job: Job) -> dict[str, str]:
         "time": output.ran_for(job, datetime.now(UTC)),
         "preempted": f"{job.preempted_for_trial} times for trials",
     }
+    if job.ended and job.run:
+        lines["exit"] = output.signal_text(job.exit_signal) if job.exit_signal else f"code {job.exit_code}"
     if job.time_limit is not None:
         lines["time limit"] = (
             f"{output.duration(job.time_limit)}, of which runs that are over took {output.duration(job.run_time)}"

@@ -9,7 +9,7 @@ import click
 
 from client_sdk._requests_exchange import begin_of
 from client_sdk.cli import output
-from client_sdk.cli.session import Session, no_header_option, output_option, quiet_option
+from client_sdk.cli.session import Number, Session, no_header_option, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellLot, ExchangeOrder, OrderKind, OrderState
 from client_sdk.units import after, parse_duration, parse_time
@@ -56,7 +56,7 @@ def _in_return(name: str, what: str) -> Callable[[F], F]:
 
 @click.command()
 @_in_return("wants", "that it wants")
-@click.option("--ask", type=click.FloatRange(min=0), metavar="GPUH", help="GPU-hours that it wants at least.  [default: all]")
+@click.option("--ask", type=Number(min=0), metavar="GPUH", help="GPU-hours that it wants at least.  [default: all]")
 @_window
 @click.pass_obj
 def offer(session: Session, /, vc: str, cells: str, ask: float | None, fmt: str | None, quiet: bool, **said: Any) -> None:
@@ -78,7 +78,7 @@ def offer(session: Session, /, vc: str, cells: str, ask: float | None, fmt: str 
 
 @click.command()
 @_in_return("gives", "that it gives")
-@click.option("--bid", type=click.FloatRange(min=0), metavar="GPUH", help="GPU-hours that it pays at most.  [default: all]")
+@click.option("--bid", type=Number(min=0), metavar="GPUH", help="GPU-hours that it pays at most.  [default: all]")
 @_window
 @click.pass_obj
 def request(session: Session, /, vc: str, cells: str, bid: float | None, fmt: str | None, quiet: bool, **said: Any) -> None:

@@ -1,5 +1,6 @@
 """What the commands share: the client of this call, and options that several have."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -21,6 +22,16 @@ class Session:
 
     def close(self) -> None:
         self.client.close()
+
+
+class Number(click.FloatRange):
+    """A number in a range. To be no number, which NaN is, is outside of each."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
 
 
 def an_id(value: str) -> int:

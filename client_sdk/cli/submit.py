@@ -11,7 +11,7 @@ from client_sdk._options import JobOptions
 from client_sdk.cli import jobfile, output, words
 from client_sdk.cli.commands import ended, exit_status
 from client_sdk.cli.explain import say_preview
-from client_sdk.cli.session import Session, output_option, quiet_option
+from client_sdk.cli.session import Number, Session, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import JobState
 
@@ -21,7 +21,7 @@ from client_sdk.models import JobState
 @click.option("--trial", is_flag=True, help="Must start now; may have best-effort jobs preempted for it.")
 @click.option("--best-effort", is_flag=True, help="Runs when there is room (the default).")
 @click.option("-n", "--name", help="A name for people: letters, digits, blanks and any of ._:/=+-")
-@click.option("-c", "--cpus", type=click.FloatRange(min=0), help="CPU cores, also fractions.  [default: 1]")
+@click.option("-c", "--cpus", type=Number(min=0), help="CPU cores, also fractions.  [default: 1]")
 @click.option("-m", "--memory", help="Host memory, such as 512MiB or 4GiB.  [default: 1GiB]")
 @click.option("-g", "--devices", "--gpus", type=click.IntRange(min=0), help="Devices (GPUs).  [default: 0]")
 @click.option(

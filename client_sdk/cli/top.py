@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from client_sdk.cli import nodes, output
-from client_sdk.cli.session import Session
+from client_sdk.cli.session import Number, Session
 from client_sdk.client import Client
 from client_sdk.models import LIVE, Job, JobState
 from client_sdk.units import format_memory
@@ -31,9 +31,7 @@ class _Screen(NamedTuple):
 @click.option(
     "-n", "--iterations", type=click.IntRange(min=1), metavar="N", help="Look so often, and leave.  [default: until Ctrl-C]"
 )
-@click.option(
-    "-d", "--delay", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between two looks."
-)
+@click.option("-d", "--delay", type=Number(min=0.1), default=2.0, show_default=True, help="Seconds between two looks.")
 @click.pass_obj
 def top(session: Session, iterations: int | None, delay: float) -> None:
     """Watch the nodes, and the jobs that hold resources on them.

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import Session, no_header_option, output_option
+from client_sdk.cli.session import Number, Session, no_header_option, output_option
 from client_sdk.cli.several import ask_each
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellQuota, PinnedCell, PinUse, VirtualCluster, VirtualClusterPolicy
@@ -161,7 +161,7 @@ def _options(command: Any) -> Any:
         click.option("--pin", "pins", metavar="NAME=POOL/LEVEL/INDEX", multiple=True, help="A certain cell. May be repeated."),
         click.option("--weight", type=click.IntRange(min=1), help="Of its share of idle cells, beside the others'."),
         click.option("--policy", help="How it is scheduled inside, such as fifo or fitgpp.  [default: the site's]"),
-        click.option("--fitgpp-s", "s", type=click.FloatRange(min=0), help="Weight of the grace period against the size."),
+        click.option("--fitgpp-s", "s", type=Number(min=0), help="Weight of the grace period against the size."),
         click.option(
             "--offer-idle-after", "after", metavar="TIME", help="Offer others cells that were idle for so long; 0: do not."
         ),

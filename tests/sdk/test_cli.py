@@ -444,3 +444,18 @@ def test_help_needs_no_grpc() -> None:
     slow = "print([m for m in ('grpc', 'google.protobuf', 'rich', 'stamina', 'yaml', 'numpy', 'asyncio') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code + slow], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("asked", ["--help", "--version"])
+def test_the_help_on_a_full_disk(asked: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        process = start(asked, stdout=full)
+        assert process.communicate(timeout=30)[1] == "ebb: the output cannot be written: No space left on device\n"
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", [["--timeout", "nan", "list"], ["submit", "--cpus", "nan", "true"], ["top", "-d", "nan"]])
+def test_what_is_no_number_is_refused(arguments: list[str]) -> None:
+    process = start(*arguments)
+    assert "'nan' is no number" in process.communicate(timeout=30)[1]
+    assert process.returncode == 2

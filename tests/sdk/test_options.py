@@ -23,7 +23,7 @@ from client_sdk import (
 )
 from client_sdk._calls import encode
 from client_sdk._options import job_spec
-from client_sdk._requests import Submit, TryOut, update
+from client_sdk._requests import Submit, TryOut, submit, update
 from client_sdk.testing import Outcome
 
 BASE: dict[str, Any] = {"spec": {"command": ["a"], "resources": {}, "jobClass": "JOB_CLASS_BEST_EFFORT"}}
@@ -99,6 +99,7 @@ def test_what_is_left_out_is_not_sent() -> None:
         ({"after_ok": ["x"]}, "after_ok='x' is no whole number"),
         ({"env": {"LR": 1}}, "of the environment, 'LR' or its value 1 is not text; write it as a str"),
         ({"name": 7}, "the name 7 is not text"),
+        ({"name": "a\udcff"}, r"'a\\udcff' is not UTF-8"),
         ({"memory": 1.5}, "1.5 is not an amount of memory"),
         ({"cpus": "2"}, "cpus: '2' is no number of CPUs"),
         ({"cpus": 1e30}, r"1e\+30 is too much for cpus"),
@@ -281,3 +282,8 @@ def test_lost_answers_are_asked_for_again() -> None:
         states = [(job.state, job.run) for job in fake.jobs]
         assert states == [(sdk.JobState.RUNNING, 2), (sdk.JobState.QUEUED, 1), (sdk.JobState.QUEUED, 0)]
         assert client.get(third.id).priority == 3
+
+
+def test_a_request_id_that_is_no_text_is_told_so() -> None:
+    with pytest.raises(sdk.InvalidArgument, match=r"cannot be a request_id: '\\udcff' is not UTF-8"):
+        encode(submit(job_spec(["a"]), "\udcff"))
