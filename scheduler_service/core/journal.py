@@ -70,20 +70,14 @@ class Journal:
             reindex(old, new)
         self.entries.append((table, key, old, new))
 
-    def savepoint(self) -> int:
-        return len(self.entries)
-
     def undo(self, to: int = 0) -> None:
-        """Puts back, newest first, everything that came after the savepoint."""
+        """Puts back, newest first, everything that came after the first so many entries."""
         for table, key, old, _ in reversed(self.entries[to:]):
             table.replace(key, old)
         if to:
             del self.entries[to:]
         else:
             self.clear()
-
-    def changes(self) -> tuple[Change, ...]:
-        return net(self.entries)
 
     def clear(self) -> None:
         self.entries = []

@@ -197,11 +197,6 @@ class Pools:
         known = (name for name, model in self.models.items() if bool(model) == devices)
         return sum(self.tops(name) * self.pools[name].shape.size(self.pools[name].shape.top) for name in known)
 
-    def complete(self, pool: str) -> bool:
-        """Whether all nodes are there that the site has named for it."""
-        plan = self._plans.get(pool)
-        return plan is None or len(self._facts[pool]) == len(plan.nodes)
-
     def exists(self, pool: str, level: int, index: int) -> bool:
         plan, shape = self._plans.get(pool), self.pools[pool].shape
         if plan is None:

@@ -32,7 +32,7 @@ from scheduler_service.core.job import (
     RunPhase,
     present,
 )
-from scheduler_service.core.journal import Change, Journal, Table
+from scheduler_service.core.journal import Journal, Table
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.queue import Queue
 from scheduler_service.core.room import Room
@@ -227,9 +227,6 @@ class State:
         self.journal.clear()
         self.log.clear()
         self.news.clear()
-
-    def changes(self) -> tuple[Change, ...]:
-        return self.journal.changes()
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""

@@ -197,9 +197,6 @@ class View:
     def all_nodes(self) -> tuple[NodeView, ...]:
         return tuple(self.node(node_id) for node_id in sorted(self.nodes) if present(self.nodes[node_id]))
 
-    def active_runs(self, node_id: int) -> set[RunKey]:
-        return set(self.runs_on.get(node_id, ()))
-
     # ---- watching ------------------------------------------------------------------------------------------------------
 
     def watch_jobs(self, after_commit: int = 0, job_id: int = 0) -> AsyncIterator[Update]:

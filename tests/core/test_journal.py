@@ -1,6 +1,6 @@
 """The journal: net changes, and undo in reverse order."""
 
-from scheduler_service.core.journal import Change, Journal, Table
+from scheduler_service.core.journal import Change, Journal, Table, net
 
 Seen = list[tuple[str | None, str | None]]
 
@@ -15,14 +15,14 @@ def test_changes_are_net_and_in_order_of_first_touch() -> None:
     journal.put(words, 2, "a")
     journal.put(words, 1, "b")
     journal.put(words, 2, "c")
-    assert journal.changes() == (Change("word", 2, None, "c"), Change("word", 1, None, "b"))
+    assert net(journal.entries) == (Change("word", 2, None, "c"), Change("word", 1, None, "b"))
 
 
 def test_a_row_made_and_removed_is_no_change() -> None:
     journal, words = Journal(), table()
     journal.put(words, 1, "a")
     journal.put(words, 1, None)
-    assert journal.changes() == ()
+    assert net(journal.entries) == ()
 
 
 def test_a_row_put_back_is_no_change() -> None:
@@ -32,7 +32,7 @@ def test_a_row_put_back_is_no_change() -> None:
     journal.clear()
     journal.put(words, 1, "second")
     journal.put(words, 1, first)
-    assert journal.changes() == ()
+    assert net(journal.entries) == ()
 
 
 def test_a_removed_row_changes_to_none() -> None:
@@ -40,7 +40,7 @@ def test_a_removed_row_changes_to_none() -> None:
     journal.put(words, 1, "a")
     journal.clear()
     journal.put(words, 1, None)
-    assert journal.changes() == (Change("word", 1, "a", None),)
+    assert net(journal.entries) == (Change("word", 1, "a", None),)
 
 
 def test_a_row_that_ends_leaves_memory_and_is_still_a_change() -> None:
@@ -49,14 +49,14 @@ def test_a_row_that_ends_leaves_memory_and_is_still_a_change() -> None:
     journal.clear()
     journal.put(words, 1, "ended")
     assert words.rows == {}
-    assert journal.changes() == (Change("word", 1, "a", "ended"),)
+    assert net(journal.entries) == (Change("word", 1, "a", "ended"),)
 
 
 def test_a_row_that_begins_and_ends_in_one_step_is_a_change() -> None:
     journal, words = Journal(), table()
     journal.put(words, 1, "a")
     journal.put(words, 1, "ended")
-    assert journal.changes() == (Change("word", 1, None, "ended"),)
+    assert net(journal.entries) == (Change("word", 1, None, "ended"),)
 
 
 def test_undo_goes_back_newest_first_and_tells_the_index() -> None:
@@ -73,11 +73,11 @@ def test_undo_goes_back_newest_first_and_tells_the_index() -> None:
     assert words.rows == {}
 
 
-def test_undo_stops_at_the_savepoint() -> None:
+def test_undo_stops_where_it_is_told_to() -> None:
     journal, words = Journal(), table()
     journal.put(words, 1, "a")
-    here = journal.savepoint()
+    here = len(journal.entries)
     journal.put(words, 2, "b")
     journal.undo(here)
     assert words.rows == {1: "a"}
-    assert journal.changes() == (Change("word", 1, None, "a"),)
+    assert net(journal.entries) == (Change("word", 1, None, "a"),)
