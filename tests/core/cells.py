@@ -1,11 +1,14 @@
 """What the cells are compared with: HiveD's Algorithm 1 as printed, and definitions taken word for word, cell by cell."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hypothesis import strategies as st
 
+from scheduler_service.core.cells.facts import Facts, Slot
+from scheduler_service.core.cells.free import Free, used_and_index
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, leaves
+from scheduler_service.core.vc import Owner
 
 NAMES = ("device", "switch", "socket", "node", "rack", "pod")
 
@@ -53,6 +56,28 @@ class Algorithm1:
         self.free_cells[level].add(cell)
 
 
+def available(shape: Shape, slots: Iterable[int], pinned: Iterable[tuple[int, int]] = ()) -> dict[int, int]:
+    """{level: whole cells} where all is well and nothing is bound but what is pinned, (level, index)."""
+    facts = Facts(Slot)
+    free = Free(shape, facts)
+    for slot in slots:
+        free.set_open(slot, (1 << shape.devices) - 1)
+    for level, index in pinned:
+        for slot, mask in leaves(shape, level, index):
+            free.set_open(slot, facts[slot].open & ~mask)
+    return {level: count for level, count in enumerate(free.counts) if count}
+
+
+def free_cells(pool: Pool, level: int) -> list[tuple[int, int]]:
+    """(opportunistic leaves inside, index) of the pool's free cells of Algorithm 1, in order."""
+    return [used_and_index(key) for key in pool._lists.lists[level]]
+
+
+def to_bind(pool: Pool, vc: Owner, level: int, need: int = 0) -> int | None:
+    """The first cell for a free virtual cell of the VC, which must have one; None if nothing can be had now."""
+    return next(pool.all_to_bind(vc, level, need), None)
+
+
 Leaf = tuple[int, int]
 
 
@@ -93,7 +118,7 @@ def cheapest_by_definition(pool: Pool, level: int) -> tuple[int, int] | None:
         if outer > level and not pool.safe_to_split(outer, level):
             continue
         fan = shape.size(outer) // shape.size(level)
-        for _, index in pool.free(outer):
+        for _, index in free_cells(pool, outer):
             for cell in range(index * fan, (index + 1) * fan):
                 inside = leaves_of(shape, level, cell)
                 found.append((sum(pool.held(slot)[1] >> i & 1 for slot, i in inside), outer))

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape
-from tests.core.cells import P100, Algorithm1, shapes
+from tests.core.cells import P100, Algorithm1, free_cells, shapes, to_bind
 
 LEVELS = ("device", "switch", "socket", "node", "pod")
 
@@ -22,7 +22,7 @@ def test_the_lists_and_the_choices_are_those_of_algorithm_1(data: st.DataObject)
     for step in data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 99)), max_size=25)):
         if step[0] <= shape.top:
             level = step[0]
-            cell, chosen = printed.allocate_cell(level), pool.to_bind(1, level)
+            cell, chosen = printed.allocate_cell(level), to_bind(pool, 1, level)
             assert chosen == cell
             if cell is not None:
                 pool.bind(level, cell, 1)
@@ -31,7 +31,7 @@ def test_the_lists_and_the_choices_are_those_of_algorithm_1(data: st.DataObject)
             released = held.pop(step[1] % len(held))
             printed.release_cell(*released)
             pool.unbind(*released)
-        assert [{index for _, index in pool.free(level)} for level in range(len(pool.shape.fan))] == printed.free_cells
+        assert [{index for _, index in free_cells(pool, level)} for level in range(len(pool.shape.fan))] == printed.free_cells
     for released in held:
         pool.unbind(*released)
     assert pool.snapshot() == begun
@@ -54,7 +54,7 @@ def test_every_order_of_figure_4s_requests_succeeds(requests: list[tuple[int, in
     pool = pod_of_figure_4()
     assert pool.holds()
     for vc, level in requests:
-        cell = pool.to_bind(vc, level)
+        cell = to_bind(pool, vc, level)
         assert cell is not None
         pool.bind(level, cell, vc)
         assert pool.holds()
@@ -66,8 +66,8 @@ def test_as_figure_4_is_drawn() -> None:
     """Nodes 0 and 1 hold the small cells of all three, and C's nodes are whole ones."""
     pool = pod_of_figure_4()
     for vc, level in [(1, 2), (1, 1), (1, 0), (2, 0), (2, 2), (2, 1), (3, 1), (3, 3), (3, 3)]:
-        cell = pool.to_bind(vc, level)
+        cell = to_bind(pool, vc, level)
         assert cell is not None
         pool.bind(level, cell, vc)
     assert pool.bound == [{6: 1, 7: 2}, {2: 1, 6: 2, 7: 3}, {0: 1, 2: 2}, {2: 3, 3: 3}, {}]
-    assert [pool.free(level) for level in range(5)] == [[], [], [], [], []]
+    assert [free_cells(pool, level) for level in range(5)] == [[], [], [], [], []]

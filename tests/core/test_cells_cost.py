@@ -8,6 +8,7 @@ from types import FrameType
 from scheduler_service.core.cells.around import is_unbound
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, leaves
+from tests.core.cells import to_bind
 
 
 def calls(what: Callable[[], object]) -> int:
@@ -49,7 +50,7 @@ def loaded(racks: int) -> Pool:
 
 
 def bind(pool: Pool, level: int) -> int:
-    index = pool.to_bind(1, level)
+    index = to_bind(pool, 1, level)
     assert index is not None
     pool.bind(level, index, 1)
     ((slot, mask),) = leaves(pool.shape, level, index)
@@ -70,7 +71,7 @@ def most_calls(pool: Pool) -> tuple[int, int]:
     pool.opportunistic(1)
     choose = turn = 0
     for level in (0, 1, 2, 3) * 5:
-        choose = max(choose, calls(lambda level=level: pool.to_bind(1, level)))  # type: ignore[misc]
+        choose = max(choose, calls(lambda level=level: to_bind(pool, 1, level)))  # type: ignore[misc]
         turn = max(turn, calls(lambda level=level: unbind(pool, level, bind(pool, level))))  # type: ignore[misc]
     return choose, turn
 
@@ -94,7 +95,7 @@ def test_whether_a_cell_costs_others_something_is_told_without_binding_it() -> N
             pool.set_quota(1, level, rng.randrange(4 - level))
             pool.set_quota(2, level, rng.randrange(4 - level))
         for level in (0, 1, 2):
-            if pool.promises.free_of(1, level) and (index := pool.to_bind(1, level)) is not None:
+            if pool.promises.free_of(1, level) and (index := to_bind(pool, 1, level)) is not None:
                 pool.bind(level, index, 1)
         for level in range(4):
             for index in range(16 // shape.size(level)):

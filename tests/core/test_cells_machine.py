@@ -7,9 +7,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.quotas import available, feasible
+from scheduler_service.core.cells.quotas import feasible
 from scheduler_service.core.cells.shape import leaves
-from tests.core.cells import cells_of, cheapest_by_definition, free_by_definition, leaves_of, shapes
+from tests.core.cells import (
+    available,
+    cells_of,
+    cheapest_by_definition,
+    free_by_definition,
+    free_cells,
+    leaves_of,
+    shapes,
+    to_bind,
+)
 from tests.thorough import examples
 
 VCS = (1, 2, 3)
@@ -83,8 +92,8 @@ class Cells(RuleBasedStateMachine):
             return
         doomed, before, held = pool.doomed(vc, level), pool.shortfall(), pool.holds()
         best = cheapest_by_definition(pool, level)
-        cell = pool.to_bind(vc, level, need)
-        assert (best is None) == (pool.obtainable(level) == 0)
+        cell = to_bind(pool, vc, level, need)
+        assert (best is None) == (pool.balance().obtainable[level] == 0)
         if cell is None:
             assert best is None
             assert not held
@@ -94,7 +103,7 @@ class Cells(RuleBasedStateMachine):
             assert best is not None
             outer = [
                 k for k in range(level, pool.shape.top + 1)
-                for _, index in pool.free(k)
+                for _, index in free_cells(pool, k)
                 if inside <= leaves_of(pool.shape, k, index)
             ]  # fmt: skip
             assert (sum(pool.held(slot)[1] >> i & 1 for slot, i in inside), *outer) == best
@@ -185,7 +194,9 @@ class Cells(RuleBasedStateMachine):
 
     @invariant()
     def lists_are_as_defined(self) -> None:
-        assert [self.pool.free(level) for level in range(len(self.pool.counts))] == free_by_definition(self.pool, self.slots)
+        assert [free_cells(self.pool, level) for level in range(len(self.pool.counts))] == free_by_definition(
+            self.pool, self.slots
+        )
         assert self.pool.balance().obtainable[-1] == self.pool.counts[-1]
 
     @invariant()

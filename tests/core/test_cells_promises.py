@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.promises import balance
-from scheduler_service.core.cells.quotas import Shortfall, available, feasible
+from scheduler_service.core.cells.quotas import Shortfall, feasible
 from scheduler_service.core.cells.shape import Shape
-from tests.core.cells import CT1, P100
+from tests.core.cells import CT1, P100, available, to_bind
 
 RACKS = Shape((*P100.levels, "rack"), (*P100.fan, 2), 3)
 DEVICE, NODE, RACK = 0, 3, 4
@@ -29,7 +29,7 @@ def pool_of(shape: Shape, slots: int, quotas: dict[tuple[int, int], int]) -> Poo
 
 
 def bound(pool: Pool, vc: int, level: int, need: int = 0) -> int | None:
-    cell = pool.to_bind(vc, level, need)
+    cell = to_bind(pool, vc, level, need)
     if cell is not None:
         pool.bind(level, cell, vc)
     return cell
@@ -152,7 +152,7 @@ def test_of_cells_that_cost_the_same_the_smallest_is_taken() -> None:
     for slot in (0, 1, 2):
         pool.set_opportunistic(slot, 0b1)
     assert pool.safe_to_split(RACK, NODE)
-    assert pool.to_bind(A, NODE) == 2
+    assert to_bind(pool, A, NODE) == 2
 
 
 def test_opportunistic_work_and_the_buddy_begin_at_opposite_ends() -> None:
@@ -172,10 +172,10 @@ def test_a_larger_cell_is_split_to_spare_opportunistic_work_where_that_is_safe()
     pool.bind(NODE, 0, A)
     pool.set_opportunistic(1, 0xFF)
     assert not pool.safe_to_split(RACK, NODE)  # the other rack is B's
-    assert pool.to_bind(A, NODE) == 1
+    assert to_bind(pool, A, NODE) == 1
     pool.set_quota(B, RACK, 0)
     assert pool.safe_to_split(RACK, NODE)
-    assert pool.to_bind(A, NODE) == 2
+    assert to_bind(pool, A, NODE) == 2
 
 
 @pytest.mark.parametrize("first", [A, B])

@@ -12,6 +12,7 @@ from scheduler_service.core.vc import Guarantee
 from scheduler_service.core.waiting import Lane
 from scheduler_service.policies.cells.guaranteed import choices
 from scheduler_service.policies.cells.victims import PREEMPTING
+from tests.core.cells import free_cells
 from tests.policies.plain_cells import Plain, bound, healthy, maximal, short
 from tests.policies.tenants import Tenants
 
@@ -112,7 +113,7 @@ class Watched(Tenants):
         assert pools is not None
         index, free = pools.pools[pool.name], healthy(self.state, pool) - bound(self.state, pool)
         for level, cells in enumerate(maximal(pool, free)):
-            assert sorted(i for _, i in index.free(level)) == sorted(min(cell) // pool.sizes[level] for cell in cells)
+            assert sorted(i for _, i in free_cells(index, level)) == sorted(min(cell) // pool.sizes[level] for cell in cells)
         assert list(index.shortfall()) == short(self.state, pool)
 
     def _nobody_is_held_up(self, vc: int) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from scheduler_service.core.cells.binding import Choose, best, costs_nobody, first, opportunistic, partly_healthy
 from scheduler_service.core.cells.facts import Facts, Slot, Unit
-from scheduler_service.core.cells.free import Free, used_and_index
+from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
 from scheduler_service.core.cells.spare import Spare
@@ -202,20 +202,12 @@ class Pool:
         here = self._facts[slot]
         return here.healthy & mask & ~here.guaranteed
 
-    def free(self, level: int) -> list[tuple[int, int]]:
-        """(opportunistic leaves inside, index) of the free cells of Algorithm 1, in order."""
-        return [used_and_index(key) for key in self._lists.lists[level]]
-
     # ---- questions -----------------------------------------------------------------------------------------------------
 
     def balance(self) -> Balance:
         if self._balance is None:
             self._balance = balance(self._lists.counts, self.promises.claims, self.shape.fan)
         return self._balance
-
-    def obtainable(self, level: int) -> int:
-        """f_k + F_k (Eqn 1)."""
-        return self.balance().obtainable[level]
 
     def shortfall(self) -> tuple[int, ...]:
         """Cells missing by level: what all VCs together may still ask for and cannot get."""
@@ -246,13 +238,10 @@ class Pool:
         self.unbind(level, index)
         return all(now <= then for now, then in zip(after, before, strict=True))
 
-    def to_bind(self, vc: Owner, level: int, need: int = 0, choose: Choose = first) -> int | None:
-        """The cell for a free virtual cell of the VC, which must have one; None if nothing can be had now."""
-        return next(self.all_to_bind(vc, level, need, choose), None)
-
     def all_to_bind(self, vc: Owner, level: int, need: int, choose: Choose = first) -> Iterator[int]:
-        """The cells for it that are worth a look, in order; each may be bound and unbound while it is looked at. `choose` has
-        the word where opportunistic runs have to leave, and as many devices of them in several places.
+        """The cells for a free virtual cell of the VC, which must have one, that are worth a look, in order; none if nothing
+        can be had now. Each may be bound and unbound while it is looked at. `choose` has the word where opportunistic runs have
+        to leave, and as many devices of them in several places.
 
         A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
         are healthy: so the whole ones stay with those who can still get them. Of whole ones one tells what there is to know.

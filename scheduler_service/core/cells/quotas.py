@@ -5,30 +5,16 @@ with everything it splits, and out of the quotas. (In a `Pool` it is on both sid
 quota that is set there counts it in r_{t,k}.)
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from scheduler_service.core.cells.facts import Facts, Slot
-from scheduler_service.core.cells.free import Free
 from scheduler_service.core.cells.promises import balance
-from scheduler_service.core.cells.shape import Shape, leaves
+from scheduler_service.core.cells.shape import Shape
 
 
 class Shortfall(NamedTuple):
     level: int
     missing: int
-
-
-def available(shape: Shape, slots: Iterable[int], pinned: Iterable[tuple[int, int]] = ()) -> dict[int, int]:
-    """{level: whole cells} where all is well and nothing is bound but what is pinned, (level, index)."""
-    facts = Facts(Slot)
-    free = Free(shape, facts)
-    for slot in slots:
-        free.set_open(slot, (1 << shape.devices) - 1)
-    for level, index in pinned:
-        for slot, mask in leaves(shape, level, index):
-            free.set_open(slot, facts[slot].open & ~mask)
-    return {level: count for level, count in enumerate(free.counts) if count}
 
 
 def feasible(available: Mapping[int, int], shape: Shape, quotas: Mapping[int, int]) -> Shortfall | None:
