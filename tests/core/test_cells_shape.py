@@ -41,12 +41,10 @@ def test_whole_cells_are_those_whose_parent_is_not(node: tuple[Shape, int, int])
     assert sum(part.mask for part in parts(shape, mask)) == mask
 
 
-@given(nodes(), st.integers(1, 9), st.booleans())
-def test_what_is_picked_has_the_lowest_ancestor_and_spares_what_it_should(
-    node: tuple[Shape, int, int], n: int, last: bool
-) -> None:
+@given(nodes(), st.integers(1, 9))
+def test_what_is_picked_has_the_lowest_ancestor_and_spares_what_it_should(node: tuple[Shape, int, int], n: int) -> None:
     shape, mask, avoid = node
-    found = pick(shape, mask, n, (avoid,), last)
+    found = pick(shape, mask, n, (avoid,))
     all_ = [sum(chosen) for chosen in combinations([1 << i for i in range(shape.devices) if mask >> i & 1], n)]
     if found is None:
         assert not all_
@@ -72,18 +70,6 @@ def test_of_what_is_to_be_spared_the_last_is_spared_most(node: tuple[Shape, int,
     fewest = min(((one & avoid).bit_count(), (one & layers[1]).bit_count()) for one in all_ if ancestor(shape, one) == lowest)
     assert ancestor(shape, found) == lowest
     assert ((found & avoid).bit_count(), (found & layers[1]).bit_count()) == fewest
-
-
-@given(nodes(), st.integers(1, 9))
-def test_the_last_is_the_mirror_image_of_the_first(node: tuple[Shape, int, int], n: int) -> None:
-    shape, mask, avoid = node
-    turned = [sum(1 << shape.devices - 1 - i for i in range(shape.devices) if m >> i & 1) for m in (mask, avoid)]
-    first, last = pick(shape, mask, n, (avoid,)), pick(shape, turned[0], n, (turned[1],), last=True)
-    assert (first is None) == (last is None)
-    if first is not None and last is not None:
-        assert [first >> i & 1 for i in range(shape.devices)] == [
-            last >> shape.devices - 1 - i & 1 for i in range(shape.devices)
-        ]
 
 
 @given(nodes(), st.integers(0, 3))

@@ -120,16 +120,12 @@ def least(shape: Shape, outer: int, index: int, level: int, avoid: Mask) -> tupl
 
 
 @lru_cache(maxsize=_KNOWN)
-def pick(shape: Shape, mask: Mask, n: int, avoid: tuple[Mask, ...] = (), last: bool = False) -> Mask | None:
+def pick(shape: Shape, mask: Mask, n: int, avoid: tuple[Mask, ...] = ()) -> Mask | None:
     """`n` leaves of the mask with the lowest common ancestor possible, or None.
 
     Among the cells that have them: where they touch least of `avoid`, and of that least of its last masks; then where the
-    fewest others are, then the first; and inside, what is whole stays so where it can. `last`: the mirror image of it, from
-    the far end.
+    fewest others are, then the first; and inside, what is whole stays so where it can.
     """
-    if last:
-        found = pick(shape, _mirror(shape, mask), n, tuple(_mirror(shape, each) for each in avoid))
-        return None if found is None else _mirror(shape, found)
     if n < 1:
         return 0
     for level in range(shape.node + 1):
@@ -184,8 +180,3 @@ def _fill(shape: Shape, mask: Mask, n: int) -> Mask:
         chosen |= part.mask
         n -= size
     return chosen
-
-
-def _mirror(shape: Shape, mask: Mask) -> Mask:
-    """The mask with its positions counted from the far end. The tree is uniform, so cells stay cells."""
-    return int(f"{mask:0{shape.devices}b}"[::-1], 2)
