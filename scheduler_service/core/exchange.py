@@ -313,11 +313,3 @@ def booked(exchange: Exchange, what: Booking, device_us: int, now: Micros) -> tu
     """The giver is credited, and the taker debited the same."""
     sides = ((exchange.giver, device_us), (exchange.taker, -device_us))
     return tuple(LedgerEntry(vc, exchange.id, what, amount, now) for vc, amount in sides if amount)
-
-
-def surplus_of(entries: Iterable[LedgerEntry]) -> dict[int, int]:
-    """VC -> what it has given less what it has taken. One that is not there has none."""
-    surplus: dict[int, int] = defaultdict(int)
-    for entry in entries:
-        surplus[entry.vc] += entry.device_us
-    return dict(surplus)

@@ -63,7 +63,7 @@ def balanced(board: Board, surplus: Surplus, fits: Fits) -> Deal | None:
 # ---- second-price auction ------------------------------------------------------------------------------------------------
 
 
-def auction(credit: int | None = None) -> Match:
+def auction(board: Board, _surplus: Surplus, fits: Fits) -> Deal | None:
     """A sealed-bid auction at the second price: the highest bid gets its cells, and pays the bid that it had to beat.
 
     Requests are served by decreasing bid, the earlier post first among equals, each from the offer that asks least of it. What
@@ -71,35 +71,24 @@ def auction(credit: int | None = None) -> Match:
     that offer asks: for one lot the second price, for several that are alike the highest bid that went without. So nobody who
     has one request gains by bidding anything but its worth. A VC does not bid against itself. Swaps have no price, and are left
     to `balanced` and `accept`.
-
-    `credit` bounds how far a bid may take a VC below a surplus of zero; more than that counts as just that.
     """
-
-    def match(board: Board, surplus: Surplus, fits: Fits) -> Deal | None:
-        bids, asked = _bids(board, surplus, credit), cache(fits)
-        for request, bid in bids:
-            cheapest = _cheapest(board, request, asked)
-            if cheapest is not None and cheapest[0] <= bid:
-                rivals = [(r, b) for r, b in bids if r.vc != request.vc and _kind(r) == _kind(request)]
-                return board.deal(request, cheapest[1], _price(board, request, rivals, asked))
-        return None
-
-    return match
+    bids, asked = _bids(board), cache(fits)
+    for request, bid in bids:
+        cheapest = _cheapest(board, request, asked)
+        if cheapest is not None and cheapest[0] <= bid:
+            rivals = [(r, b) for r, b in bids if r.vc != request.vc and _kind(r) == _kind(request)]
+            return board.deal(request, cheapest[1], _price(board, request, rivals, asked))
+    return None
 
 
 def _kind(order: ExchangeOrder) -> tuple[str, str]:
     return order.lot.pool, order.lot.level
 
 
-def _bids(board: Board, surplus: Surplus, credit: int | None) -> list[tuple[ExchangeOrder, int]]:
+def _bids(board: Board) -> list[tuple[ExchangeOrder, int]]:
     """The highest first. A request whose window has begun bids the share of what is left of it."""
-    bids: list[tuple[ExchangeOrder, int]] = []
-    for request in board.requests():
-        if request.swap is None:
-            bid = share(request, board.wanted(request))
-            if credit is not None:
-                bid = min(bid, surplus.get(request.vc, 0) + credit)
-            bids.append((request, bid))
+    requests = [request for request in board.requests() if request.swap is None]
+    bids = [(request, share(request, board.wanted(request))) for request in requests]
     return sorted(bids, key=lambda each: -each[1])
 
 

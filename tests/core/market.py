@@ -1,7 +1,7 @@
 """A market of virtual clusters for tests: rows, and a clock that sees to every deadline in order, as the engine does."""
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from scheduler_service.core.board import Board, Deal, accept, agreed
@@ -19,7 +19,6 @@ from scheduler_service.core.exchange import (
     order_due,
     posted,
     return_asked,
-    surplus_of,
     turned,
     withdrawn,
 )
@@ -36,6 +35,14 @@ def lot(count: int = 1, begin: int = 0, end: int = 10, *, level: str = "node", d
 
 def always(_deal: Deal) -> str | None:
     return None
+
+
+def surplus_of(entries: Iterable[LedgerEntry]) -> dict[int, int]:
+    """VC -> what it has given less what it has taken. One that is not there has none."""
+    surplus: dict[int, int] = defaultdict(int)
+    for entry in entries:
+        surplus[entry.vc] += entry.device_us
+    return dict(surplus)
 
 
 class Market:

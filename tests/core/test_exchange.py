@@ -368,7 +368,7 @@ POSTS = st.tuples(
 )
 ACTS = (
     st.tuples(st.just("post"), POSTS)
-    | st.tuples(st.just("settle"), st.sampled_from((balanced, auction(), auction(100 * HOUR))))
+    | st.tuples(st.just("settle"), st.sampled_from((balanced, auction)))
     | st.tuples(st.sampled_from(("accept", "return", "withdraw")), st.tuples(st.integers(0, 30), VCS))
     | st.tuples(st.just("pass"), st.integers(1, 6))
     | st.tuples(st.just("sleep"), st.integers(1, 6))

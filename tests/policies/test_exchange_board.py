@@ -128,7 +128,7 @@ def test_the_arbiter_looks_again_when_a_window_begins() -> None:
     assert t.orders[wanted].state is OrderState.MATCHED
 
 
-@pytest.mark.parametrize(("match", "served"), [(balanced, "B"), (auction(), "C")])
+@pytest.mark.parametrize(("match", "served"), [(balanced, "B"), (auction, "C")])
 def test_the_site_chooses_who_is_served_first(match: Match, served: str) -> None:
     """B has given, C has taken; C was here first. An auction goes by bids, and among equals by the earlier post."""
     t = many(1, 1, 1)

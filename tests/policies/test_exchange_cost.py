@@ -19,7 +19,7 @@ from tests.policies.tenants import request
 from tests.policies.trading import FOURS, HOUR, Traders, at
 
 
-@pytest.mark.parametrize("match", [balanced, auction()])
+@pytest.mark.parametrize("match", [balanced, auction])
 def test_whether_somebody_owns_what_many_offers_have_is_asked_once(match: Match, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve offers of the one cell, twelve requests of it: after the first deal none of the others can be."""
     t = Traders(1, match=None)

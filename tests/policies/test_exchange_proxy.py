@@ -16,7 +16,7 @@ from tests.policies.trading import FOURS, HOUR, Traders, at, many
 
 
 def proxied(**more: int) -> Traders:
-    t = many(3, 1, match=auction())
+    t = many(3, 1, match=auction)
     policy = VcPolicy(proxy_after_us=2 * HOUR, proxy_window_us=4 * HOUR, **more)
     t.step(VcRequested("A", False, policy=policy))
     return t

@@ -81,7 +81,7 @@ def test_a_job_may_rather_leave_when_its_cells_return() -> None:
 
 
 def test_when_a_window_opens_the_givers_last_cells_go_and_its_jobs_stay_as_guests() -> None:
-    t = many(2, 1, match=auction())
+    t = many(2, 1, match=auction)
     jobs = [t.ask("A", 4), t.ask("A", 4)]
     t.offer("A", begin=2, end=6)
     t.want("B", begin=2, end=6)
@@ -247,7 +247,7 @@ def test_who_is_deleted_leaves_the_market_and_stays_in_the_ledger() -> None:
 
 def test_a_restart_at_any_time_changes_nothing() -> None:
     def story(restarts: bool) -> tuple[list[Any], dict[str, float]]:
-        t = many(2, 2, 1, match=auction())
+        t = many(2, 2, 1, match=auction)
         seen: list[Any] = []
         t.offer("A", 2, begin=1, end=6, request_id="x")
         t.want("B", 1, begin=2, end=5)

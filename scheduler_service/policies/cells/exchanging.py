@@ -15,7 +15,7 @@ from scheduler_service.core.windows import board_of, exchanges_of, least_owned, 
 from scheduler_service.policies.exchange import Match, auction, balanced, settle
 from scheduler_service.policies.exchange_proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
 
-MATCHES: dict[str, Match | None] = {"balanced": balanced, "auction": auction(), "none": None}
+MATCHES: dict[str, Match | None] = {"balanced": balanced, "auction": auction, "none": None}
 """What a site may choose; none: deals are made by tenants alone."""
 
 
