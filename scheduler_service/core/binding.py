@@ -133,7 +133,7 @@ def coming_to(state: State, binding: Binding, kept: Kept) -> set[int]:
     """Jobs for which part of the cell is kept."""
     pools = _pools(state)
     inside = [(row, mask) for node, mask in pools.inside(binding) for row in kept.get(node, ())]
-    found = {row.job_id for row, mask in inside if mask_of_earmark(row) & mask}
+    found = {row.job_id for row, mask in inside if row.mask & mask}
     for node in left_out_of(pools, binding):
         found |= {row.job_id for row in kept.get(node, ()) if _is_of(state, row.job_id, binding)}
     return found
@@ -150,14 +150,6 @@ def _is_of(state: State, job_id: int, binding: Binding) -> bool:
 def bindings_of(state: State, vc: int) -> list[tuple[CellKey, Binding]]:
     """The virtual cluster's bound cells, in order."""
     return sorted((key, binding) for key, binding in state.bindings.rows.items() if binding.vc == vc)
-
-
-def mask_of_earmark(operation: Operation) -> Mask:
-    """All devices that it keeps."""
-    mask = 0
-    for devices in operation.devices:
-        mask |= mask_of(devices)
-    return mask
 
 
 def left(state: State, run: Run) -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler_service.core.binding import give_back, left, mask_of_earmark
+from scheduler_service.core.binding import give_back, left
 from scheduler_service.core.job import (
     Decision,
     Dependency,
@@ -287,7 +287,7 @@ def _fill_earmark(state: State, now: Micros, operation_id: int, victim: Run, rel
     those, and no others."""
     operation = state.operations.rows[operation_id]
     if operation.devices:
-        mask = mask_of_earmark(operation)
+        mask = operation.mask
         kept = with_share(operation.want, (mask & ~state.held_devices.get(operation.node, 0)).bit_count(), mask.bit_count())
     else:
         kept = add(operation.kept, least(released, sub(operation.want, operation.kept)))
@@ -326,7 +326,7 @@ def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: I
         operation = state.operations.rows[operation_id]
         state.put(state.operations, operation_id, None)
         if operation.devices and not starts_on:
-            give_back(state, operation.node, mask_of_earmark(operation))
+            give_back(state, operation.node, operation.mask)
         if operation.node not in starts_on:
             tell(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)
     job = state.jobs.rows[job_id]

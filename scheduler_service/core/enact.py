@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.binding import bind, entitled, give_back, mask_of_earmark, suffices
+from scheduler_service.core.binding import bind, entitled, give_back, suffices
 from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell, with_share
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
@@ -113,7 +113,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
         _start_task(state, now, placed, rank, spot, demand, action.guaranteed)
     for earmark in earmarks:
         if earmark.devices:
-            give_back(state, earmark.node, mask_of_earmark(earmark))
+            give_back(state, earmark.node, earmark.mask)
     text = f"on {_names(state, action)}" if is_gang else ""
     tell(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 

@@ -6,7 +6,6 @@ owned by anybody, until it is healthy again.
 
 from collections.abc import Mapping
 
-from scheduler_service.core.binding import mask_of_earmark
 from scheduler_service.core.change import drop_earmarks, tell
 from scheduler_service.core.drains import drop_earmarks_on, named
 from scheduler_service.core.errors import FailedPrecondition
@@ -43,7 +42,7 @@ def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]
             tell(state, now, run.job_id, EventKind.DEVICE_FAULT, run=run.run, node=node.id, text=f"device {index}: {why}")
             for operation_id in state.promised_by.get(run.key, ()):
                 operation = state.operations.rows[operation_id]
-                if not operation.devices or mask_of_earmark(operation) >> index & 1:
+                if not operation.devices or operation.mask >> index & 1:
                     drop_earmarks(state, now, operation.job_id, f"device {index} is faulty")
     if state.room.free(node.id).devices < 0 or state.kept_devices.get(node.id, 0) & state.faulty_devices.get(node.id, 0):
         drop_earmarks_on(state, node.id, now, "a device that was kept is faulty")

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from scheduler_service.core.binding import coming_to, in_own_cells, kept_on, mask_of_earmark, running_in
+from scheduler_service.core.binding import coming_to, in_own_cells, kept_on, running_in
 from scheduler_service.core.change import with_share
 from scheduler_service.core.errors import claim
 from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
@@ -36,7 +36,7 @@ def _check_kept(state: State) -> None:
     """What is kept is kept once, in cells of the job's virtual cluster, and is idle or leaves by way of a victim."""
     kept: dict[int, Mask] = defaultdict(int)
     for operation in state.operations.rows.values():
-        mask = mask_of_earmark(operation)
+        mask = operation.mask
         if not mask:
             continue
         node, job = operation.node, state.jobs.rows[operation.job_id]

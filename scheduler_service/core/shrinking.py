@@ -3,7 +3,7 @@ guarantee."""
 
 from collections import defaultdict
 
-from scheduler_service.core.binding import bindings_of, coming_to, in_own_cells, kept_on, mask_of_earmark, running_in
+from scheduler_service.core.binding import bindings_of, coming_to, in_own_cells, kept_on, running_in
 from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.change import drop_earmarks, stop_job, tell
@@ -75,7 +75,7 @@ def strand(state: State, vc: str, why: str, now: Micros) -> None:
     for job_id in sorted({run.job_id for run in runs if not _at_home(state, run.job_id, run.node, mask_of(run.devices))}):
         demote(state, job_id, now, text=why)
     kept = [row for row in state.operations.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
-    for job_id in sorted({row.job_id for row in kept if not _at_home(state, row.job_id, row.node, mask_of_earmark(row))}):
+    for job_id in sorted({row.job_id for row in kept if not _at_home(state, row.job_id, row.node, row.mask)}):
         drop_earmarks(state, now, job_id, why)
 
 

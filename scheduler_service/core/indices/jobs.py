@@ -7,7 +7,6 @@ from scheduler_service.core.indices.deadlines import set_deadline
 from scheduler_service.core.indices.runs import hold_cells, refresh_candidate
 from scheduler_service.core.indices.small import add_or_discard, insert_or_remove, set_or_drop
 from scheduler_service.core.job import Job, JobState, Operation, Reason
-from scheduler_service.core.values import mask_of
 from scheduler_service.core.vc import Guarantee
 from scheduler_service.core.waiting import DUE, NOT_DUE, Deadline, Due, QueueKey, due, lanes_of, queue_in, queue_key
 
@@ -148,9 +147,7 @@ def of_operation(state: "State", old: Operation | None, new: Operation | None) -
 
 def _keep(state: "State", earmark: Operation, keeps: bool) -> None:
     """Devices, idle or not yet, that are kept for the job."""
-    node, mask = earmark.node, 0
-    for devices in earmark.devices:
-        mask |= mask_of(devices)
+    node, mask = earmark.node, earmark.mask
     kept, idle = state.kept_devices.get(node, 0), state.idle_devices.get(node, 0)
     neither = state.faulty_devices.get(node, 0) | state.held_devices.get(node, 0)
     kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)

@@ -2,8 +2,8 @@
 
 from scheduler_service.core.job.jobs import RunKey
 from scheduler_service.core.job.numbers import NodeState, OperationKind, OperationPhase
-from scheduler_service.core.rows import dataclass
-from scheduler_service.core.values import ZERO, Micros, Vector
+from scheduler_service.core.rows import dataclass, derived
+from scheduler_service.core.values import ZERO, Mask, Micros, Vector, mask_of
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,14 @@ class Operation:
     """The ranks of the job's tasks that are to run there."""
     devices: tuple[tuple[int, ...], ...] = ()
     """In cells: the devices (CPUs, as of a run) that are kept, for each of these tasks; empty: any that are free then."""
+
+    @derived
+    def mask(self) -> Mask:
+        """All devices that it keeps."""
+        mask = 0
+        for devices in self.devices:
+            mask |= mask_of(devices)
+        return mask
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from scheduler_service.core.binding import mask_of_earmark
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.cells.placing import Found, find
@@ -108,7 +107,7 @@ def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
         return []
     losing: dict[int, int] = {}  # an earmark of each: with it go all of its job
     for operation in state.operations.rows.values():
-        if mask_of_earmark(operation) & wanted.get(operation.node, 0):
+        if operation.mask & wanted.get(operation.node, 0):
             losing[operation.job_id] = min(operation.id, losing.get(operation.job_id, operation.id))
     return [DropEarmark(losing[job_id], "somebody has a right to its devices") for job_id in sorted(losing)]
 

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 
-from scheduler_service.core.binding import mask_of_earmark
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.job import Job, Reason
 from scheduler_service.core.messages import Wait
@@ -50,7 +49,7 @@ def _holders(state: State, vc: VirtualCluster, job: Job) -> set[int]:
     found = {run.job_id for run in runs if run.guaranteed and mask_of(run.devices) & wanted[run.node]}
     for operation in state.operations.rows.values():
         guest = state.jobs.rows[operation.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
-        if not guest and mask_of_earmark(operation) & wanted.get(operation.node, 0):
+        if not guest and operation.mask & wanted.get(operation.node, 0):
             found.add(operation.job_id)
     return found
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from scheduler_service.core.binding import bindings_of, mask_of_earmark
+from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import unused_around
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.seats import positions
@@ -78,7 +78,7 @@ def _has(state: State, job: Job) -> list[tuple[int, Mask]]:
     """What the job holds, or what is kept for it: nodes and devices."""
     kept = (state.operations.rows[i] for i in sorted(state.earmarks_of.get(job.id, ())))
     return [(run.node, mask_of(run.devices)) for run in state.runs_of(job.id)] or [
-        (earmark.node, mask_of_earmark(earmark)) for earmark in kept
+        (earmark.node, earmark.mask) for earmark in kept
     ]
 
 
