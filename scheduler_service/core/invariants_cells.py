@@ -11,7 +11,7 @@ from scheduler_service.core.job import Job, Run
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import Guarantee, Owner
+from scheduler_service.core.vc import Guarantee, Owner, quota_of
 
 
 def check_cells(state: State, pools: Pools) -> None:
@@ -73,8 +73,7 @@ def _check_bindings(state: State, pools: Pools) -> None:
             claim(state.regular.get(vc.name, 0) <= pools.devices_of(vc), f"virtual cluster {vc.name} has more than its quota")
         for name, pool in pools.pools.items():
             for number, level in enumerate(pool.shape.levels):
-                owned = sum(quota.cells for quota in vc.quotas if (quota.pool, quota.level) == (name, level))
-                owned += traded.get((vc.id, name, level), 0)
+                owned = quota_of(vc, name, level) + traded.get((vc.id, name, level), 0)
                 bound = len(pool.bound_of(Owner(vc.id), number))
                 claim(bound <= owned, f"virtual cluster {vc.name} has {bound} {level} cells of {name}, and owns {owned}")
 
@@ -88,8 +87,7 @@ def _check_exchanges(state: State) -> None:
         claim({exchange.giver, exchange.taker} <= state.vcs.rows.keys(), f"exchange {exchange.id} is with nobody")
         claim(due is not None and due > now, f"exchange {exchange.id} was to open or close at {due}")
         for at in moments(live, max(now, lot.begin_us), lot.end_us):
-            quotas = state.vcs.rows[exchange.giver].quotas
-            owned = sum(quota.cells for quota in quotas if (quota.pool, quota.level) == (lot.pool, lot.level))
+            owned = quota_of(state.vcs.rows[exchange.giver], lot.pool, lot.level)
             owned += granted(live, at).get((exchange.giver, lot.pool, lot.level), 0)
             claim(owned >= 0, f"virtual cluster {exchange.giver} gives {-owned} {lot.level} more than it owns, at {at}")
     claim(sum(row.device_us for row in state.surpluses.rows.values()) == 0, "surpluses do not sum to zero")

@@ -99,6 +99,11 @@ class VirtualCluster:
         return Owner(self.id)
 
 
+def quota_of(vc: VirtualCluster, pool: str, level: str) -> int:
+    """How many cells of a kind are its own, whatever it has given or taken in exchange."""
+    return sum(quota.cells for quota in vc.quotas if (quota.pool, quota.level) == (pool, level))
+
+
 @dataclass(frozen=True)
 class Binding:
     """A cell of a pool that is, for the time being or (pinned) for good, one of a virtual cluster's cells."""

@@ -25,7 +25,7 @@ from scheduler_service.core.shrinking import shrink
 from scheduler_service.core.state import State
 from scheduler_service.core.traded import Surplus
 from scheduler_service.core.values import Micros
-from scheduler_service.core.vc import VirtualCluster
+from scheduler_service.core.vc import VirtualCluster, quota_of
 
 # ---- who owns what -----------------------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def least_owned(state: State, vc: int, pool: str, level: str, begin_us: Micros, 
     """The fewest cells of a kind that a virtual cluster owns at any time of a window: its quota, with what it took and without
     what it gave."""
     row = state.vcs.rows.get(vc)
-    own = sum(q.cells for q in row.quotas if (q.pool, q.level) == (pool, level)) if row is not None else 0
+    own = 0 if row is None else quota_of(row, pool, level)
     mine = [x for x in exchanges_of(state, vc) if (x.lot.pool, x.lot.level) == (pool, level)]
     return own + min(balance(mine, vc, begin_us, max(end_us, begin_us + 1)))
 
