@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import Job, JobClass, OperationPhase, Reason
-from scheduler_service.core.messages import Plan, Rng, Wait
+from scheduler_service.core.messages import Place, Plan, Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.policies.fifo import not_looked_at
 from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued
@@ -24,7 +24,7 @@ def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = 
     """`trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers' setting."""
 
     def policy(state: State, rng: Rng) -> Proposals:
-        yield from _start_on_earmarks(state)
+        yield from start_on_earmarks(state, place_on_earmarks)
         if (yield from _serve_trials(state, victims, trials_in_flight, rng)):
             yield from serve(state, (JobClass.BEST_EFFORT,))
         else:
@@ -33,13 +33,13 @@ def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = 
     return policy
 
 
-def _start_on_earmarks(state: State) -> Proposals:
-    """Trials whose earmarks are complete start on them. They take nothing from anybody, so those before them in the queue,
-    who may be waiting for that very room, do not hold them up."""
+def start_on_earmarks(state: State, on: Callable[[State, Job], Place]) -> Proposals:
+    """Jobs whose earmarks are complete, for which everybody has left that was in their way, start on them. They take nothing
+    from anybody, so those before them in the queue, who may be waiting for that very room, do not hold them up."""
     for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
         earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
         if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
-            yield (place_on_earmarks(state, state.jobs.rows[job_id]),)
+            yield (on(state, state.jobs.rows[job_id]),)
 
 
 def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:

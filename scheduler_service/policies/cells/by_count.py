@@ -13,8 +13,9 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, add, first_of, mask_of
 from scheduler_service.core.vc import Guarantee, VirtualCluster
 from scheduler_service.core.waiting import Lane, QueueKey
-from scheduler_service.policies.cells.policy import start_on_cells_kept
+from scheduler_service.policies.cells.guaranteed import place_on_cells_kept
 from scheduler_service.policies.quota import Low, make_room, place, turns, within
+from scheduler_service.policies.trials import start_on_earmarks
 
 LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
 
@@ -24,7 +25,7 @@ def by_count() -> Policy:
 
     def policy(state: State, _rng: Rng) -> Proposals:
         assert state.pools is not None
-        yield from start_on_cells_kept(state)
+        yield from start_on_earmarks(state, place_on_cells_kept)
         quotas = {vc.name: state.pools.devices_of(vc) for vc in state.vcs.rows.values()}
         for name in turns({name: state.regular.get(name, 0) for name in quotas}, quotas):
             yield from _serve(state, state.vcs.rows[state.vc_ids[name]], quotas[name])

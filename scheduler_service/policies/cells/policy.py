@@ -4,7 +4,7 @@ import sys
 from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.job import Job, JobState, OperationPhase, Reason, TaskGroup
+from scheduler_service.core.job import Job, JobState, Reason, TaskGroup
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
@@ -16,6 +16,7 @@ from scheduler_service.policies.cells.opportunistic import promote, serve_opport
 from scheduler_service.policies.cells.standing import held_up, in_pool
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange import Match, balanced
+from scheduler_service.policies.trials import start_on_earmarks
 
 POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""
@@ -39,7 +40,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
     def serve(state: State, rng: Rng) -> Proposals:
         if state.earmarks_of:
-            yield from start_on_cells_kept(state)
+            yield from start_on_earmarks(state, place_on_cells_kept)
         for vc_id in _with_work(state):
             yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:
@@ -53,14 +54,6 @@ def _with_work(state: State) -> list[int]:
     names = {name for name, lane in state.lanes if lane is not Lane.OPPORTUNISTIC}
     names.update(state.overflowing, state.demoted)
     return sorted([state.vc_ids[name] for name in names])
-
-
-def start_on_cells_kept(state: State) -> Proposals:
-    """Jobs for which everybody has left that was in their way."""
-    for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
-        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
-        if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
-            yield (place_on_cells_kept(state, state.jobs.rows[job_id]),)
 
 
 def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
