@@ -20,10 +20,9 @@ from scheduler_service.rpc.access import caller, user
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, PermissionDenied
 from scheduler_service.rpc.orders import Names, accepted_in, entry_out, exchange_out, orders_out, posted_in, surplus_out
+from scheduler_service.rpc.paging import DEFAULT_PAGE, before
 from scheduler_service.run.tokens import wall_clock
 
-DEFAULT_PAGE = 100
-_LAST_ID = 2**63 - 1
 _LIVE = (ExchangeState.MATCHED, ExchangeState.ACTIVE)
 
 log = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def ListOrders(self, request: pb.ListOrdersRequest, _context: Context) -> pb.ListOrdersResponse:  # noqa: N802
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [OrderState(state) for state in request.states if state] or [OrderState.OPEN]
-        asked = states, _asked(request.virtual_cluster, names), _before(request.page_token), size + 1
+        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
         found = await self._front.read(self._market.list_orders, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListOrdersResponse(orders=await self._shown(found[:size], names), next_page_token=token)
@@ -101,7 +100,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def ListExchanges(self, request: pb.ListExchangesRequest, _context: Context) -> pb.ListExchangesResponse:  # noqa: N802
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [ExchangeState(state) for state in request.states if state] or list(_LIVE)
-        asked = states, _asked(request.virtual_cluster, names), _before(request.page_token), size + 1
+        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
         found = await self._front.read(self._market.list_exchanges, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListExchangesResponse(exchanges=[exchange_out(x, names) for x in found[:size]], next_page_token=token)
@@ -109,7 +108,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def GetLedger(self, request: pb.GetLedgerRequest, _context: Context) -> pb.GetLedgerResponse:  # noqa: N802
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         vc = _asked(request.virtual_cluster, names)
-        found = await self._front.read(self._market.ledger, vc, _before(request.page_token), size + 1)
+        found = await self._front.read(self._market.ledger, vc, before(request.page_token), size + 1)
         surpluses = await self._front.read(self._market.surpluses)
         shown = list(dict.fromkeys(entry.exchange for entry in found))
         on_page = set(shown[:size])
@@ -159,10 +158,6 @@ def _asked(name: str, names: Names) -> int:
     if name and not vc:
         raise no_such_vc(name, names.values())
     return vc
-
-
-def _before(page_token: str) -> int | None:
-    return min(int(page_token), _LAST_ID) if page_token else None
 
 
 def _require_side(vc: str, call: str) -> None:

@@ -27,13 +27,13 @@ from scheduler_service.rpc.convert import dependencies_in, duration_in, event_ou
 from scheduler_service.rpc.explain import Answers, preempted_out
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, InvalidArgument
+from scheduler_service.rpc.paging import DEFAULT_PAGE, before
 from scheduler_service.rpc.pieces import LARGEST, pieces
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
 
 T = TypeVar("T")
 
-DEFAULT_PAGE = 100
 AT_ONCE = 100
 """Jobs that are read for a page at once."""
 LARGEST_SPEC = 1 << 20
@@ -41,7 +41,6 @@ MOST_TASKS = 4096
 """Of one gang."""
 LARGEST_GANG = 1 << 26
 """Bytes of the specs of all tasks of one together."""
-_LAST_ID = 2**63 - 1  # the largest that the database can be asked about
 
 
 Ends = tuple[tuple[int, JobState], ...]
@@ -89,7 +88,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         front = self._front
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
-        before = min(int(request.page_token), _LAST_ID) if request.page_token else None
+        begins = before(request.page_token)
         names = await front.names()
         leading = front.leads
         if request.mine and request.user not in ("", user()):
@@ -104,14 +103,14 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         room, more = LARGEST, True
         while more and room > 0 and len(page) < size:
             wanted = min(size - len(page), AT_ONCE)
-            found = await front.read(front.reader.list_jobs, states, before, wanted + 1, *only)
+            found = await front.read(front.reader.list_jobs, states, begins, wanted + 1, *only)
             if not found and not page and request.virtual_cluster:
                 await _check_vc(front, request.virtual_cluster)
             piece = next(pieces(found[:wanted], made, room))
             page += piece
             more = len(piece) < len(found)
             room -= sum(job.ByteSize() for job in piece) if len(piece) == wanted else room
-            before = page[-1].id if page else None
+            begins = page[-1].id if page else None
         return scheduler_pb2.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
 
     async def Watch(  # noqa: N802

@@ -1,0 +1,9 @@
+"""Pages of a list: how much is on one, and where it begins. A token is the id of what was last on the page before."""
+
+DEFAULT_PAGE = 100
+_LAST_ID = 2**63 - 1  # the largest that the database can be asked about
+
+
+def before(page_token: str) -> int | None:
+    """The id before which the page begins, for the newest come first; None: it is the first page."""
+    return min(int(page_token), _LAST_ID) if page_token else None
