@@ -4,6 +4,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+FAULT_LENGTH = 256
+"""Characters of a fault: the most that the API takes; a longer one would have the whole node refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from node_agent.devices.base import Device, DeviceCycle, Inventory, Observation, Observed, ProcessMemory
+from node_agent.devices.base import FAULT_LENGTH, Device, DeviceCycle, Inventory, Observation, Observed, ProcessMemory
 from node_agent.devices.reading import Reading
 from node_agent.errors import AgentError, DriverFailed, DriverSilent, NoDriver, UnknownDevice
 
@@ -25,7 +25,6 @@ MEMORY_RATE = 10.0
 
 _UNUSABLE = "unusable"
 _LONGEST_PAUSE = 60.0
-_FAULT_LENGTH = 256
 _MOST_OF_A_LINE = 1 << 22
 
 
@@ -136,7 +135,7 @@ class Gpus:
 def _observation(device: Device, used: int | None, utilisation: int | None, fault: str) -> Observation:
     # How much memory it has is asked when the agent starts. Where that was not told, it is not well before it is.
     fault = fault or ("" if device.memory_mib else device.fault)
-    return Observation(device.index, used, utilisation, fault[:_FAULT_LENGTH])
+    return Observation(device.index, used, utilisation, fault[:FAULT_LENGTH])
 
 
 class _Child:

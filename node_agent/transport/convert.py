@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from node_agent.devices.base import Device, Observation
+from node_agent.devices.base import FAULT_LENGTH, Device, Observation
 from node_agent.jobs.model import (
     Exited,
     Gang,
@@ -43,9 +43,6 @@ log = logging.getLogger(__name__)
 
 METHOD = "/ebb.v1.AgentLink/Connect"
 SEND_LOG = "/ebb.v1.AgentLink/SendLog"
-
-_FAULT_LENGTH = 256
-"""The most that the API takes; a longer one would have the whole node refused."""
 
 
 def encode(message: Upward) -> bytes:
@@ -127,7 +124,7 @@ def _device(device: Device) -> cluster_pb2.Device:
         model=device.model,
         memory_mib=device.memory_mib,
         path=device.path,
-        fault=device.fault[:_FAULT_LENGTH],
+        fault=device.fault[:FAULT_LENGTH],
         numa_node=device.numa_node,
         link_domain=device.link_domain,
     )
@@ -138,7 +135,7 @@ def _observation(seen: Observation) -> cluster_pb2.DeviceObservation:
         index=seen.index,
         memory_used_mib=seen.memory_used_mib,
         utilisation_percent=seen.utilisation_percent,
-        fault=seen.fault[:_FAULT_LENGTH],
+        fault=seen.fault[:FAULT_LENGTH],
     )
 
 

@@ -18,7 +18,7 @@ from node_agent.errors import AgentError, Disconnected, ForeignCluster, Refused,
 from node_agent.jobs.model import Order, Report
 from node_agent.jobs.observing import Observations
 from node_agent.transport import convert
-from node_agent.transport.logs import LogCalls
+from node_agent.transport.logs import BROKEN, LogCalls
 from node_agent.transport.messages import (
     Acknowledgement,
     Downward,
@@ -80,9 +80,6 @@ class Pace:
 
 _AT_ONCE = 1000
 """Reports of one message: far from the largest that the scheduler takes."""
-
-# What the library raises when the stream ends under us.
-_BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
 
 # A peer that is dead, or stands still, is noticed even when no data goes; the scheduler permits pings as often as this.
 _OPTIONS = (
@@ -189,7 +186,7 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
         perhaps = security.perhaps()
         try:
             hello = node.hello()
-            with contextlib.suppress(*_BROKEN):  # refused before it was heard: what is read then says why
+            with contextlib.suppress(*BROKEN):  # refused before it was heard: what is read then says why
                 await call.write(hello)
             welcome = await _welcome(target, call, pace.answer)
             perhaps = ""
@@ -200,7 +197,7 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
             await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)
-        except _BROKEN as error:
+        except BROKEN as error:
             raise _ended(target, error, perhaps) from error
         finally:
             call.cancel()
@@ -220,7 +217,7 @@ async def _converse(
         await asyncio.wait(tasks)
     ends = [end for task in tasks if not task.cancelled() and (end := task.exception()) is not None]
     # A fault of our own comes first: that the stream then broke is its consequence.
-    faults = (end for end in ends if not isinstance(end, (Disconnected, *_BROKEN)))
+    faults = (end for end in ends if not isinstance(end, (Disconnected, *BROKEN)))
     raise next(faults, ends[0] if ends else Disconnected(target=target, why="closed the connection"))
 
 

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 AT_ONCE = 64
 """Logs that are sent at once; more are refused."""
 
-_BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
+BROKEN = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError)
+"""What the library raises when a stream ends under us."""
 
 Metadata = tuple[tuple[str, str], ...]
 Source = Callable[[LogRequest], AsyncGenerator[bytes, None]]
@@ -74,14 +75,14 @@ async def _write(call: Any, request: LogRequest, source: Source) -> None:
             await call.write(LogPiece(id_, end=True))
         except LogRefused as refused:
             await call.write(LogPiece(id_, error=f"{refused.reason}: {refused}"))
-        except _BROKEN:
+        except BROKEN:
             raise
         except Exception:
             log.exception("run %s: its log could not be sent", request.key)
             await call.write(LogPiece(id_, error="LOG_UNREADABLE: the agent failed at it, and its own log tells how"))
         await call.done_writing()
         await call.code()
-    except _BROKEN as error:
+    except BROKEN as error:
         log.debug("run %s: its log is not read any more (%r)", request.key, error)
 
 
