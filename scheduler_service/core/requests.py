@@ -20,7 +20,7 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import still_awaited
 from scheduler_service.core.values import Micros
-from scheduler_service.core.waiting import startable
+from scheduler_service.core.waiting import PAUSES, startable
 
 _AN_ARRAY = "it is an array, whose elements are jobs: "
 _ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
@@ -121,7 +121,7 @@ def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Acc
 def _waits_still(job: Job) -> dict[str, Any]:
     """Why a job queues that is held no more."""
     if job.eligible_us is not None:
-        return {"reason": Reason.RETRYING, "detail": "the pause after its last run is not over"}
+        return {"reason": Reason.RETRYING, "detail": PAUSES}
     if job.elements is not None and not startable(job):
         return {"reason": Reason.ARRAY_LIMIT}
     return waits(job.waits_for)

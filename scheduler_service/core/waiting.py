@@ -26,6 +26,10 @@ class Lane(IntEnum):
     """A job of either class, for anybody's idle cells."""
 
 
+OWN_LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
+"""Of those that wait for cells of their virtual cluster."""
+
+
 class Named(NamedTuple):
     """What a job names of the cells that it waits for. Those that name the same may have the same, and wait for each other."""
 
@@ -64,6 +68,8 @@ DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
 Due = tuple[Micros | None, Micros | None, Micros | None]
 NOT_DUE: Due = (None, None, None)
+PAUSES = "the pause after its last run is not over"
+"""Why a job is not eligible, where nothing better is known."""
 EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
 """Those of cell exchange."""
 

@@ -10,7 +10,7 @@ from scheduler_service.core.messages import Earmark, Preempt, Rng
 from scheduler_service.core.room import largest_first, pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Micros, Vector
-from scheduler_service.core.waiting import queue_key, startable
+from scheduler_service.core.waiting import PAUSES, queue_key, startable
 from scheduler_service.policies.cells.explain import explain_in_cells
 from scheduler_service.policies.explained import (
     AHEAD_SHOWN,
@@ -24,6 +24,7 @@ from scheduler_service.policies.explained import (
 from scheduler_service.policies.fitting import no_room, offered_to, place
 from scheduler_service.policies.forecast import estimate
 from scheduler_service.policies.stages import Stages
+from scheduler_service.policies.trials import NOT_ENOUGH
 
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
@@ -50,8 +51,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     if job.spec.job_class is JobClass.TRIAL and stages.victims is not None and blockers and not before:
         plan = stages.victims(state, job, rng)
         if plan is None:
-            text = "every run that may be preempted, together, would not make room"
-            blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, text))
+            blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH))
         else:
             decision = next(action.decision for action in plan if isinstance(action, Earmark))
             told = {action.job_id for action in plan if isinstance(action, Preempt)}
@@ -72,7 +72,7 @@ def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:
         how = dependency.kind.name.lower().replace("_", "-")
         yield Blocker(Reason.DEPENDENCY, f"{how} job {other.id}, which is {other.state.name}", other.id)
     if job.eligible_us is not None:
-        yield Blocker(Reason.RETRYING, job.detail or "the pause after its last run is not over")
+        yield Blocker(Reason.RETRYING, job.detail or PAUSES)
     if job.elements is not None and not startable(job):
         yield Blocker(Reason.ARRAY_LIMIT, _as_many_as_may(state, job.id))
 

@@ -10,7 +10,7 @@ from scheduler_service.core.messages import Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.policies.fifo import not_looked_at
 from scheduler_service.policies.fitting import no_room, place, queued
-from scheduler_service.policies.trials import Serve, Victims, trials_first
+from scheduler_service.policies.trials import NOT_ENOUGH, Serve, Victims, trials_first
 from scheduler_service.policies.victims import FitGppSettings
 
 
@@ -46,8 +46,7 @@ def trials_in_order(victims: Victims, serve: Serve) -> Policy:
             if trial.id not in state.earmarks_of:
                 plan = victims(state, trial, rng)
                 if plan is None or (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is not None:
-                    detail = "every run that may be preempted, together, would not make room"
-                    yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, detail),)
+                    yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH),)
                     yield from not_looked_at(state, (JobClass.BEST_EFFORT,))
                     return  # best-effort jobs would take what becomes free before it does
             break

@@ -14,6 +14,8 @@ from scheduler_service.core.state import State
 from scheduler_service.policies.fifo import not_looked_at
 from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued
 
+NOT_ENOUGH = "every run that may be preempted, together, would not make room"
+"""What goes with NOTHING_TO_PREEMPT."""
 Victims = Callable[[State, Job, Rng], Plan | None]
 """Which runs must leave so that a trial can start, as a plan; None where nothing that may be preempted would make room."""
 Serve = Callable[[State, tuple[JobClass, ...]], Proposals]
@@ -61,9 +63,7 @@ def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, 
                 yield (wait,)
                 return True
             elif not (yield from _preempt_for(state, trial, victims, rng)):
-                yield (
-                    Wait(trial.id, Reason.NOTHING_TO_PREEMPT, "every run that may be preempted, together, would not make room"),
-                )
+                yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH),)
                 return False
         skip += 1
     return True

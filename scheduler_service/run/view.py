@@ -27,7 +27,7 @@ from scheduler_service.core.job import (
 from scheduler_service.core.journal import Change
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import ZERO, Vector, add, sub
-from scheduler_service.core.waiting import Lane, Named, lanes_of, named_by
+from scheduler_service.core.waiting import OWN_LANES, Lane, Named, lanes_of, named_by
 
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
@@ -296,5 +296,5 @@ def _queues_of(job: Job) -> tuple[Queue, ...]:
     return (
         (vc, lane, named_by(job)),
         (vc, lane),
-        *((vc, other) for other in (Lane.TRIAL, Lane.BEST_EFFORT) if other is not lane),
+        *((vc, other) for other in OWN_LANES if other is not lane),
     )

@@ -18,7 +18,7 @@ from scheduler_service.core.pools import Pools
 from scheduler_service.core.state import State
 from scheduler_service.core.values import SECOND, Micros
 from scheduler_service.core.vc import Owner, VcPolicy, VirtualCluster
-from scheduler_service.core.waiting import Lane
+from scheduler_service.core.waiting import OWN_LANES
 from scheduler_service.core.windows import least_owned
 from scheduler_service.policies.cells.guaranteed import choices
 from scheduler_service.sim.workloads.distributions import Model
@@ -136,7 +136,7 @@ def lots(count: int) -> list[int]:
 
 
 def _without_cells(state: State, vc: VirtualCluster) -> Iterator[Job]:
-    for lane in (Lane.TRIAL, Lane.BEST_EFFORT):
+    for lane in OWN_LANES:
         for key in state.waiting(vc.name, lane):
             if key[-1] not in state.earmarks_of:
                 yield state.jobs.rows[key[-1]]

@@ -12,12 +12,10 @@ from scheduler_service.core.messages import Action, Earmark, Place, Plan, Promot
 from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, add, first_of, mask_of
 from scheduler_service.core.vc import Guarantee, VirtualCluster
-from scheduler_service.core.waiting import Lane, QueueKey
+from scheduler_service.core.waiting import OWN_LANES, Lane, QueueKey
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept
 from scheduler_service.policies.quota import Low, make_room, place, turns, within
 from scheduler_service.policies.trials import start_on_earmarks
-
-LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
 
 
 def by_count() -> Policy:
@@ -123,7 +121,7 @@ def _promote(state: State, vc: VirtualCluster, quota: int) -> Proposals:
 def _head(state: State, vc: VirtualCluster, skip: int) -> Job | None:
     """The job behind so many others in the tenant's queue."""
     first: list[QueueKey] = []
-    for lane in (*LANES, Lane.OPPORTUNISTIC):
+    for lane in (*OWN_LANES, Lane.OPPORTUNISTIC):
         first += islice(state.waiting(vc.name, lane), skip + 1)
     ordered = sorted(set(first))
     return state.jobs.rows[ordered[skip][-1]] if skip < len(ordered) else None

@@ -9,7 +9,7 @@ from scheduler_service.core.messages import Rng
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.waiting import Lane, Named, QueueKey, place_of
+from scheduler_service.core.waiting import OWN_LANES, Lane, Named, QueueKey, place_of
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
 from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
@@ -20,7 +20,6 @@ from scheduler_service.policies.trials import start_on_earmarks
 
 POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""
-LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
 BEHIND = 128
 """Jobs that are looked at behind one that waits, for such as may have other cells. Queues in which all are held up cost
 nothing."""
@@ -64,7 +63,7 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
         yield from _give_back(state, vc)
     trials_first = vc.policy.name in PREEMPTING
     held: set[Choice] = set()
-    for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else (LANES,):
+    for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else (OWN_LANES,):
         yield from _serve(state, vc, lanes, held, rng, promotes)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
@@ -93,7 +92,7 @@ def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
     """The place of the first job that waits for each. One that waits for others to leave has its cells."""
     assert state.pools is not None
     first: dict[Choice, QueueKey] = {}
-    for lane in LANES:
+    for lane in OWN_LANES:
         for queue in state.lanes.get((vc.name, lane), {}).values():
             for key in islice(queue, BEHIND):
                 job = state.jobs.rows[key[-1]]
