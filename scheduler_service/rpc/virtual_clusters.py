@@ -4,8 +4,6 @@ What is shown follows from indices of the state, so the engine's thread is asked
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 from ebb.v1 import virtual_clusters_pb2_grpc
@@ -21,6 +19,7 @@ from scheduler_service.rpc.cells import nodes_out, pins_in, pool_out, pools_aske
 from scheduler_service.rpc.convert import duration_in
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, InvalidArgument
+from scheduler_service.run.service import Service
 
 _NODES_AT_ONCE = 256
 """Of which cells are shown in one question: about 2 ms of the engine's time."""
@@ -79,18 +78,9 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
 
     async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:  # noqa: N802
         service = self._front.leading.service
-        names = await service.ask(partial(_pools, request.pool, request.virtual_cluster))
-        response = pb.ListCellsResponse()
-        for name in names:
-            found = await service.ask(partial(_pool, name))
-            if found is None:
-                continue
-            pool, slots = found
-            for first in range(0, len(slots), _NODES_AT_ONCE):
-                some = slots[first : first + _NODES_AT_ONCE]
-                pool.nodes.extend(await service.ask(partial(_nodes, name, some, request.virtual_cluster)))
-            response.pools.append(pool)
-        return response
+        names = await service.ask(lambda state, *_: pools_asked(state, request.pool, request.virtual_cluster))
+        pools = [await _with_nodes(service, name, request.virtual_cluster) for name in names]
+        return pb.ListCellsResponse(pools=[pool for pool in pools if pool is not None])
 
     async def _ask(self, event: VcRequest) -> pb.VirtualCluster:
         """Has the engine take the event, and returns the virtual cluster as it then stands."""
@@ -113,16 +103,16 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return await self._front.leading.service.ask(question)
 
 
-def _pools(pool: str, vc: str, state: State, *_: object) -> list[str]:
-    return pools_asked(state, pool, vc)
-
-
-def _pool(name: str, state: State, *_: object) -> tuple[pb.Pool, list[int]] | None:
-    return pool_out(state, name)
-
-
-def _nodes(name: str, slots: Sequence[int], vc: str, state: State, *_: object) -> list[pb.NodeCells]:
-    return nodes_out(state, name, slots, vc)
+async def _with_nodes(service: Service, pool: str, vc: str) -> pb.Pool | None:
+    """The pool with its nodes; None: it is gone by now."""
+    found = await service.ask(lambda state, *_: pool_out(state, pool))
+    if found is None:
+        return None
+    shown, slots = found
+    for first in range(0, len(slots), _NODES_AT_ONCE):
+        some = slots[first : first + _NODES_AT_ONCE]
+        shown.nodes.extend(await service.ask(lambda state, *_, some=some: nodes_out(state, pool, some, vc)))
+    return shown
 
 
 def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
