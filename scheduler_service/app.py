@@ -66,7 +66,7 @@ async def serve(config: Config) -> None:
 def _front(config: Config, engines: Engines) -> Front:
     reader = Reader(engines.reader)
     times = micros(config.default_grace), config.heartbeat, config.silent_after
-    return Front(reader, getpass.getuser(), *times, vc_policy_of(config))
+    return Front(reader, getpass.getuser(), *times, config.virtual_clusters, vc_policy_of(config))
 
 
 @asynccontextmanager

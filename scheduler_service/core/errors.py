@@ -33,6 +33,13 @@ def no_such_vc(name: str, known: Iterable[str]) -> NotFound:
     return NotFound("NO_SUCH_VC", f"there is no virtual cluster {name!r}; there are: {there}", vc=name)
 
 
+def no_virtual_clusters() -> FailedPrecondition:
+    return FailedPrecondition(
+        "NO_VIRTUAL_CLUSTERS",
+        "this scheduler runs without virtual clusters; have it started with `virtual_clusters: true` in its configuration",
+    )
+
+
 class PlanRefused(Exception):
     """A policy proposed an action that does not hold any more; the whole plan is undone."""
 

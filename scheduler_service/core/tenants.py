@@ -9,7 +9,7 @@ from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import is_unbound, overlap, without
 from scheduler_service.core.cells.quotas import feasible
 from scheduler_service.core.cells.shape import leaves, level_of
-from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, no_such_vc
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, no_such_vc, no_virtual_clusters
 from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequested
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.rows import changed
@@ -77,10 +77,7 @@ def named(state: State, name: str) -> VirtualCluster:
 def pools_of(state: State) -> Pools:
     """Raises FailedPrecondition where the site has no virtual clusters."""
     if state.pools is None:
-        raise FailedPrecondition(
-            "NO_VIRTUAL_CLUSTERS",
-            "this scheduler runs without virtual clusters; have it started with `virtual_clusters: true` in its configuration",
-        )
+        raise no_virtual_clusters()
     return state.pools
 
 

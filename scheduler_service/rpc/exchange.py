@@ -10,12 +10,10 @@ from ebb.v1 import exchange_pb2 as pb
 from ebb.v1 import exchange_pb2_grpc
 
 from scheduler_service.core.access import Role
-from scheduler_service.core.errors import NotFound, no_such_vc
+from scheduler_service.core.errors import NotFound, no_such_vc, no_virtual_clusters
 from scheduler_service.core.exchange import ExchangeOrder, ExchangeState, OrderState
 from scheduler_service.core.exchanges import check_same_deal, check_same_post
 from scheduler_service.core.messages import Exchanged, OrderChanged, ReturnRequested, WithdrawRequested
-from scheduler_service.core.state import State
-from scheduler_service.core.tenants import pools_of
 from scheduler_service.rpc.access import caller, user
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import Context, PermissionDenied
@@ -132,19 +130,15 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         return [exchange_out(exchange, names) for exchange in found]
 
     async def _names(self) -> Names:
-        """Of the virtual clusters. Raises FailedPrecondition where the site has none, as far as is known here."""
-        if (leading := self._front.leads) is not None:
-            await leading.service.ask(_has_virtual_clusters)
+        """Of the virtual clusters. Raises FailedPrecondition where the site has none."""
+        if not self._front.virtual_clusters:
+            raise no_virtual_clusters()
         return await self._front.read(self._market.virtual_clusters)
 
 
 def _note(what: str, vc: str) -> None:
     """Who moved a guarantee: the rows only know for which virtual cluster."""
     log.info("%s %s for %s", user(), what, f"virtual cluster {vc}" if vc else "the site")
-
-
-def _has_virtual_clusters(state: State, *_: object) -> None:
-    pools_of(state)
 
 
 def _id_of(name: str, names: Names) -> int:

@@ -70,6 +70,7 @@ class Front:
         default_grace_us: Micros,
         heartbeat_seconds: float,
         silent_after_seconds: float,
+        virtual_clusters: bool = False,
         vc_policy: VcPolicy = _FIFO,
     ) -> None:
         self.reader = reader
@@ -77,6 +78,8 @@ class Front:
         self.default_grace_us = default_grace_us
         self.heartbeat_seconds = heartbeat_seconds
         self.silent_after_seconds = silent_after_seconds
+        self.virtual_clusters = virtual_clusters
+        """Whether the site has such, whoever leads it."""
         self.vc_policy = vc_policy
         """Of virtual clusters that name no other."""
         self._leading: Leading | None = None
