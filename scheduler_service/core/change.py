@@ -4,16 +4,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from scheduler_service.core.binding import give_back, left
+from scheduler_service.core.binding import left
+from scheduler_service.core.earmarks import drop_earmarks, fill_earmark
 from scheduler_service.core.job import (
-    Decision,
     Dependency,
     DependencyKind,
     EventKind,
     Job,
-    JobEvent,
     JobState,
-    OperationPhase,
     Reason,
     Run,
     RunPhase,
@@ -21,31 +19,13 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros, Vector, add, least, sub
+from scheduler_service.core.tell import tell
+from scheduler_service.core.values import Micros, sub
 
 # To look up a member of an enumeration costs as much as to make a small object: those that every job meets stand here, and so
 # in other modules.
 _RUNNING, _STOPPING, _OVER = JobState.RUNNING, RunPhase.STOPPING, RunPhase.ENDED
 _ENDED, _NONE = EventKind.ENDED, Reason.NONE
-
-
-def tell(
-    state: State,
-    now: Micros,
-    job_id: int,
-    kind: EventKind,
-    *,
-    run: int = 0,
-    node: int = 0,
-    reason: Reason = _NONE,
-    cause_job: int = 0,
-    exit_code: int = 0,
-    exit_signal: int = 0,
-    text: str = "",
-    decision: Decision | None = None,
-) -> None:
-    """Adds a line to the job's story."""
-    state.log.append(JobEvent(job_id, now, kind, run, node, reason, cause_job, exit_code, exit_signal, text, decision))
 
 
 # ---- the end of jobs ---------------------------------------------------------------------------------------------------
@@ -234,7 +214,7 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
         left(state, run)
     released = run.demand
     for operation_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
-        released = sub(released, _fill_earmark(state, now, operation_id, run, released))
+        released = sub(released, fill_earmark(state, now, operation_id, run, released))
     return ended
 
 
@@ -277,58 +257,3 @@ def show(state: State, job: Job) -> Job:
     job = changed(job, state=shown, reason=reason, cause_job=cause)
     state.put(state.jobs, job.id, job)
     return job
-
-
-# ---- earmarks ----------------------------------------------------------------------------------------------------------
-
-
-def _fill_earmark(state: State, now: Micros, operation_id: int, victim: Run, released: Vector) -> Vector:
-    """Moves what the earmark still misses from what was released; returns what it took. Of devices that it names it takes
-    those, and no others."""
-    operation = state.operations.rows[operation_id]
-    if operation.devices:
-        mask = operation.mask
-        kept = with_share(operation.want, (mask & ~state.held_devices.get(operation.node, 0)).bit_count(), mask.bit_count())
-    else:
-        kept = add(operation.kept, least(released, sub(operation.want, operation.kept)))
-    victims = tuple(key for key in operation.victims if key != victim.key)
-    phase = operation.phase if victims else OperationPhase.READY
-    state.put(state.operations, operation_id, changed(operation, kept=kept, victims=victims, phase=phase))
-    if not victims:
-        start_earmark_clock(state, now, operation.job_id)
-    return least(released, sub(kept, operation.kept))
-
-
-def with_share(want: Vector, count: int, of: int) -> Vector:
-    """So many `of` the devices that are wanted, each with its share of the rest, which is there as soon as the device is. One
-    that kept more would keep what others' devices carry."""
-    return Vector(*(amount * count // of for amount in want))
-
-
-def start_earmark_clock(state: State, now: Micros, job_id: int) -> None:
-    """Once everything is kept that the job waits for, on all of its nodes, it has some time to start there; not before."""
-    earmarks = [state.operations.rows[i] for i in sorted(state.earmarks_of[job_id])]
-    complete = all(earmark.phase is OperationPhase.READY for earmark in earmarks)
-    deadline = now + state.settings.earmark_ttl_us if complete else None
-    for earmark in earmarks:
-        if earmark.deadline_us != deadline:
-            state.put(state.operations, earmark.id, changed(earmark, deadline_us=deadline))
-
-
-def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: Iterable[int] = ()) -> None:
-    """Frees what is kept for the job, if anything is. Victims that were told to leave go on leaving.
-
-    Where the job starts on the very nodes (`starts_on`) the earmarks have done their work, which is no news for the story.
-    """
-    if job_id not in state.earmarks_of:
-        return
-    for operation_id in sorted(state.earmarks_of[job_id]):
-        operation = state.operations.rows[operation_id]
-        state.put(state.operations, operation_id, None)
-        if operation.devices and not starts_on:
-            give_back(state, operation.node, operation.mask)
-        if operation.node not in starts_on:
-            tell(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)
-    job = state.jobs.rows[job_id]
-    if job.reason is Reason.WAITING_FOR_VICTIMS and not starts_on:  # the policy may not come to look at it again in this step
-        state.put(state.jobs, job_id, changed(job, reason=_NONE, detail="", cause_job=0))

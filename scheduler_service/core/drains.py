@@ -1,11 +1,13 @@
 """Nodes on which nothing new is placed: because an operator said so, or because they fail jobs again and again."""
 
-from scheduler_service.core.change import any_task, drop_earmarks, stop_job, tell
+from scheduler_service.core.change import any_task, stop_job
+from scheduler_service.core.earmarks import drop_earmarks
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.job import EventKind, Node, Reason, RunPhase, StopReason, present
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import Micros
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from scheduler_service.core.binding import bind, entitled, give_back, suffices
-from scheduler_service.core.change import drop_earmarks, start_earmark_clock, stop_job, tell, with_share
+from scheduler_service.core.change import stop_job
+from scheduler_service.core.earmarks import drop_earmarks, start_earmark_clock, with_share
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
 from scheduler_service.core.job import (
@@ -42,6 +43,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.rows import changed, made
 from scheduler_service.core.standing import demote, promote, reclaim
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.vc import Guarantee
 from scheduler_service.core.waiting import stands, startable

@@ -5,13 +5,14 @@ The first task that fails decides; what the others do when they are told to leav
 
 from typing import Any
 
-from scheduler_service.core.change import any_task, end_job, requeue, show, stop_job, tell
+from scheduler_service.core.change import any_task, end_job, requeue, show, stop_job
 from scheduler_service.core.drains import praise, strike
 from scheduler_service.core.faults import fault_of
 from scheduler_service.core.gangs import all_started
 from scheduler_service.core.job import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import SECOND, Micros
 
 LONGEST_PAUSE: Micros = 300 * SECOND

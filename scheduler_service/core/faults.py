@@ -6,13 +6,14 @@ owned by anybody, until it is healthy again.
 
 from collections.abc import Mapping
 
-from scheduler_service.core.change import drop_earmarks, tell
 from scheduler_service.core.drains import drop_earmarks_on, named
+from scheduler_service.core.earmarks import drop_earmarks
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.job import EventKind, Node, Run
 from scheduler_service.core.messages import FaultsSeen, NodeChanged
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import Micros
 
 

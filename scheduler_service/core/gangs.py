@@ -6,12 +6,13 @@ Within a limit, that is: else all of them are released, and tried elsewhere.
 from collections import Counter
 from functools import lru_cache
 
-from scheduler_service.core.change import stop_job, tell
+from scheduler_service.core.change import stop_job
 from scheduler_service.core.drains import strike
 from scheduler_service.core.job import EventKind, Job, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.messages import GangPlace
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import Micros
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from scheduler_service.core.binding import coming_to, in_own_cells, kept_on, running_in
-from scheduler_service.core.change import with_share
+from scheduler_service.core.earmarks import with_share
 from scheduler_service.core.errors import claim
 from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
 from scheduler_service.core.job import Job, Run

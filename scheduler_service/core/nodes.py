@@ -1,6 +1,6 @@
 """What it means for the state that a node joins, comes back, falls silent, or goes for good."""
 
-from scheduler_service.core.change import end_run, show, tell
+from scheduler_service.core.change import end_run, show
 from scheduler_service.core.drains import drop_earmarks_on, named
 from scheduler_service.core.ending import task_over
 from scheduler_service.core.errors import FailedPrecondition
@@ -31,6 +31,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.topology import Device
 from scheduler_service.core.values import Micros
 

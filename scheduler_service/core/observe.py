@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.change import drop_earmarks, end_run, shown_state, stop_job, tell
+from scheduler_service.core.change import end_run, shown_state, stop_job
 from scheduler_service.core.drains import drain_requested, undrain_requested
+from scheduler_service.core.earmarks import drop_earmarks
 from scheduler_service.core.ending import task_over
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.exchanges import (
@@ -60,6 +61,7 @@ from scheduler_service.core.requests import (
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import submitted
+from scheduler_service.core.tell import tell
 from scheduler_service.core.tenants import vc_delete_requested, vc_requested
 from scheduler_service.core.values import Micros
 from scheduler_service.core.waiting import EXCHANGE, Deadline

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from scheduler_service.core.change import drop_earmarks, end_job, requeue, stop_job, tell, waits
+from scheduler_service.core.change import end_job, requeue, stop_job, waits
+from scheduler_service.core.earmarks import drop_earmarks
 from scheduler_service.core.ending import is_over, time_out
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.job import EventKind, Job, JobState, Reason, StopReason
@@ -19,6 +20,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.submit import still_awaited
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import Micros
 from scheduler_service.core.waiting import PAUSES, startable
 

@@ -6,12 +6,14 @@ from collections import defaultdict
 from scheduler_service.core.binding import bindings_of, coming_to, in_own_cells, kept_on, running_in
 from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.cells.shape import level_of
-from scheduler_service.core.change import drop_earmarks, stop_job, tell
+from scheduler_service.core.change import stop_job
+from scheduler_service.core.earmarks import drop_earmarks
 from scheduler_service.core.job import EventKind, Reason, RunPhase, StopReason
 from scheduler_service.core.lost import lost
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.standing import demote
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import Mask, Micros, mask_of
 from scheduler_service.core.vc import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import QueueKey, place_of

@@ -1,12 +1,13 @@
 """Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
 
 from scheduler_service.core.binding import entitled, left
-from scheduler_service.core.change import hasten, stop_job, tell
+from scheduler_service.core.change import hasten, stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.job import EventKind, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.values import SECOND, Micros, mask_of
 from scheduler_service.core.vc import Guarantee
 

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from scheduler_service.core.cells.allowed import check_in_cells
-from scheduler_service.core.change import holds, tell, waits
+from scheduler_service.core.change import holds, waits
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded
 from scheduler_service.core.job import Dependency, Elements, EventKind, Job, JobSpec, JobState
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.rows import changed, made
 from scheduler_service.core.state import State
+from scheduler_service.core.tell import tell
 from scheduler_service.core.tenants import pools_of
 from scheduler_service.core.values import Micros, Vector
 
