@@ -11,13 +11,11 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.job import Reason
 from scheduler_service.core.messages import (
     Event,
     Order,
@@ -29,19 +27,17 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
-from scheduler_service.core.waiting import QueueKey
 from scheduler_service.drawing import Drawing
+from scheduler_service.run.heads import Heads, heads_of
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.record import Recorder, Unrecorded
 from scheduler_service.run.repeated import answered, done_before
-from scheduler_service.run.view import Heads, View
+from scheduler_service.run.view import View
 
 BATCH = 200
 """Events of one step: about 20 ms of work."""
 LINGER = 0.005
 """Seconds that a report which nothing waits for may wait for others, to be committed with them."""
-LOOKED_AT = 1000
-"""Jobs of a queue at which is looked for the one that is in the way of the others."""
 WAITING_REQUESTS = 2000
 """Requests of users that may wait; more are refused."""
 WAITING_QUESTIONS = 100
@@ -122,7 +118,7 @@ class Service:
         self._lost = False
         """Whether the last commit was lost: it is said once."""
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        view.heads = _heads(state)
+        view.heads = heads_of(state)
 
     def start(self) -> None:
         self._thread.start()
@@ -323,25 +319,9 @@ class Service:
                 log.info("commits are possible again")
                 self._lost = False
         state.adopt()
-        published = _Published(self._commit_no, taken, batch, replies, _heads(state))
+        published = _Published(self._commit_no, taken, batch, replies, heads_of(state))
         self._loop.call_soon_threadsafe(self._publish, published)
         self._recorder.adopted()
 
     def _settle_later(self, batch: Sequence[_Waiting], replies: Sequence[Reply | Exception]) -> None:
         self._loop.call_soon_threadsafe(self._answer, batch, replies)
-
-
-def _first_in_the_way(state: State, queue: Iterable[QueueKey]) -> int:
-    """The first for which those behind it wait: not for one that has room kept for it, or that never will have cells."""
-    for key in islice(queue, LOOKED_AT):
-        if key[-1] not in state.earmarks_of and state.jobs.rows[key[-1]].reason is not Reason.NEVER_IN_QUOTA:
-            return key[-1]
-    return 0
-
-
-def _heads(state: State) -> Heads:
-    """Of each queue the job for which those behind it wait."""
-    heads: Heads = {("", name): _first_in_the_way(state, queue) for name, queue in state.queues.items() if len(queue)}
-    heads |= {at: _first_in_the_way(state, state.waiting(*at)) for at in state.lanes}
-    named = ((at, named, queue) for at, queues in state.lanes.items() for named, queue in queues.items())
-    return heads | {(*at, name): _first_in_the_way(state, queue) for at, name, queue in named}

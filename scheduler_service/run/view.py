@@ -13,33 +13,22 @@ from typing import NamedTuple
 
 from scheduler_service.core.job import (
     Job,
-    JobClass,
-    JobState,
     Node,
     NodeDevice,
     Operation,
-    Reason,
     Run,
     RunKey,
     RunPhase,
     present,
 )
 from scheduler_service.core.journal import Change
-from scheduler_service.core.rows import changed
 from scheduler_service.core.values import ZERO, Vector, add, sub
-from scheduler_service.core.waiting import OWN_LANES, Lane, Named, lanes_of, named_by
+from scheduler_service.run.heads import Heads, explained
 
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
 """What a watcher waits for, where it is not the id of one job."""
 _task = attrgetter("task")
-_ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT, Reason.BEYOND_QUOTA, Reason.CELLS_FAULTY})
-
-
-Queue = tuple[str, JobClass | Lane] | tuple[str, Lane, Named]
-"""Virtual cluster (empty: there are none) and class; or what its jobs wait for, and what they name of it."""
-Heads = dict[Queue, int]
-"""Queue -> the job for which those behind it wait, or 0."""
 
 
 class JobView(NamedTuple):
@@ -161,23 +150,7 @@ class View:
     def job(self, job_id: int) -> JobView | None:
         """A live job; None: unknown, or ended."""
         job = self.jobs.get(job_id)
-        return None if job is None else JobView(self.explained(job), self.runs.get(job_id, ()))
-
-    def explained(self, job: Job) -> Job:
-        """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
-
-        The first of its class, at which the policy has not looked, waits for the first of the other class. In a virtual cluster
-        it is the same, once for each pool or pin that is named; what is only opportunistic is in a queue of its own there.
-        """
-        waits = job.held or job.eligible_us is not None or job.waits_for
-        if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
-            own, *others = _queues_of(job)
-            head = self.heads.get(own, 0)
-            if head == job.id and job.reason is Reason.NONE:
-                head = next((self.heads[other] for other in others if self.heads.get(other, job.id) != job.id), 0)
-            if head and head != job.id:
-                return changed(job, reason=Reason.BEHIND, cause_job=head, detail="")
-        return job
+        return None if job is None else JobView(explained(job, self.heads), self.runs.get(job_id, ()))
 
     def node(self, node_id: int) -> NodeView:
         node = self.nodes[node_id]
@@ -214,7 +187,7 @@ class View:
             latest: dict[int, JobView] = {}
             for commit in self._after(at):
                 latest |= {i: shown for i, shown in commit.jobs.items() if job_id in (0, i)}
-            shown = tuple(JobView(self.explained(v.job), v.runs) for _, v in sorted(latest.items()))
+            shown = tuple(JobView(explained(v.job, self.heads), v.runs) for _, v in sorted(latest.items()))
             return Update(False, shown, (), self.commit_no)
 
         return self._watch(job_id, after_commit, snapshot, since)
@@ -283,18 +256,3 @@ class View:
         self.closed = True
         for key in list(self._wakers):
             self._wake(key)
-
-
-def _queues_of(job: Job) -> tuple[Queue, ...]:
-    """The queue in which it stands for cells, and those that are served together with that."""
-    vc, job_class = job.spec.vc, job.spec.job_class
-    if not vc:
-        return (vc, job_class), *((vc, other) for other in JobClass if other is not job_class)
-    lane = lanes_of(job)[0]
-    if lane is Lane.OPPORTUNISTIC:
-        return ((vc, lane),)
-    return (
-        (vc, lane, named_by(job)),
-        (vc, lane),
-        *((vc, other) for other in OWN_LANES if other is not lane),
-    )

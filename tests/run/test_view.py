@@ -12,6 +12,7 @@ from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest
 from scheduler_service.core.waiting import Lane, Named
 from scheduler_service.run import view as view_module
+from scheduler_service.run.heads import explained
 from scheduler_service.run.view import Update, View
 
 LIMIT = 5
@@ -160,7 +161,7 @@ def test_in_a_virtual_cluster_they_wait_for_the_first_that_names_the_same_pool()
     view = View([("job", row.id, row) for row in rows], commit_no=1)
     lane = "A", Lane.BEST_EFFORT
     view.apply(2, [], {lane: 1, (*lane, Named("p", "", "")): 1, (*lane, Named("q", "", "")): 2})
-    shown = [view.explained(row) for row in rows]
+    shown = [explained(row, view.heads) for row in rows]
     assert [(row.reason, row.cause_job) for row in shown] == [(Reason.NONE, 0), (Reason.BEHIND, 1), (Reason.BEHIND, 2)]
 
 

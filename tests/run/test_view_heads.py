@@ -16,7 +16,7 @@ from scheduler_service.policies.backfill import backfill
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.fitgpp import fitgpp
 from scheduler_service.policies.victims import FitGppSettings
-from scheduler_service.run.service import _heads
+from scheduler_service.run.heads import heads_of
 from scheduler_service.run.view import View
 from tests.core.driver import Driver, spec
 from tests.policies.tenants import Tenants
@@ -32,7 +32,7 @@ def cluster(policy: Policy | None = None) -> Driver:
 
 def listed(d: Driver, job: int) -> tuple[Reason, int]:
     view = View([("job", row.id, row) for row in d.state.jobs.rows.values()], commit_no=1)
-    view.heads = _heads(d.state)
+    view.heads = heads_of(d.state)
     shown = view.job(job)
     assert shown is not None
     return shown.job.reason, shown.job.cause_job
