@@ -22,7 +22,8 @@ from scheduler_service.store.errors import (
     Unavailable,
 )
 from scheduler_service.store.pipeline import Statement, execute
-from scheduler_service.store.rows import Record, event_new
+from scheduler_service.store.rows import Record
+from scheduler_service.store.rows_story import event_new
 from scheduler_service.store.statements import BEGIN, COMMIT, EVENTS, FENCE, VALID, WRITES
 
 encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode

@@ -26,6 +26,7 @@ from scheduler_service.core.vc import Binding, VirtualCluster
 from scheduler_service.store import rows, tables
 from scheduler_service.store.connect import reading
 from scheduler_service.store.load_exchange import Market, live_market
+from scheduler_service.store.rows_story import to_event
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,4 +186,4 @@ def story(conn: Connection, job_id: int) -> list[tuple[JobEvent, int]]:
     """The job's events in order, each with the number of the commit that made it durable; none for an unknown job."""
     query = select(_event).where(_event.c.job_id == job_id).order_by(_event.c.commit_no, _event.c.line)
     with reading(conn):
-        return [(rows.to_event(row), row.commit_no) for row in conn.execute(query)]
+        return [(to_event(row), row.commit_no) for row in conn.execute(query)]

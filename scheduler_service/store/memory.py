@@ -33,6 +33,7 @@ from scheduler_service.store.memory_exchange import live_market
 from scheduler_service.store.memory_exchange import live_of_offers as live_of_offers
 from scheduler_service.store.records import Key, RecordTable
 from scheduler_service.store.rows import Record
+from scheduler_service.store.rows_story import to_event
 from scheduler_service.store.rules import Rules, evaluator, unstorable
 from scheduler_service.store.statements import WRITES
 
@@ -279,7 +280,7 @@ def story(memory: Memory, job_id: int) -> list[tuple[JobEvent, int]]:
     with memory.lock:
         table = memory.tables["job_event"]
         found = sorted((key, record) for key, record in table.records.items() if record["job_id"] == job_id)
-        return [(table.row(record, rows.to_event), record["commit_no"]) for _, record in found]
+        return [(table.row(record, to_event), record["commit_no"]) for _, record in found]
 
 
 # ---- lease -------------------------------------------------------------------------------------------------------------

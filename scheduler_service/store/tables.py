@@ -10,7 +10,6 @@ from sqlalchemy import (
     Column,
     DateTime,
     ForeignKeyConstraint,
-    Index,
     Integer,
     PrimaryKeyConstraint,
     Table,
@@ -21,40 +20,18 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
 
 from scheduler_service.core.access import Role
-from scheduler_service.core.job import (
-    ENDED,
-    EventKind,
-    JobClass,
-    JobState,
-    NodeState,
-    OperationKind,
-    OperationPhase,
-    Reason,
-    RunPhase,
-    StopReason,
-)
-from scheduler_service.store.columns import (
-    amounts,
-    big,
-    column,
-    enum,
-    flag,
-    integer,
-    json,
-    known,
-    micros,
-    rule,
-    string,
-    vector,
-)
+from scheduler_service.core.job import NodeState
+from scheduler_service.store.columns import amounts, big, column, enum, integer, json, known, micros, rule, string, vector
 from scheduler_service.store.columns import metadata as metadata
 from scheduler_service.store.tables_exchange import exchange as exchange
 from scheduler_service.store.tables_exchange import exchange_ledger as exchange_ledger
 from scheduler_service.store.tables_exchange import exchange_order as exchange_order
 from scheduler_service.store.tables_exchange import exchange_surplus as exchange_surplus
 from scheduler_service.store.tables_exchange import idle_cells as idle_cells
-
-_ENDED_STATES = ", ".join(str(int(state)) for state in sorted(ENDED))
+from scheduler_service.store.tables_jobs import job as job
+from scheduler_service.store.tables_jobs import job_event as job_event
+from scheduler_service.store.tables_jobs import operation as operation
+from scheduler_service.store.tables_jobs import run as run
 
 cluster = Table(
     "cluster",
@@ -154,93 +131,6 @@ cell_binding = Table(
     comment="Cells of virtual clusters. All other cells are free, and have no rows: they follow from nodes and devices",
 )
 
-job = Table(
-    "job",
-    metadata,
-    big("id"),
-    string("name"),
-    string("user_name", "Who submitted it"),
-    string("request_id", "Given by the client so that a repeated submit makes one job; empty when it gave none"),
-    enum("job_class", JobClass, "FitGpp's class"),
-    *vector("demand", "What a run needs"),
-    big("grace_us", "Microseconds between the signal to stop and the kill"),
-    json("command", "Program and arguments: an array of strings"),
-    json("environment", "Array of [name, value], in the order given"),
-    string("working_directory"),
-    micros("submitted_us", "When it was submitted"),
-    enum("state", JobState, "Where the job is in its life"),
-    enum("reason", Reason, "Why it is in this state"),
-    string("detail", "More about the reason, for people"),
-    big("cause_job", "The job behind the reason, or 0"),
-    integer("run", "The current or last launch, counted from 1; 0 before the first"),
-    flag("requeued", "It has run before, and so stands before those that have not"),
-    integer("preempted_for_trial", "How often a trial's preemption of it was decided"),
-    flag("cancel_requested"),
-    micros("started_us", "When it first ran", null=True),
-    micros("ended_us", "When it ended; null while it has not", null=True),
-    integer("exit_code"),
-    integer("exit_signal", "The signal that ended it, or 0"),
-    json("spec_more", "What the user asked for beyond the usual, by name (see core.job.JobSpec); null: nothing", null=True),
-    json("more", "What is not as it usually is, by name (see core.job.Job); null: nothing", null=True),
-    big("array_job", "The array that it is an element of, or 0"),
-    integer("array_index", "Its place there"),
-    string("vc", "The name of its virtual cluster; empty where the site has none"),
-    PrimaryKeyConstraint("id", name="job_pkey"),
-    known("job", "job_class", JobClass),
-    known("job", "state", JobState),
-    known("job", "reason", Reason),
-    amounts("job", "demand"),
-    rule("job_id_positive", "id > 0"),
-    rule("job_command_given", "jsonb_typeof(command) = 'array' AND jsonb_array_length(command) > 0"),
-    rule("job_environment_is_array", "jsonb_typeof(environment) = 'array'"),
-    rule("job_grace_not_negative", "grace_us >= 0"),
-    rule("job_counters_not_negative", "run >= 0 AND preempted_for_trial >= 0 AND cause_job >= 0"),
-    rule("job_ended_has_time", f"(state IN ({_ENDED_STATES})) = (ended_us IS NOT NULL)"),
-    comment="What users submitted; rows stay when the job has ended",
-)
-Index("job_request_once", job.c.user_name, job.c.request_id, unique=True, postgresql_where=text("request_id <> ''"))
-Index("job_live", job.c.id, postgresql_where=text("ended_us IS NULL"))
-Index("job_of_vc", job.c.vc, job.c.id)
-
-run = Table(
-    "run",
-    metadata,
-    big("job_id"),
-    integer("run", "Counts up from 1 within the job"),
-    big("node"),
-    column("devices", ARRAY(Integer()), "Indices of the devices that it was given"),
-    *vector("demand", "What it holds on the node until it has ended"),
-    enum("phase", RunPhase, "Where the launch stands"),
-    micros("placed_us", "When it was given its place"),
-    micros("started_us", "When its process ran", null=True),
-    micros("ended_us", "When it ended; null while it has not", null=True),
-    string("log_path", "Of its output, on its node"),
-    enum("stop_reason", StopReason, "Why it was told to stop; null when it was not", null=True),
-    big("stop_grace_us", "Microseconds that it has to leave by itself"),
-    micros("stop_us", "When it was told to stop", null=True),
-    big("stop_for", "The trial that needs the room, or 0"),
-    integer("exit_code"),
-    integer("exit_signal", "The signal that ended it, or 0"),
-    flag("yielded", "It saved its work and left because it was told to"),
-    flag("lost", "It ended with its node, or nobody knows how it ended"),
-    integer("task", "The rank within a gang; 0 for a job of one task"),
-    string("ready_at", "Of a task of a gang that is ready: where it can be reached, host:port"),
-    micros("guarded_us", "Until when no trial may have it preempted; null: at any time", null=True),
-    flag("guaranteed", "It holds cells of its virtual cluster; false: devices to which it has no right"),
-    PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
-    ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
-    ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
-    known("run", "phase", RunPhase),
-    known("run", "stop_reason", StopReason),
-    amounts("run", "demand"),
-    rule("run_counts_from_one", "run > 0 AND task >= 0"),
-    rule("run_grace_not_negative", "stop_grace_us >= 0 AND stop_for >= 0"),
-    rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
-    comment="Launches of jobs: a row for each task",
-)
-# On ended_us and not on phase, so that a change of phase leaves the index alone.
-Index("run_one_live", run.c.job_id, run.c.task, unique=True, postgresql_where=text("ended_us IS NULL"))
-
 device = Table(
     "device",
     metadata,
@@ -259,61 +149,6 @@ device = Table(
     ForeignKeyConstraint(["node"], ["node.id"], name="device_node_exists"),
     rule("device_amounts_not_negative", "index >= 0 AND memory_mib >= 0"),
     comment="Devices of nodes; which runs hold them is told by the runs",
-)
-
-operation = Table(
-    "operation",
-    metadata,
-    big("id"),
-    enum("kind", OperationKind, "What it is"),
-    enum("phase", OperationPhase, "Where it stands; a new leader goes on from here"),
-    big("job_id", "For whom"),
-    big("node"),
-    *vector("want", "What is to be kept in the end"),
-    *vector("kept", "What is kept now: neither free nor owned by a run"),
-    json("victims", "The runs that promised what is missing: array of [job, run, task]"),
-    micros("created_us", "When it began"),
-    micros("deadline_us", "When it lapses; null while it cannot", null=True),
-    column("tasks", ARRAY(Integer()), "The ranks of the job's tasks that are to run there"),
-    json("devices", "In cells: which devices are kept, an array for each of the tasks; empty: any"),
-    PrimaryKeyConstraint("id", name="operation_pkey"),
-    ForeignKeyConstraint(["job_id"], ["job.id"], name="operation_of_job"),
-    ForeignKeyConstraint(["node"], ["node.id"], name="operation_node_exists"),
-    known("operation", "kind", OperationKind),
-    known("operation", "phase", OperationPhase),
-    amounts("operation", "want"),
-    amounts("operation", "kept"),
-    rule(
-        "operation_keeps_no_more_than_wanted",
-        "kept_cpu_milli <= want_cpu_milli AND kept_memory_mib <= want_memory_mib AND kept_devices <= want_devices",
-    ),
-    rule("operation_victims_is_array", "jsonb_typeof(victims) = 'array'"),
-    rule("operation_devices_is_array", "jsonb_typeof(devices) = 'array'"),
-    rule("operation_id_positive", "id > 0"),
-    comment="What takes several phases and must survive a change of leader; deleted when done",
-)
-
-job_event = Table(
-    "job_event",
-    metadata,
-    big("job_id"),
-    big("commit_no", "The commit that made it durable"),
-    integer("line", "Its place among the events of that commit"),
-    micros("at_us", "When it happened"),
-    enum("kind", EventKind, "What happened"),
-    integer("run", "The launch that it is about, or 0"),
-    big("node", "The node that it is about, or 0"),
-    enum("reason", Reason, "Why"),
-    big("cause_job", "The job behind the reason, or 0"),
-    integer("exit_code"),
-    integer("exit_signal"),
-    string("text", "For people"),
-    json("decision", "core.job.Decision: why these victims; null for other events", null=True),
-    PrimaryKeyConstraint("job_id", "commit_no", "line", name="job_event_pkey"),
-    ForeignKeyConstraint(["job_id"], ["job.id"], name="job_event_of_job"),
-    known("job_event", "kind", EventKind),
-    known("job_event", "reason", Reason),
-    comment="Each job's story, in the order of (commit_no, line); only ever added to",
 )
 
 api_token = Table(
