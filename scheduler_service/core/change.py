@@ -6,17 +6,7 @@ from typing import Any
 
 from scheduler_service.core.binding import left
 from scheduler_service.core.earmarks import drop_earmarks, fill_earmark
-from scheduler_service.core.job import (
-    Dependency,
-    DependencyKind,
-    EventKind,
-    Job,
-    JobState,
-    Reason,
-    Run,
-    RunPhase,
-    StopReason,
-)
+from scheduler_service.core.job import Dependency, DependencyKind, EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.tell import tell

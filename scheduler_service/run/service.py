@@ -16,15 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import (
-    Event,
-    Order,
-    Reply,
-    Request,
-    Rng,
-    RunStarted,
-    Step,
-)
+from scheduler_service.core.messages import Event, Order, Reply, Request, Rng, RunStarted, Step
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.drawing import Drawing

@@ -11,16 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from scheduler_service.core.job import (
-    Job,
-    Node,
-    NodeDevice,
-    Operation,
-    Run,
-    RunKey,
-    RunPhase,
-    present,
-)
+from scheduler_service.core.job import Job, Node, NodeDevice, Operation, Run, RunKey, RunPhase, present
 from scheduler_service.core.journal import Change
 from scheduler_service.core.values import ZERO, Vector, add, sub
 from scheduler_service.run.heads import Heads, explained
