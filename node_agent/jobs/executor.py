@@ -4,9 +4,7 @@ Everything is written to the spool before it is done, and can be done again: an 
 on from the spool when a launcher is connected (`_recover`), which is also how it begins and how it survives the launcher.
 """
 
-import asyncio
 import logging
-import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 
 from node_agent.devices.base import Provider
-from node_agent.errors import UnknownDevice
 from node_agent.jobs import ends
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
@@ -34,13 +31,11 @@ from node_agent.jobs.launching import (
 )
 from node_agent.jobs.meeting import Meeting
 from node_agent.jobs.memory import Limits
-from node_agent.jobs.model import Exited, Order, Ready, RunKey, RunPhase, RunRecord, Started, clean
-from node_agent.jobs.preparing import prepare
-from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile, waits
-from node_agent.jobs.retries import Retries
-from node_agent.jobs.spares import Spare
+from node_agent.jobs.model import Exited, Order, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile
 from node_agent.jobs.spawning import LOG_FILE, may_save
 from node_agent.jobs.spool import Spool
+from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping
 from node_agent.jobs.watch import GroupWatch
 
@@ -48,8 +43,6 @@ log = logging.getLogger(__name__)
 
 LAUNCH_ERROR_LIMIT = 2048
 """Bytes. What is reported must fit wherever the scheduler keeps it."""
-_SPARE_DELAY = 0.02
-"""Seconds after a launch until there is time to make the next folder for checkpoints."""
 
 
 class Executor:
@@ -76,28 +69,19 @@ class Executor:
         self._evictions = Evictions(paths.state, spool, groups, self._guarded)
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
-        self._provider = provider
+        of_node = provider, paths, node
+        self.starting = Starting(spool, self._holding, meeting, *of_node, reported, self._refuse, self._guarded)
         self._paths = paths
         self._node = node
-        self._own_environment = dict(os.environ)
         self._meeting = meeting
-        self._spare = Spare(paths.spare_checkpoint(node))
-        self._making: asyncio.TimerHandle | None = None
         self._killing = False
         self._reported = reported
         self._failed = failed
-        self._launching: Launching | None = None
         self._then: list[Callable[[], None]] = []
-        self._retries = Retries(partial(self._guarded, self._launch))
         self._watches: dict[RunKey, GroupWatch] = {}
 
     def connect(self, launching: Launching) -> None:
-        self._launching = launching
-
-    @property
-    def launching(self) -> Launching:
-        assert self._launching is not None, "connect() comes first"
-        return self._launching
+        self.starting.connect(launching)
 
     def obey(self, orders: Iterable[Order]) -> None:
         """Brings about what the orders say; harmless to repeat."""
@@ -141,7 +125,7 @@ class Executor:
                 limit, kills = order.memory_mib, self._holding.kills_so_far()
                 record = RunRecord(order.key, RunPhase.STARTING, order, log_path=log_path, memory_mib=limit, oom_kills=kills)
                 self._spool.remember([record])
-                self._then.append(partial(self._launch, order.key))
+                self._then.append(partial(self.starting.launch, order.key))
             case Stop():
                 record = replace(
                     self._spool.runs[action.key],
@@ -178,7 +162,7 @@ class Executor:
                 self._refuse(record, error)
             case Unable(_, error):
                 if not record.pid:
-                    self._retries.later(record.key, error)
+                    self.starting.retries.later(record.key, error)
             case Absent():
                 of_gang = record.order is not None and record.order.gang is not None
                 self._finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
@@ -188,15 +172,14 @@ class Executor:
     def kill_all(self) -> None:
         """Ends every run at once, without grace, and launches none from here on."""
         self._killing = True
+        self.starting.cease()
         for record in self._spool.live():
             if record.pid:
                 self.stopping.signal(record, signal.SIGKILL)
 
     def close(self) -> None:
         """Stops watching. Runs go on."""
-        if self._making is not None:
-            self._making.cancel()
-        self._retries.close()
+        self.starting.close()
         for watch in self._watches.values():
             watch.close()
         self.stopping.close()
@@ -206,61 +189,6 @@ class Executor:
 
     # Starting.
 
-    def _launch(self, key: RunKey) -> None:
-        """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
-        self._retries.due(key)
-        if self._killing:
-            return  # nothing begins here any more; the agent that comes next finds it in the spool
-        record = self._spool.runs[key]
-        if waits(record):
-            self._get_ready(record)
-            return
-        if record.phase is not RunPhase.STARTING or record.order is None:
-            self.launching.find(key, self._paths.folder(key))
-            return
-        try:
-            group = self._holding.make(key, record.order.memory_mib)
-            cluster_id, _ = self._spool.cluster
-            of_node = self._node, self._paths, cluster_id, self._provider
-            request = prepare(record.order, self._own_environment, *of_node, group, self._spare)
-            if record.order.gang is not None:
-                self._meeting.release(key)
-            self.launching.spawn(request)
-        except UnknownDevice as error:
-            self._refuse(record, str(error))
-        except OSError as error:
-            self._retries.later(key, str(error))
-        else:
-            self._make_spare_soon()
-
-    def _make_spare_soon(self) -> None:
-        """Not now: what follows a launch comes first."""
-        if self._spare.missing and self._making is None:
-            self._making = asyncio.get_running_loop().call_later(_SPARE_DELAY, self._make_spare)
-
-    def _make_spare(self) -> None:
-        self._making = None
-        self._spare.make()
-
-    def _get_ready(self, record: RunRecord) -> None:
-        """For a gang, as long as it has not been told to go; again after a restart, when the port may be another one."""
-        order = record.order
-        assert order is not None
-        assert order.gang is not None
-        try:
-            os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
-            port = self._meeting.keep(record.key, record.port) if order.gang.rank == 0 else 0
-            ready = Ready(self._meeting.address(), port)
-        except OSError as error:
-            self._retries.later(record.key, str(error))
-            return
-        if record.phase is RunPhase.READY and port == record.port:
-            return
-        self._spool.report(replace(record, phase=RunPhase.READY, port=port), ready)
-        self._reported()
-        self._retries.over(record.key)
-        log.info("run %s: ready, at %s port %d", record.key, ready.address, port)
-
     def _refuse(self, record: RunRecord, error: str) -> None:
         self._finish(record, Exited(launch_error=clean(f"{error} (on node {self._node})", LAUNCH_ERROR_LIMIT)))
 
@@ -269,7 +197,7 @@ class Executor:
         record = replace(record, phase=phase, order=None, pid=event.pid, start_ticks=event.start_ticks)
         self._spool.report(record, Started(event.pid, record.log_path))
         self._reported()
-        self._retries.over(record.key)
+        self.starting.retries.over(record.key)
         self._holding.hold(record)
         log.debug("run %s: started, pid %d", record.key, record.pid)
         if phase is RunPhase.STOPPING:
@@ -282,10 +210,10 @@ class Executor:
     def _recover(self, connected: Connected) -> None:
         """A launcher is there, the old one or a new one, perhaps after a restart of this agent."""
         self._evictions.begin(connected)
-        self._make_spare_soon()
+        self.starting.make_spare_soon()
         for record in self._spool.live():
             if not record.pid:
-                self._launch(record.key)
+                self.starting.launch(record.key)
             elif record.key not in connected.runs:
                 self._watch(record.key)
             self._holding.adopt(record)
@@ -303,8 +231,8 @@ class Executor:
             return
         if record.pid:
             self.stopping.press(record, record.stop_deadline)
-        elif key in self._retries.timers:
-            self._launch(key)
+        elif key in self.starting.retries.timers:
+            self.starting.launch(key)
 
     def limits(self) -> Limits:
         """The runs that have a process and asked for so much memory, and that the kernel does not hold to it."""
@@ -328,7 +256,7 @@ class Executor:
 
     def _finish(self, record: RunRecord, event: Exited) -> None:
         self.stopping.over(record.key)
-        self._retries.over(record.key)
+        self.starting.retries.over(record.key)
         self._watches.pop(record.key, None)
         self._meeting.release(record.key)
         if not event.launch_error:

@@ -136,15 +136,15 @@ async def test_tries_are_further_and_further_apart(stage: Stage) -> None:
     waits = []
     for _ in range(9):
         stage.executor.hear([Unable(ONE, "why")])
-        waits.append(stage.executor._retries.timers[ONE].when() - time.monotonic())
+        waits.append(stage.executor.starting.retries.timers[ONE].when() - time.monotonic())
     assert waits == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30, 30], abs=0.2)
 
 
 async def test_a_node_may_be_at_fault_for_days(stage: Stage) -> None:
     stage.executor.obey([StartOrder(ONE, ("true",))])
-    stage.executor._retries._tries[ONE] = 5000  # 2 to the power of that is no float
+    stage.executor.starting.retries._tries[ONE] = 5000  # 2 to the power of that is no float
     stage.executor.hear([Unable(ONE, "why")])
-    assert stage.executor._retries.timers[ONE].when() - time.monotonic() == pytest.approx(30, abs=0.2)
+    assert stage.executor.starting.retries.timers[ONE].when() - time.monotonic() == pytest.approx(30, abs=0.2)
 
 
 async def test_what_is_reported_can_be_sent_and_stored(stage: Stage) -> None:
@@ -258,7 +258,7 @@ async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatc
     assert stage.spool.pending() == []
     assert stage.spool.runs[ONE].phase is RunPhase.STARTING
     monkeypatch.undo()
-    stage.executor._retries.timers[ONE]._run()  # type: ignore[attr-defined]
+    stage.executor.starting.retries.timers[ONE]._run()  # type: ignore[attr-defined]
     (report,) = stage.spool.pending()
     assert report.event == Ready("127.0.0.1", stage.spool.runs[ONE].port)
     assert stage.launching.asked == []
@@ -267,9 +267,9 @@ async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatc
 async def test_a_run_that_has_started_is_not_tried_again(stage: Stage) -> None:
     stage.executor.obey([StartOrder(ONE, ("true",))])
     stage.executor.hear([Unable(ONE, "no room on the disk")])
-    assert ONE in stage.executor._retries.timers
+    assert ONE in stage.executor.starting.retries.timers
     stage.executor.hear([Spawned(ONE, 77, 770, child=True)])
-    assert not stage.executor._retries.timers
+    assert not stage.executor.starting.retries.timers
 
 
 async def test_an_agent_that_is_closed_tries_nothing_and_kills_nobody_any_more(stage: Stage) -> None:
@@ -278,5 +278,5 @@ async def test_an_agent_that_is_closed_tries_nothing_and_kills_nobody_any_more(s
     stage.running(ONE, 77)
     stage.executor.obey([StopOrder(ONE, 60)])
     stage.executor.close()
-    assert stage.executor._retries.timers[TWO].cancelled()
+    assert stage.executor.starting.retries.timers[TWO].cancelled()
     assert stage.executor.stopping.deadlines[ONE].cancelled()

@@ -228,7 +228,7 @@ async def test_a_group_that_cannot_be_made_is_the_nodes_fault(stage: Stage, file
     files.rmdir()
     stage.executor.obey([StartOrder(ONE, ("true",))])
     assert stage.launching.asked == []
-    assert stage.executor._retries.timers[ONE].when() > time.monotonic()
+    assert stage.executor.starting.retries.timers[ONE].when() > time.monotonic()
 
 
 @pytest.mark.parametrize("policy", ["auto", "require", "off"])

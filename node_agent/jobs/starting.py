@@ -1,0 +1,131 @@
+"""Has runs begin: launched at once or, a task of a gang, made ready; what the node cannot do now is tried again."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from node_agent.devices.base import Provider
+from node_agent.errors import UnknownDevice
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.holding import Holding
+from node_agent.jobs.launching import Launching
+from node_agent.jobs.meeting import Meeting
+from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
+from node_agent.jobs.preparing import prepare
+from node_agent.jobs.reconcile import waits
+from node_agent.jobs.retries import Retries
+from node_agent.jobs.spares import Spare
+from node_agent.jobs.spool import Spool
+
+log = logging.getLogger(__name__)
+
+_SPARE_DELAY = 0.02
+"""Seconds after a launch until there is time to make the next folder for checkpoints."""
+
+
+class Starting:
+    """Of the runs of one spool. `reported` is called when there is something to report, `refused` with a run that cannot be
+    launched, and why. `guarded` calls a function for the event loop, and tells of what fails in it."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        holding: Holding,
+        meeting: Meeting,
+        provider: Provider,
+        paths: Paths,
+        node: str,
+        reported: Callable[[], None],
+        refused: Callable[[RunRecord, str], None],
+        guarded: Callable[..., None],
+    ) -> None:
+        self._spool = spool
+        self._holding = holding
+        self._meeting = meeting
+        self._provider = provider
+        self._paths = paths
+        self._node = node
+        self._reported = reported
+        self._refused = refused
+        self._own_environment = dict(os.environ)
+        self._launching: Launching | None = None
+        self._spare = Spare(paths.spare_checkpoint(node))
+        self._making: asyncio.TimerHandle | None = None
+        self._ceased = False
+        self.retries = Retries(partial(guarded, self.launch))
+
+    def connect(self, launching: Launching) -> None:
+        self._launching = launching
+
+    @property
+    def launching(self) -> Launching:
+        assert self._launching is not None, "connect() comes first"
+        return self._launching
+
+    def cease(self) -> None:
+        """Nothing begins here any more."""
+        self._ceased = True
+
+    def close(self) -> None:
+        """Nothing is tried again, or made in advance, from here on."""
+        if self._making is not None:
+            self._making.cancel()
+        self.retries.close()
+
+    def launch(self, key: RunKey) -> None:
+        """Has a run launched that is to start; of one that was told to stop, only asks what became of it."""
+        self.retries.due(key)
+        if self._ceased:
+            return  # the agent that comes next finds it in the spool
+        record = self._spool.runs[key]
+        if waits(record):
+            self._get_ready(record)
+            return
+        if record.phase is not RunPhase.STARTING or record.order is None:
+            self.launching.find(key, self._paths.folder(key))
+            return
+        try:
+            group = self._holding.make(key, record.order.memory_mib)
+            cluster_id, _ = self._spool.cluster
+            of_node = self._node, self._paths, cluster_id, self._provider
+            request = prepare(record.order, self._own_environment, *of_node, group, self._spare)
+            if record.order.gang is not None:
+                self._meeting.release(key)
+            self.launching.spawn(request)
+        except UnknownDevice as error:
+            self._refused(record, str(error))
+        except OSError as error:
+            self.retries.later(key, str(error))
+        else:
+            self.make_spare_soon()
+
+    def make_spare_soon(self) -> None:
+        """Not now: what follows a launch comes first."""
+        if self._spare.missing and self._making is None:
+            self._making = asyncio.get_running_loop().call_later(_SPARE_DELAY, self._make_spare)
+
+    def _make_spare(self) -> None:
+        self._making = None
+        self._spare.make()
+
+    def _get_ready(self, record: RunRecord) -> None:
+        """For a gang, as long as it has not been told to go; again after a restart, when the port may be another one."""
+        order = record.order
+        assert order is not None
+        assert order.gang is not None
+        try:
+            os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
+            port = self._meeting.keep(record.key, record.port) if order.gang.rank == 0 else 0
+            ready = Ready(self._meeting.address(), port)
+        except OSError as error:
+            self.retries.later(record.key, str(error))
+            return
+        if record.phase is RunPhase.READY and port == record.port:
+            return
+        self._spool.report(replace(record, phase=RunPhase.READY, port=port), ready)
+        self._reported()
+        self.retries.over(record.key)
+        log.info("run %s: ready, at %s port %d", record.key, ready.address, port)
