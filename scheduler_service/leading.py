@@ -16,6 +16,7 @@ from sqlalchemy import Engine
 
 from scheduler_service import recording
 from scheduler_service.config import Config
+from scheduler_service.core.among import has_level
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Cluster as ClusterRow
 from scheduler_service.core.job import JobState
@@ -137,8 +138,8 @@ def left_over(state: State) -> Iterator[str]:
     if pools is None:
         return
     for vc in state.vcs.rows.values():
-        lost = [f"{quota.cells} {quota.level} of {quota.pool}" for quota in vc.quotas if not pools.has(quota.pool, quota.level)]
-        lost += [f"pin {pin.name} in {pin.pool}" for pin in vc.pins if not pools.has(pin.pool, pin.level)]
+        lost = [f"{q.cells} {q.level} of {q.pool}" for q in vc.quotas if not has_level(pools, q.pool, q.level)]
+        lost += [f"pin {pin.name} in {pin.pool}" for pin in vc.pins if not has_level(pools, pin.pool, pin.level)]
         if lost:
             yield (
                 f"virtual cluster {vc.name} owns cells that there are not: {', '.join(lost)}. Their nodes have not joined yet, "

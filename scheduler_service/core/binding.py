@@ -3,6 +3,7 @@ section 3.1)."""
 
 from collections.abc import Collection, Mapping, Sequence
 
+from scheduler_service.core.among import devices_of, nodes_in
 from scheduler_service.core.cells.around import is_unbound, unbound, unused_around
 from scheduler_service.core.cells.around import owned as owned_by
 from scheduler_service.core.cells.seats import positions
@@ -42,7 +43,7 @@ def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
     if not state.settings.by_count:
         return bool(mask) and owned(state, job, node, mask)
     vc = state.vcs.rows[state.vc_ids[job.spec.vc]]
-    return state.regular.get(vc.name, 0) + mask.bit_count() <= _pools(state).devices_of(vc)
+    return state.regular.get(vc.name, 0) + mask.bit_count() <= devices_of(_pools(state), vc)
 
 
 def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
@@ -109,7 +110,7 @@ def _give_back_left_out(state: State, pools: Pools, node: int) -> None:
 def running_in(state: State, binding: Binding) -> set[int]:
     """Guaranteed jobs with a run in the cell."""
     pools = _pools(state)
-    on = ((state.runs.rows[key], mask) for node, mask in pools.inside(binding) for key in state.runs_on.get(node, ()))
+    on = ((state.runs.rows[key], mask) for node, mask in nodes_in(pools, binding) for key in state.runs_on.get(node, ()))
     found = {run.job_id for run, mask in on if run.guaranteed and mask_of(run.devices) & mask}
     for node in left_out_of(pools, binding):
         runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
@@ -132,7 +133,7 @@ def kept_on(state: State) -> Kept:
 def coming_to(state: State, binding: Binding, kept: Kept) -> set[int]:
     """Jobs for which part of the cell is kept."""
     pools = _pools(state)
-    inside = [(row, mask) for node, mask in pools.inside(binding) for row in kept.get(node, ())]
+    inside = [(row, mask) for node, mask in nodes_in(pools, binding) for row in kept.get(node, ())]
     found = {row.job_id for row, mask in inside if row.mask & mask}
     for node in left_out_of(pools, binding):
         found |= {row.job_id for row in kept.get(node, ()) if _is_of(state, row.job_id, binding)}

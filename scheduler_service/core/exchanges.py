@@ -3,6 +3,7 @@ safe to repeat: what makes something new takes a request_id."""
 
 from typing import Any
 
+from scheduler_service.core.among import has_level
 from scheduler_service.core.board import accept
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, ResourceExhausted, require
 from scheduler_service.core.exchange import (
@@ -252,7 +253,7 @@ def note_idle(state: State, action: NoteIdle, now: Micros) -> None:
     """How many cells are idle is looked up here; a virtual cluster without a proxy has no such rows, nor has one of cells that
     there are none of any more."""
     row, pools, key = state.vcs.rows.get(action.vc), state.pools, (action.vc, action.pool, action.level)
-    if row is None or pools is None or not row.policy.proxy_after_us or not pools.has(action.pool, action.level):
+    if row is None or pools is None or not row.policy.proxy_after_us or not has_level(pools, action.pool, action.level):
         state.put(state.idle, key, None)
         return
     known = state.idle.rows.get(key) or IdleCells(*key)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from scheduler_service.core.among import devices_of, nodes_in
 from scheduler_service.core.binding import coming_to, in_own_cells, kept_on, running_in
 from scheduler_service.core.earmarks import with_share
 from scheduler_service.core.errors import claim
@@ -60,7 +61,7 @@ def _check_bindings(state: State, pools: Pools) -> None:
     taken: dict[int, Mask] = defaultdict(int)
     kept = kept_on(state)
     for key, binding in state.bindings.rows.items():
-        for node, mask in pools.inside(binding):
+        for node, mask in nodes_in(pools, binding):
             claim(not mask & taken[node], f"cell {key} overlaps another that is bound")
             taken[node] |= mask
         used = bool(binding.pin) or bool(running_in(state, binding)) or bool(coming_to(state, binding, kept))
@@ -70,7 +71,7 @@ def _check_bindings(state: State, pools: Pools) -> None:
     claim(traded == state.traded.in_force, "what windows add to quotas")
     for vc in state.vcs.rows.values():
         if state.settings.by_count:
-            claim(state.regular.get(vc.name, 0) <= pools.devices_of(vc), f"virtual cluster {vc.name} has more than its quota")
+            claim(state.regular.get(vc.name, 0) <= devices_of(pools, vc), f"virtual cluster {vc.name} has more than its quota")
         for name, pool in pools.pools.items():
             for number, level in enumerate(pool.shape.levels):
                 owned = quota_of(vc, name, level) + traded.get((vc.id, name, level), 0)

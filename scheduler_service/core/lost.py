@@ -1,5 +1,6 @@
 """Cells whose nodes are not in the pool: left out of it for the time being, or gone."""
 
+from scheduler_service.core.among import node_at
 from scheduler_service.core.cells.shape import leaves, level_of
 from scheduler_service.core.pools import Pools
 from scheduler_service.core.vc import Binding
@@ -16,7 +17,7 @@ def lost(pools: Pools, binding: Binding) -> tuple[bool, bool]:
     """Whether nodes of the cell are not there any more, and whether all of them: its pool or its level is called something else
     now, or they are another pool's. Nodes that are left out are still there."""
     slots = _slots(pools, binding)
-    missing = sum(pools.node_at(binding.pool, slot) is None for slot in slots)
+    missing = sum(node_at(pools, binding.pool, slot) is None for slot in slots)
     if missing:
         missing -= len(left_out_of(pools, binding))
     return bool(missing) or not slots, missing == len(slots)

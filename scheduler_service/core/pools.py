@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.seats import Seat, cpus_of, indices, name_of, positions, row_of, tree_of
+from scheduler_service.core.cells.seats import Seat, cpus_of, name_of, positions, row_of, tree_of
 from scheduler_service.core.cells.shape import Shape, level_of
-from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.job import Node, NodeDevice, NodeState
-from scheduler_service.core.values import Mask, Vector, least, mask_of
+from scheduler_service.core.values import Mask, Vector, least
 from scheduler_service.core.vc import Binding, Owner, VirtualCluster
 
 
@@ -135,10 +134,6 @@ class Pools:
 
     # ---- questions -------------------------------------------------------------------------------------------------------
 
-    def has(self, pool: str, level: str) -> bool:
-        """Whether there are such cells (now): rows outlive a level that its site, or an agent, calls something else."""
-        return pool in self.pools and level_of(self.pools[pool].shape, level) is not None
-
     def in_order(self) -> list[str]:
         """Pools in the order in which a job that names none tries them: those of the smallest largest cell first."""
         if self._order is None:
@@ -156,35 +151,11 @@ class Pools:
             self._lowest[pool] = lowest
         return lowest
 
-    def cells_of(self, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
-        """How many cells of each level of the pool it owns now, with those that it has in exchange."""
-        promises = self.pools[pool].promises
-        return promises.quota.get(vc.owner, promises.none)
-
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
         """The pools in which it owns something, or has it in exchange."""
         owned = {quota.pool for quota in vc.quotas}
         exchanged = self._exchanged.get(vc.id)
         return owned if exchanged is None else owned | {pool for (pool, _), count in exchanged.items() if count > 0}
-
-    def doomed(self, vc: int, pool: str, level: str) -> int:
-        """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
-        number = level_of(self.pools[pool].shape, level)
-        return 0 if number is None else self.pools[pool].doomed(Owner(vc), number)
-
-    def lacks(self, pool: str) -> bool:
-        """Whether there are promises that what is healthy and free in it cannot keep."""
-        return pool in self.pools and not self.pools[pool].holds()
-
-    def devices_of(self, vc: VirtualCluster) -> int:
-        """How many devices are in all the cells that it owns."""
-        known = (quota for quota in vc.quotas if self.models.get(quota.pool))
-        return sum(quota.cells * self._size(quota.pool, quota.level) for quota in known)
-
-    def _size(self, pool: str, level: str) -> int:
-        shape = self.pools[pool].shape
-        number = level_of(shape, level)
-        return 0 if number is None else shape.size(number)
 
     def tops(self, pool: str) -> int:
         """How many cells of its highest level it has, healthy or not."""
@@ -192,32 +163,11 @@ class Pools:
         nodes = len(self._facts[pool]) if plan is None else len(plan.nodes)
         return nodes * shape.devices // shape.size(shape.top)
 
-    def leaves(self, devices: bool) -> int:
-        """How many devices there are in all pools, healthy or not; or else how many CPUs in those without devices."""
-        known = (name for name, model in self.models.items() if bool(model) == devices)
-        return sum(self.tops(name) * self.pools[name].shape.size(self.pools[name].shape.top) for name in known)
-
     def exists(self, pool: str, level: int, index: int) -> bool:
         plan, shape = self._plans.get(pool), self.pools[pool].shape
         if plan is None:
             return index * shape.size(level) // shape.devices in self.nodes[pool]
         return 0 <= index < len(plan.nodes) * shape.devices // shape.size(level)
-
-    def node_at(self, pool: str, slot: int) -> int | None:
-        return self.nodes[pool].get(slot) if pool in self.nodes else None
-
-    def inside(self, binding: Binding) -> list[tuple[int, Mask]]:
-        """The nodes in the cell, or around it, with those of their devices that are in it."""
-        pool = self.pools.get(binding.pool)
-        level = None if pool is None else level_of(pool.shape, binding.level)
-        if pool is None or level is None:
-            return []
-        found = []
-        for slot, places in leaves_of(pool.shape, level, binding.index):
-            node = self.node_at(binding.pool, slot)
-            if node is not None:
-                found.append((node, mask_of(indices(self.seats[node], places))))
-        return found
 
     def place_left_out(self, node: int) -> tuple[str, int] | None:
         """Of a node that its pool leaves out: the pool, and the place in it whose cells it had while it was like the others."""

@@ -3,6 +3,7 @@ guarantee."""
 
 from collections import defaultdict
 
+from scheduler_service.core.among import has_level
 from scheduler_service.core.binding import bindings_of, coming_to, in_own_cells, kept_on, running_in
 from scheduler_service.core.cells.around import unbound
 from scheduler_service.core.cells.shape import level_of
@@ -24,7 +25,7 @@ _NOBODY: QueueKey = (0, False, 0)
 def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
     """Of cells beyond what it owns now, in its quota or in exchange, those go back whose jobs matter least."""
     for (pool, level), bindings in _unpinned(state, vc).items():
-        number = level_of(pools.pools[pool].shape, level) if pools.has(pool, level) else None
+        number = level_of(pools.pools[pool].shape, level) if has_level(pools, pool, level) else None
         if number is None or unbound(pools.pools[pool], Owner(vc), number) >= 0:
             continue
         for binding in _least_first(state, bindings):

@@ -7,6 +7,7 @@ of each deal, and kept whenever a quota or an exchange changes.
 
 from collections import defaultdict
 
+from scheduler_service.core.among import cells_of
 from scheduler_service.core.board import Board, Deal, agreed
 from scheduler_service.core.errors import require
 from scheduler_service.core.exchange import (
@@ -51,7 +52,7 @@ def least_owned(state: State, vc: int, pool: str, level: str, begin_us: Micros, 
 def most_cells(state: State, pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
     """The most cells of each level of a pool that it owns at any time from now on, as far as is agreed."""
     if vc.id not in state.traded.of:
-        return pools.cells_of(vc, pool)
+        return cells_of(pools, vc, pool)
     levels = pools.pools[pool].shape.levels
     own, mine = dict.fromkeys(levels, 0), defaultdict[str, list[Exchange]](list)
     for quota in vc.quotas:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 
+from scheduler_service.core.among import node_at
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.exchange import ExchangeState
@@ -154,7 +155,7 @@ def nodes_out(state: State, name: str, slots: Sequence[int], vc: str = "") -> li
     kept = _kept(state)
     shown = []
     for slot in slots:
-        node = pools.node_at(name, slot)
+        node = node_at(pools, name, slot)
         if pool is None or node is None:
             continue
         cells = _node_out(state, pools, node, slot, kept.get(node, {}))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 
+from scheduler_service.core.among import node_at
 from scheduler_service.core.cells.seats import indices
 from scheduler_service.core.cells.shape import leaves, level_of
 from scheduler_service.core.job import Node, NodeState
@@ -22,7 +23,7 @@ def pin_out(state: State, pools: Pools, pin: Pin) -> pb.PinUse:
     held, faults = 0, list[pb.PinFault]()
     for slot, places in leaves(pool.shape, level, pin.cell):
         held += (pool.held(slot)[0] & places).bit_count()
-        node = pools.node_at(pin.pool, slot)
+        node = node_at(pools, pin.pool, slot)
         if node is None:
             faults.append(_missing(state, pools, pin.pool, slot))
         else:

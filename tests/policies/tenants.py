@@ -22,7 +22,7 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, ZERO, Vector, add
-from scheduler_service.core.vc import CellRequest, Guarantee, Pin, Quota, Within
+from scheduler_service.core.vc import CellRequest, Guarantee, Owner, Pin, Quota, Within
 from scheduler_service.policies.cells.policy import cells
 from tests.core.driver import Driver
 
@@ -65,6 +65,12 @@ class Tenants(Driver):
         answer = self.reply(VcRequested(name, True, given, tuple(Pin(*pin) for pin in pins), **more))
         assert isinstance(answer, VcChanged), answer
         return answer.vc
+
+    def doomed(self, name: str, pool: str, level: str) -> int:
+        """How many of the free cells that it owns there is nothing healthy for, even if nobody else asks."""
+        assert self.state.pools is not None
+        cells = self.state.pools.pools[pool]
+        return cells.doomed(Owner(self.state.vc_ids[name]), cells.shape.levels.index(level))
 
     def change(self, name: str, *quotas: tuple[str, str, int]) -> Step:
         return self.step(VcRequested(name, False, tuple(Quota(*quota) for quota in quotas)))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from scheduler_service.core.among import lacks, nodes_in
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeDeleteRequested, NodeSeen, NodeSilent, VcRequested
@@ -187,8 +188,8 @@ def test_a_deleted_node_has_no_cells(model: str, pool: str, leaves: int) -> None
     assert not pools.pools
     for name in ("one", "two"):
         tenants.step(NodeSeen(name, "a", inventory(model)))
-    assert (pools.tops(pool), pools.lacks(pool)) == (2, False)
-    assert [at for _, at in pools.inside(next(iter(state.bindings.rows.values())))] == [(1 << leaves) - 1]
+    assert (pools.tops(pool), lacks(pools, pool)) == (2, False)
+    assert [at for _, at in nodes_in(pools, next(iter(state.bindings.rows.values())))] == [(1 << leaves) - 1]
     assert [binding.pin for binding in state.bindings.rows.values()] == ["mine"]
 
 

@@ -117,9 +117,7 @@ def test_a_node_that_is_gone_dooms_the_cells_that_were_promised(goes: str) -> No
     tenants.vc("B", (POOL, "node", 1))
     job = tenants.ask("A", 4, cpus=True)
     tenants.step(NodeSilent("two") if goes == "silent" else DrainRequested("two", "repair", "op", False))
-    pools = tenants.state.pools
-    assert pools is not None
-    assert pools.doomed(tenants.state.vc_ids["B"], POOL, "node") == 1
+    assert tenants.doomed("B", POOL, "node") == 1
     waiting = tenants.ask("B", 1, cpus=True)
     assert tenants.waits(waiting) is Reason.CELLS_FAULTY
     tenants.end(job)

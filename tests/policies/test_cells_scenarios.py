@@ -162,9 +162,7 @@ def test_doomed_cells_are_those_that_nobody_could_have_any_more() -> None:
     tenants.ask("VC1", 16)
 
     def shown() -> tuple[int, int]:
-        pools = tenants.state.pools
-        assert pools is not None
-        return pools.doomed(1, "rack3", "node"), pools.doomed(2, "rack3", "node")
+        return tenants.doomed("VC1", "rack3", "node"), tenants.doomed("VC2", "rack3", "node")
 
     everything = tuple((index, "XID 79") for index in range(16))
     tenants.step(FaultsSeen("2.1", "a", everything))

@@ -3,6 +3,7 @@
 from operator import le
 from typing import Any
 
+from scheduler_service.core.among import cells_of
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.exchange import Exchange, ExchangeOrder, LedgerEntry, OrderKind
 from scheduler_service.core.messages import (
@@ -115,7 +116,7 @@ class Traders(Tenants):
         pools = self.state.pools
         assert pools is not None
         row = self.state.vcs.rows[self.state.vc_ids[vc]]
-        return pools.cells_of(row, pool)[pools.pools[pool].shape.levels.index(level)]
+        return cells_of(pools, row, pool)[pools.pools[pool].shape.levels.index(level)]
 
     def restarted(self) -> None:
         """As after a restart: from the rows alone."""

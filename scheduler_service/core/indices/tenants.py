@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from scheduler_service.core.among import lacks
 from scheduler_service.core.exchange import Exchange, ExchangeOrder
 from scheduler_service.core.idle import IdleCells
 from scheduler_service.core.indices.deadlines import set_deadline, set_deadlines
@@ -29,11 +30,11 @@ def of_binding(state: "State", old: Binding | None, new: Binding | None) -> None
     if row is None or state.pools is None:
         return
     proxies = bool(state.idle.rows)
-    lacking = proxies and state.pools.lacks(row.pool)
+    lacking = proxies and lacks(state.pools, row.pool)
     state.pools.set_binding(old, new)
     if proxies:
         state.bound_otherwise.update(binding.vc for binding in (old, new) if binding is not None)
-        if lacking or state.pools.lacks(row.pool):
+        if lacking or lacks(state.pools, row.pool):
             state.board_changed = True  # who lacks cells has others idle as somebody else binds some
     state.unsettled = True
 

@@ -5,6 +5,7 @@ A run is guaranteed here where its virtual cluster's devices, wherever they are,
 
 from itertools import islice
 
+from scheduler_service.core.among import devices_of
 from scheduler_service.core.binding import entitled
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import Job, Reason
@@ -24,7 +25,7 @@ def by_count() -> Policy:
     def policy(state: State, _rng: Rng) -> Proposals:
         assert state.pools is not None
         yield from start_on_earmarks(state, place_on_cells_kept)
-        quotas = {vc.name: state.pools.devices_of(vc) for vc in state.vcs.rows.values()}
+        quotas = {vc.name: devices_of(state.pools, vc) for vc in state.vcs.rows.values()}
         for name in turns({name: state.regular.get(name, 0) for name in quotas}, quotas):
             yield from _serve(state, state.vcs.rows[state.vc_ids[name]], quotas[name])
 

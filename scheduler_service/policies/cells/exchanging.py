@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Iterator
 
+from scheduler_service.core.among import cells_of, has_level
 from scheduler_service.core.board import Board, Deal
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.exchange import Lot, OrderKind
@@ -85,7 +86,7 @@ def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str
     now, news = state.cluster.clock_us, False
     for kind in _kinds(state, pools, vc):
         row = state.idle.rows.get(kind)
-        if not pools.has(*kind[1:]):
+        if not has_level(pools, *kind[1:]):
             news = True
             yield (NoteIdle(*kind), *(Withdraw(order) for order in _proxys(state, kind)))
             continue
@@ -109,13 +110,13 @@ def _kinds(state: State, pools: Pools, vc: VirtualCluster) -> list[Kind]:
 
 def _levels(pools: Pools, vc: VirtualCluster, pool: str) -> list[str]:
     levels = pools.pools[pool].shape.levels
-    return [level for level, count in zip(levels, pools.cells_of(vc, pool), strict=True) if count > 0]
+    return [level for level, count in zip(levels, cells_of(pools, vc, pool), strict=True) if count > 0]
 
 
 def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Generator[Plan, str | None, Board]:
     """Returns the board as it is then: to make it costs more than all else here, and most of the time it is the same."""
     rows = [state.idle.rows[kind] for kind in sorted(state.idle_of.get(vc.id, ()))]
-    idle = [_idle(pools, row) for row in rows if pools.has(row.pool, row.level)]
+    idle = [_idle(pools, row) for row in rows if has_level(pools, row.pool, row.level)]
     policy = vc.policy
     settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)
     exchanges = exchanges_of(state, vc.id)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from scheduler_service.core.among import cells_of
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.cells.placing import Found, find
@@ -149,7 +150,7 @@ def holds_up(state: State, vc: VirtualCluster, job: Job) -> bool:
 def sufficing(pools: Pools, vc: VirtualCluster, job: Job) -> Iterator[Choice]:
     """The pools in which what its virtual cluster owns now would do, if nothing else ran there."""
     for choice in choices(pools, vc, job):
-        if not _never_in(pools, choice, job, pools.cells_of(vc, choice.pool)):
+        if not _never_in(pools, choice, job, cells_of(pools, vc, choice.pool)):
             yield choice
 
 
@@ -165,7 +166,7 @@ def why_not(state: State, vc: VirtualCluster, job: Job) -> Wait:
 
 def _why_not_in(state: State, pools: Pools, vc: VirtualCluster, choice: Choice, job: Job) -> Wait:
     pool = pools.pools[choice.pool]
-    if never := _never_in(pools, choice, job, pools.cells_of(vc, choice.pool)):
+    if never := _never_in(pools, choice, job, cells_of(pools, vc, choice.pool)):
         if _never_in(pools, choice, job, most_cells(state, pools, vc, choice.pool)):
             return Wait(job.id, Reason.NEVER_IN_QUOTA, f"pool {choice.pool}: {never}")
         return Wait(job.id, Reason.BEYOND_QUOTA, f"virtual cluster {vc.name} owns what it needs at other times (exchanges)")

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import islice
 
+from scheduler_service.core.among import nodes_in
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.job import Job, Reason
 from scheduler_service.core.messages import Wait
@@ -42,7 +43,7 @@ def _holders(state: State, vc: VirtualCluster, job: Job) -> set[int]:
     assert pools is not None
     wanted: dict[int, Mask] = defaultdict(int)
     for cell in islice(_cells(pools, vc, job), LOOKED_AT):
-        for node, mask in pools.inside(cell):
+        for node, mask in nodes_in(pools, cell):
             wanted[node] |= mask
     keys = (key for node in sorted(wanted) for key in sorted(state.runs_on.get(node, ())))
     runs = (state.runs.rows[key] for key in islice(keys, LOOKED_AT))

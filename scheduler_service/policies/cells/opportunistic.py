@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Set
 from fractions import Fraction
 from itertools import islice
 
+from scheduler_service.core.among import all_leaves, node_at
 from scheduler_service.core.cells.around import free_around, leaves_unbound, owned
 from scheduler_service.core.cells.asked import asked
 from scheduler_service.core.cells.idle import find_idle
@@ -61,7 +62,7 @@ def _all(state: State) -> tuple[int, int]:
     """Devices, and thousandths of CPUs that no device carries."""
     assert state.pools is not None
     beside = state.host.total_cpu() if state.host is not None else 0
-    return state.pools.leaves(True), 1000 * state.pools.leaves(False) + beside
+    return all_leaves(state.pools, True), 1000 * all_leaves(state.pools, False) + beside
 
 
 def _holds(state: State, vc: VirtualCluster, everything: tuple[int, int]) -> Fraction:
@@ -193,7 +194,7 @@ def _unbound(pools: Pools, owner: Owner, held: Set[Choice]) -> int:
 def _running_on(state: State, pool: str, slots: Iterable[int]) -> set[int]:
     """The jobs with a run on one of these nodes."""
     assert state.pools is not None
-    nodes = (state.pools.node_at(pool, slot) for slot in slots)
+    nodes = (node_at(state.pools, pool, slot) for slot in slots)
     return {key.job_id for node in nodes if node is not None for key in state.runs_on.get(node, ())}
 
 

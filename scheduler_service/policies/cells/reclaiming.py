@@ -9,6 +9,7 @@ over the jobs that would have to leave, the whole of each gang.
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from scheduler_service.core.among import node_at
 from scheduler_service.core.candidates import size_of
 from scheduler_service.core.cells.choosing import Places
 from scheduler_service.core.cells.seats import positions
@@ -58,7 +59,7 @@ class LeastLost:
         """The runs of a node, and where they are."""
         pools, state = self.state.pools, self.state
         assert pools is not None
-        node = pools.node_at(self.pool, slot) or 0
+        node = node_at(pools, self.pool, slot) or 0
         runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
         return [(run, positions(pools.seats[node], mask_of(run.devices))) for run in runs]
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from scheduler_service.core.among import nodes_in
 from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import unused_around
 from scheduler_service.core.cells.pool import Pool
@@ -35,7 +36,7 @@ def running(state: State, vc: VirtualCluster) -> list[Job]:
     """The jobs that run in the virtual cluster's cells, none of whose tasks is leaving; in order of their ids."""
     pools = state.pools
     assert pools is not None
-    nodes = {node for _, binding in bindings_of(state, vc.id) for node, _ in pools.inside(binding)}
+    nodes = {node for _, binding in bindings_of(state, vc.id) for node, _ in nodes_in(pools, binding)}
     ids = {key.job_id for node in nodes for key in state.runs_on.get(node, ()) if _counts(state, vc, key)}
     whole = (job_id for job_id in sorted(ids) if all(_counts(state, vc, run.key) for run in state.runs_of(job_id)))
     return [state.jobs.rows[job_id] for job_id in whole]
