@@ -19,6 +19,9 @@ from scheduler_service.core.vc import Owner
 
 
 class Pool:
+    """What is healthy, bound and held of each node is set; which cells are free, what is available in those that are bound, and
+    whether everybody can have what he owns, follows, and is kept up as it changes."""
+
     __slots__ = (
         "_balance",
         "_facts",
