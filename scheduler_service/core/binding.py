@@ -43,7 +43,7 @@ def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
     if not state.settings.by_count:
         return bool(mask) and owned(state, job, node, mask)
     vc = state.vcs.rows[state.vc_ids[job.spec.vc]]
-    return state.regular.get(vc.name, 0) + mask.bit_count() <= devices_of(_pools(state), vc)
+    return state.guaranteed.get(vc.name, 0) + mask.bit_count() <= devices_of(_pools(state), vc)
 
 
 def owned(state: State, job: Job, node: int, mask: Mask) -> bool:

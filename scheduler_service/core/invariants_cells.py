@@ -71,7 +71,8 @@ def _check_bindings(state: State, pools: Pools) -> None:
     claim(traded == state.traded.in_force, "what windows add to quotas")
     for vc in state.vcs.rows.values():
         if state.settings.by_count:
-            claim(state.regular.get(vc.name, 0) <= devices_of(pools, vc), f"virtual cluster {vc.name} has more than its quota")
+            held = state.guaranteed.get(vc.name, 0)
+            claim(held <= devices_of(pools, vc), f"virtual cluster {vc.name} has more than its quota")
         for name, pool in pools.pools.items():
             for number, level in enumerate(pool.shape.levels):
                 owned = quota_of(vc, name, level) + traded.get((vc.id, name, level), 0)

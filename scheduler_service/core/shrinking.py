@@ -74,7 +74,7 @@ def forget_lost(state: State, pools: Pools, row: VirtualCluster) -> bool:
 def strand(state: State, vc: str, why: str, now: Micros) -> None:
     """Whoever is in no cell of its own loses its guarantee, and who was to come to none what is kept for it. Looks at the
     virtual cluster's guaranteed runs, and at all that is kept."""
-    runs = [state.runs.rows[key] for key in state.residents.get(vc, ())]
+    runs = [state.runs.rows[key] for key in state.guaranteed_runs.get(vc, ())]
     for job_id in sorted({run.job_id for run in runs if not _at_home(state, run.job_id, run.node, mask_of(run.devices))}):
         demote(state, job_id, now, text=why)
     kept = [row for row in state.operations.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]

@@ -107,7 +107,7 @@ class State:
         """Node -> the devices that are faulty."""
         self.kept_devices: dict[int, Mask] = {}
         """Node -> the devices that earmarks keep, idle or not yet."""
-        self.guests_devices: dict[int, Mask] = {}
+        self.kept_for_opportunistic: dict[int, Mask] = {}
         """Node -> of these, those that are kept for opportunistic jobs: whoever has a right to them takes them."""
         self.guaranteed_devices: dict[int, Mask] = {}
         """Node -> the devices that guaranteed runs hold."""
@@ -115,13 +115,13 @@ class State:
         """Virtual cluster -> how many devices its opportunistic runs hold."""
         self.opportunistic_cpus: dict[str, int] = {}
         """Virtual cluster -> how many thousandths of a CPU those of them hold that have no devices."""
-        self.regular: dict[str, int] = {}
+        self.guaranteed: dict[str, int] = {}
         """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
-        self.guests: dict[str, set[RunKey]] = {}
+        self.opportunistic_runs: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its opportunistic runs that hold devices."""
         self.without: dict[int, int] = {}
         """Job that need not run as opportunistic -> how many of its runs do."""
-        self.residents: dict[str, set[RunKey]] = {}
+        self.guaranteed_runs: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its guaranteed runs that hold devices."""
         self.overflowing: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic, as they may, and would rather be guaranteed."""
@@ -259,13 +259,12 @@ class State:
             "held": dict(self.held_devices),
             "faulty": dict(self.faulty_devices),
             "kept": dict(self.kept_devices),
-            "guests": dict(self.guests_devices),
-            "guaranteed": dict(self.guaranteed_devices),
+            "kept_for_opportunistic": dict(self.kept_for_opportunistic),
+            "guaranteed": (dict(self.guaranteed), dict(self.guaranteed_devices)),
             "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
-            "regular": dict(self.regular),
-            "guests_of": {vc: set(keys) for vc, keys in self.guests.items()},
+            "opportunistic_runs": {vc: set(keys) for vc, keys in self.opportunistic_runs.items()},
             "without": dict(self.without),
-            "residents": {vc: set(keys) for vc, keys in self.residents.items()},
+            "guaranteed_runs": {vc: set(keys) for vc, keys in self.guaranteed_runs.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
             "lanes": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.lanes.items()},

@@ -49,4 +49,4 @@ def test_guests_come_within_the_quota_as_it_has_room() -> None:
     first, second = tenants.ask("A", 4, guarantee=OVERFLOW), tenants.ask("A", 2, guarantee=OVERFLOW)
     tenants.end(first)
     assert tenants.guaranteed(second)
-    assert tenants.state.regular == {"A": 2}
+    assert tenants.state.guaranteed == {"A": 2}

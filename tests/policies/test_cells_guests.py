@@ -42,7 +42,7 @@ def test_an_opportunistic_trial_has_the_cheapest_of_its_own_guests_preempted() -
     assert tenants.at(trial) == places
     assert not tenants.guaranteed(trial)
     assert tenants.job(short).preempted_for_trial == 1
-    assert tenants.state.guests_devices == {}
+    assert tenants.state.kept_for_opportunistic == {}
 
 
 def test_lower_priority_goes_first_whatever_the_score() -> None:

@@ -57,7 +57,7 @@ def test_only_where_cells_are_gone_are_runs_looked_at_and_only_its_own(asked: li
     before.change("A", (FOURS, "node", 2))
     assert asked == [], "its pools are there"
     after = restarted(before, PoolPlan("named", NODES))
-    assert after.state.residents == {"A": {(job, 1, 0) for job in mine}, "B": {(job, 1, 0) for job in others}}
+    assert after.state.guaranteed_runs == {"A": {(job, 1, 0) for job in mine}, "B": {(job, 1, 0) for job in others}}
     named = (Quota("named", "node", 2),)
     seen: list[list[int]] = []
     for vc in "AB":

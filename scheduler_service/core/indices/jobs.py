@@ -153,10 +153,10 @@ def _keep(state: "State", earmark: Operation, keeps: bool) -> None:
     kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
     spec, more = state.jobs.rows[earmark.job_id].spec, earmark.want.devices
     if spec.guarantee is Guarantee.OPPORTUNISTIC:
-        guests = state.guests_devices.get(node, 0)
-        set_or_drop(state.guests_devices, node, (guests | mask if keeps else guests & ~mask) or None)
+        guests = state.kept_for_opportunistic.get(node, 0)
+        set_or_drop(state.kept_for_opportunistic, node, (guests | mask if keeps else guests & ~mask) or None)
     else:
-        set_or_drop(state.regular, spec.vc, (state.regular.get(spec.vc, 0) + (more if keeps else -more)) or None)
+        set_or_drop(state.guaranteed, spec.vc, (state.guaranteed.get(spec.vc, 0) + (more if keeps else -more)) or None)
     set_or_drop(state.kept_devices, node, kept or None)
     set_or_drop(state.idle_devices, node, idle or None)
     hold_cells(state, node)

@@ -113,14 +113,14 @@ def _count(state: "State", run: Run, sign: int) -> None:
     """A run (+1) as what it is, or one that is it no more (-1)."""
     vc, guaranteed = run.vc, run.guaranteed
     if run.demand.devices:
-        counts = state.regular if guaranteed else state.opportunistic
+        counts = state.guaranteed if guaranteed else state.opportunistic
         set_or_drop(counts, vc, (counts.get(vc, 0) + sign * run.demand.devices) or None)
     elif not guaranteed:
         counts, held = state.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
         set_or_drop(counts, vc, (counts.get(vc, 0) + sign * held) or None)
     if not run.devices:
         return
-    add_or_discard(state.residents if guaranteed else state.guests, vc, run.key, sign > 0)
+    add_or_discard(state.guaranteed_runs if guaranteed else state.opportunistic_runs, vc, run.key, sign > 0)
     if not guaranteed and (guarantee := state.jobs.rows[run.job_id].spec.guarantee) is not Guarantee.OPPORTUNISTIC:
         without = state.without.get(run.job_id, 0) + sign
         set_or_drop(state.without, run.job_id, without or None)
@@ -130,7 +130,7 @@ def _count(state: "State", run: Run, sign: int) -> None:
 
 def hold_cells(state: "State", node: int) -> None:
     if state.pools is not None:
-        guests = state.guests_devices.get(node, 0)
+        guests = state.kept_for_opportunistic.get(node, 0)
         taken = state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0) & ~guests
         state.pools.hold(node, taken, (state.held_devices.get(node, 0) | guests) & ~taken)
 

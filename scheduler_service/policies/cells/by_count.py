@@ -26,7 +26,7 @@ def by_count() -> Policy:
         assert state.pools is not None
         yield from start_on_earmarks(state, place_on_cells_kept)
         quotas = {vc.name: devices_of(state.pools, vc) for vc in state.vcs.rows.values()}
-        for name in turns({name: state.regular.get(name, 0) for name in quotas}, quotas):
+        for name in turns({name: state.guaranteed.get(name, 0) for name in quotas}, quotas):
             yield from _serve(state, state.vcs.rows[state.vc_ids[name]], quotas[name])
 
     return policy
@@ -41,7 +41,7 @@ def _serve(state: State, vc: VirtualCluster, quota: int) -> Proposals:
         if job.id in state.earmarks_of:
             skip += 1
             continue
-        asks, used = job.spec.demand.devices, state.regular.get(vc.name, 0)
+        asks, used = job.spec.demand.devices, state.guaranteed.get(vc.name, 0)
         needs = [demand.devices for demand in job.spec.tasks()]
         regular = job.spec.guarantee is not Guarantee.OPPORTUNISTIC and within(used, quota, asks)
         plan: Plan | None = None
@@ -111,7 +111,7 @@ def _promote(state: State, vc: VirtualCluster, quota: int) -> Proposals:
     """The oldest runs beyond the quota come within it as there is room in it."""
     for job_id in sorted(state.overflowing.get(vc.name, ())):
         job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
-        if not within(state.regular.get(vc.name, 0), quota, job.spec.demand.devices):
+        if not within(state.guaranteed.get(vc.name, 0), quota, job.spec.demand.devices):
             return
         if all(run.stop_us is None and not run.guaranteed for run in runs) and all(
             entitled(state, job, run.node, mask_of(run.devices)) for run in runs

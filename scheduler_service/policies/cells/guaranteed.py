@@ -64,7 +64,7 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
 def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan:
     levels = pools.pools[name].shape.levels
     spots = spots_at(pools, name, found.seats)
-    actions = _guests_lose(state, spots) if state.guests_devices else []
+    actions = _guests_lose(state, spots) if state.kept_for_opportunistic else []
     for level, index in found.binds:
         actions.append(Bind(vc.id, name, levels[level], index))
     in_the_way = in_the_way_of(state, spots)
@@ -103,7 +103,7 @@ def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
     """What is kept at these spots for opportunistic jobs is kept for them no more."""
     wanted: dict[int, Mask] = defaultdict(int)
     for spot in spots:
-        wanted[spot.node] |= mask_of(spot.devices) & state.guests_devices.get(spot.node, 0)
+        wanted[spot.node] |= mask_of(spot.devices) & state.kept_for_opportunistic.get(spot.node, 0)
     if not any(wanted.values()):
         return []
     losing: dict[int, int] = {}  # an earmark of each: with it go all of its job

@@ -46,7 +46,7 @@ def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> P
 
 def _guests(state: State, vc: VirtualCluster) -> list[Job]:
     """Jobs of the virtual cluster that run as opportunistic and hold leaves, none of whose tasks is leaving; by their ids."""
-    ids = sorted({key.job_id for key in state.guests.get(vc.name, ())})
+    ids = sorted({key.job_id for key in state.opportunistic_runs.get(vc.name, ())})
     return [
         state.jobs.rows[job_id] for job_id in ids if all(run.phase is not RunPhase.STOPPING for run in state.runs_of(job_id))
     ]
