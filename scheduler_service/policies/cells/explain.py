@@ -13,7 +13,7 @@ from scheduler_service.core.waiting import Lane, QueueKey, lanes_of, queue_key
 from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
 from scheduler_service.policies.cells.holders import waits_for_cells
 from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
-from scheduler_service.policies.cells.standing import held_up
+from scheduler_service.policies.cells.queues import held_up
 from scheduler_service.policies.cells.victims import PREEMPTING
 from scheduler_service.policies.explained import AHEAD_SHOWN, Blocker, Explanation, Victim, counted, waiting_for_victims
 

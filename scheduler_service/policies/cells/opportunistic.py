@@ -26,7 +26,7 @@ from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualClus
 from scheduler_service.core.waiting import ANY, Lane
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
-from scheduler_service.policies.cells.standing import in_pool
+from scheduler_service.policies.cells.queues import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
 LOOKED_AT = 16

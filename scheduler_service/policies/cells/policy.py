@@ -13,7 +13,7 @@ from scheduler_service.core.waiting import OWN_LANES, Lane, Named, QueueKey, pla
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
 from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
-from scheduler_service.policies.cells.standing import held_up, in_pool
+from scheduler_service.policies.cells.queues import held_up, in_pool
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange import Match, balanced
 from scheduler_service.policies.trials import start_on_earmarks
