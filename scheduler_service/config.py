@@ -75,6 +75,9 @@ class Config(BaseSettings):
     heartbeat: Seconds = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: Seconds = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
     lease: Seconds = Field(5, ge=0.5, description="how long a dead scheduler keeps the lease, at most")
+    accept_clock: bool = Field(
+        False, description="lead although the last commit is from the future: a leader's clock was ahead"
+    )
     record: Path | None = Field(None, description="file to record the engine's input in; packed if it ends with .gz")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 

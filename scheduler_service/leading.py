@@ -92,13 +92,19 @@ def vc_policy_of(config: Config) -> VcPolicy:
     return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
 
 
-def clock(last_us: int) -> Callable[[], int]:
-    """Microseconds since 1970: the wall clock now, moved on by monotonic time. Raises ClockBehind."""
+def clock(last_us: int, accept: bool = False) -> Callable[[], int]:
+    """Microseconds since 1970: the wall clock now, moved on by monotonic time. Raises ClockBehind, unless it is to `accept`
+    that the last leader's clock was ahead: then time goes on from the last commit."""
     wall, began = time.time_ns() // 1000, time.monotonic_ns() // 1000
-    if wall < last_us - _CLOCK_SLACK_US:
-        raise ClockBehind(
-            f"the clock of this machine is {(last_us - wall) / 1e6:.0f} s behind the last commit: set it, then start again"
-        )
+    if (behind := last_us - wall) > _CLOCK_SLACK_US:
+        said = f"the clock of this machine is {behind / 1e6:.0f} s behind the last commit"
+        if not accept:
+            raise ClockBehind(
+                f"{said}: set it, then start again. If it is right, the last leader's was ahead: "
+                "then start once with --accept-clock, and all times go on from that commit until it is past"
+            )
+        log.warning("%s, and is taken as right: until it has caught up, times that are told are ahead by so much", said)
+        wall = last_us
     return lambda: wall + time.monotonic_ns() // 1000 - began
 
 
@@ -174,7 +180,7 @@ async def lead(
     """
     state, view, writer = await asyncio.to_thread(load_state, engines.writer, epoch, config, forgetful)
     dispatch = Dispatch()
-    now = clock(state.cluster.clock_us)
+    now = clock(state.cluster.clock_us, config.accept_clock)
     recorder = await asyncio.to_thread(recording.begin, config, policy_of, state, view.commit_no)
     service = Service(state, view, policy_of(config), writer, lambda orders: dispatch.send(view, orders), now, recorder)
 
