@@ -15,7 +15,7 @@ from pathlib import Path
 from node_agent.config import Settings
 from node_agent.devices.base import Inventory
 from node_agent.devices.opening import Opened, opened
-from node_agent.errors import AgentError, AsRoot, Forgetful, RunsLive, StateInUse, StateUnusable
+from node_agent.errors import AgentError, AsRoot, Forgetful, OtherNode, RunsElsewhere, RunsLive, StateInUse, StateUnusable
 from node_agent.jobs import leftovers
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import Executor
@@ -89,10 +89,11 @@ async def run(settings: Settings) -> None:
         raise AsRoot
     systemd = Notifier()
     with state_directory(settings.state) as state:
+        held = _claim(settings, state)
         groups = found(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
-        devices = await opened(settings, state, _held(state))
+        devices = await opened(settings, state, held)
         while await _serve(settings, state, devices, groups, systemd):
-            settings = settings.model_copy(update={"forget_cluster": False})
+            pass
 
 
 async def _serve(settings: Settings, state: Path, devices: Opened, groups: Groups, systemd: Notifier) -> bool:
@@ -100,8 +101,6 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     loop = asyncio.get_running_loop()
     provider = devices.provider
     spool = open_spool(state / "spool.db")
-    if settings.forget_cluster:
-        spool = _forget(spool, settings)
     paths = Paths(state, settings.checkpoint_root, spool.short_id)
     logs = Logs(lambda key: spool.runs.get(key), paths.log)
     node = LocalNode(settings.node, spool, provider.inventory, logs)
@@ -177,10 +176,24 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     return afresh
 
 
-def _held(state: Path) -> bool:
-    """Whether there are runs that may hold devices, for all that the scheduler has heard."""
+def _claim(settings: Settings, state: Path) -> bool:
+    """Makes the spool that of this node, which nothing else is. Whether there are runs that may hold devices, for all that
+    the scheduler has heard."""
+    if elsewhere := leftovers.elsewhere(state, settings.node, settings.checkpoint_root):
+        where = ", ".join(f"{path} ({', '.join(sorted(runs))})" for path, runs in elsewhere.items())
+        raise RunsElsewhere(node=settings.node, where=where)
     spool = open_spool(state / "spool.db")
     try:
+        if settings.forget_cluster:
+            spool = _forget(spool, settings)
+        elif spool.node not in ("", settings.node):
+            live, untold = (len({item.key for item in items}) for items in (spool.live(), spool.pending()))
+            if live or untold:
+                raise OtherNode(path=state, theirs=spool.node, ours=settings.node, live=live, untold=untold)
+            log.warning("this was node %s, and is node %s from now on", spool.node, settings.node)
+            spool.discard()
+            spool = open_spool(state / "spool.db")
+        spool.name(settings.node)
         return bool(spool.live() or spool.pending())
     finally:
         spool.close()

@@ -39,6 +39,17 @@ class RunsLive(AgentError):
     Cancel them, or stop the agent once with --stop-jobs-on-exit; then try again."""
 
 
+class OtherNode(AgentError):
+    """The state directory {path} is node {theirs}'s: {live} of its runs are not over, and of {untold} the scheduler has not
+    acknowledged all reports. Start the agent as {theirs} (--node {theirs}) until there are none, or give node {ours} its own
+    --state."""
+
+
+class RunsElsewhere(AgentError):
+    """Runs of node {node} live under another state directory: {where}. Start the agent with that --state, which takes them up,
+    or end them: beside them, their jobs would run twice. Where that is another agent, give this one its own --node."""
+
+
 class UnknownProfile(AgentError):
     """There is no device profile {name!r}. Known: {known}."""
 

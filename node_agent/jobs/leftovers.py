@@ -62,6 +62,24 @@ def settled(state: Path, spool: str) -> None:
             (folder / _OVER).touch()
 
 
+def elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]:
+    """The runs of this node that live under other state directories, by these.
+
+    A node by the same name whose jobs save elsewhere is that of another cluster. What another user runs cannot be seen.
+    """
+    found: dict[Path, set[str]] = {}
+    for pid in pids():
+        variables = _variables(pid, node) if pid != os.getpid() else {}
+        run, saves = (Path(variables.get(name, "/")) for name in ("EBB_RUN_DIR", "EBB_CHECKPOINT_DIR"))
+        if run.parent.parent.name != RUNS or len(saves.parts) < 3:
+            continue
+        other, root = run.parents[2], saves.parents[1]
+        ours = (state / RUNS / run.parent.name).is_dir() or _same(pid, other, state)
+        if not ours and (root == checkpoints or _same(pid, root, checkpoints)):
+            found.setdefault(other, set()).add(run.name)
+    return found
+
+
 def process_of(run_directory: Path) -> Process | None:
     """The process that was launched for a run, where that was noted in this boot."""
     return _noted(run_directory / PROCESS_FILE, boot_id())
@@ -84,13 +102,33 @@ def _noted(file: Path, boot: str) -> Process | None:
         return None
 
 
+def _variables(pid: int, node: str) -> dict[str, str]:
+    """The environment of a process that says it is of this node; empty where it does not, or cannot be read."""
+    try:
+        text = b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return {}
+    if os.fsencode(f"\0EBB_NODE={node}\0") not in text:
+        return {}
+    pairs = (os.fsdecode(each).partition("=") for each in text.split(b"\0"))
+    return {name: value for name, _, value in pairs}
+
+
+def _same(pid: int, path: Path, own: Path) -> bool:
+    """Whether a directory of a process, perhaps in a container, is this one of ours, perhaps by another name."""
+    try:
+        return Path(f"/proc/{pid}/root{path}").samefile(own)
+    except OSError:
+        return False
+
+
 def run_of(pid: int, state: Path) -> str:
     """The run that a process says it belongs to, as <spool>/<name>; empty where it is none of this directory."""
     needle = os.fsencode(f"\0EBB_RUN_DIR={state}/{RUNS}/")
     try:
         _, found, rest = (b"\0" + Path(f"/proc/{pid}/environ").read_bytes()).partition(needle)
         # In a container of its own, the same path is another directory.
-        if found and Path(f"/proc/{pid}/root{state}").samefile(state):
+        if found and _same(pid, state, state):
             return os.fsdecode(rest.partition(b"\0")[0])
     except OSError:
         pass

@@ -65,8 +65,18 @@ class Spool:
         return self._standing.cluster_id, self._standing.epoch
 
     def obey(self, cluster_id: str, epoch: int) -> None:
-        if self.cluster != (cluster_id, epoch):
-            held = replace(self._standing, cluster_id=cluster_id, epoch=epoch)
+        self._hold(replace(self._standing, cluster_id=cluster_id, epoch=epoch))
+
+    @property
+    def node(self) -> str:
+        """Whose runs and reports these are; "" where nobody has said so yet."""
+        return self._standing.node
+
+    def name(self, node: str) -> None:
+        self._hold(replace(self._standing, node=node))
+
+    def _hold(self, held: Standing) -> None:
+        if held != self._standing:
             try:
                 standing.write(self._path.with_name(standing.FILE), held)
             except OSError as error:

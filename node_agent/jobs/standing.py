@@ -1,4 +1,4 @@
-"""What outlives a spool: whom this node obeys, and the boot of the machine that the spool beside it belongs to.
+"""What outlives a spool: the node's name, whom it obeys, and the boot of the machine that the spool beside it belongs to.
 
 One small file, written durably and seldom. It is read first, so that a spool which a power cut may have damaged is never
 looked at: the boot has changed by then.
@@ -20,15 +20,18 @@ class Standing:
     cluster_id: str = ""
     """The cluster and the epoch that were obeyed last; "" and 0 at first."""
     epoch: int = 0
+    node: str = ""
+    """Whose the spool is; "" where an agent wrote this that did not keep the name."""
 
 
 def read(path: Path) -> Standing | None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        return Standing(str(fields["kernel_boot"]), str(fields["cluster_id"]), int(fields["epoch"]))
+        node = str(fields.get("node", ""))
+        return Standing(str(fields["kernel_boot"]), str(fields["cluster_id"]), int(fields["epoch"]), node)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpoolDamaged(path=path, why=error) from error
 
 

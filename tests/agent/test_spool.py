@@ -1,5 +1,6 @@
 """The spool: nothing is lost with the process that wrote it."""
 
+import json
 import resource
 import signal
 import sqlite3
@@ -314,3 +315,16 @@ def test_a_damaged_file_is_said_to_be(path: Path) -> None:
     path.write_bytes(GARBAGE)
     with pytest.raises(SpoolDamaged, match="cannot be read: file is not a database"):
         open_spool(path)
+
+
+def test_the_nodes_name_outlives_the_spool_and_may_be_missing(path: Path) -> None:
+    """The agents before this one did not keep it."""
+    (path.with_name(standing.FILE)).write_text(json.dumps({"kernel_boot": boot_id(), "cluster_id": "c", "epoch": 9}))
+    spool = open_spool(path)
+    assert (spool.node, spool.cluster) == ("", ("c", 9))
+    spool.name("n1")
+    spool.obey("c", 10)
+    spool.discard()
+    spool = open_spool(path)
+    assert (spool.node, spool.cluster) == ("n1", ("c", 10))
+    spool.close()
