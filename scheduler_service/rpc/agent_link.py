@@ -11,6 +11,7 @@ from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc
 from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.job import NodeState
 from scheduler_service.core.messages import Acknowledged, Joined, Reply
 from scheduler_service.rpc.agents import hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.front import Front, Leading
@@ -83,6 +84,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             raise
         assert isinstance(joined, Joined)
         _refuse_if_older(leading, hello, joined.acknowledged)
+        link.renews = joined.acknowledged < hello.acknowledged
         leading.dispatch.joined(link)
         log.info("node %s connected from %s", hello.node, peer)
         yield self._welcome(leading, joined)
@@ -114,15 +116,30 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             log.info("node %s disconnected", hello.node)
 
     def _refuse_twin(self, leading: Leading, hello: agent_link_pb2.Hello) -> None:
-        """Two agents by one name would each take the other's runs for lost. The one that is there and alive stays."""
+        """Two agents by one name would each take the other's runs for lost. The one that is there and alive stays.
+
+        So does the one that may be about to come back, where only another state directory of the same machine can tell them
+        apart: that of a machine that was started anew is not waited for.
+        """
         present = leading.dispatch.connected(hello.node)
-        if present is None or present.boot_id == hello.boot_id:
+        if present is not None and present.boot_id == hello.boot_id:
             return
-        if time.monotonic() - present.heard < self._front.silent_after_seconds:
+        recent = time.monotonic() - self._front.silent_after_seconds
+        if present is not None and present.heard > recent:
             raise FailedPrecondition(
                 "NODE_CONNECTED",
                 f"an agent of node {hello.node} is connected already, from another boot or state directory: "
                 "give this one another --node, or stop that one first",
+            )
+        node = leading.view.named(hello.node)
+        if node is None or node.state is not NodeState.UP or not _other_spool(node.boot_id, hello.boot_id):
+            return
+        if leading.dispatch.boot_heard(node) > recent:
+            raise FailedPrecondition(
+                "NODE_CONNECTED",
+                f"node {hello.node} was up a moment ago with another state directory of the same machine, whose runs would be "
+                "lost: start the agent on that one, or give this one another --node; where that one is gone, this one is "
+                f"accepted once nothing was heard of it for {self._front.silent_after_seconds:g} s",
             )
 
     def _welcome(self, leading: Leading, joined: Joined) -> agent_link_pb2.ConnectResponse:
@@ -164,6 +181,12 @@ async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading
     if not hello.capacity.memory_mib or not 0 < hello.capacity.cpu_milli <= 1000 * MOST_CPUS:
         raise InvalidArgument("CAPACITY", f"node {hello.node}: it must have memory, and CPUs, of which at most {MOST_CPUS}")
     return hello
+
+
+def _other_spool(one: str, other: str) -> bool:
+    """Whether two boots are of one boot of a machine, and of two spools there."""
+    machine, of_machine, _ = one.rpartition("/")
+    return one != other and bool(of_machine) and other.rpartition("/")[0] == machine
 
 
 def _refuse_if_older(leading: Leading, hello: agent_link_pb2.Hello, known: int) -> None:

@@ -5,13 +5,14 @@ Orders for a node that is not connected are dropped: when its agent connects, it
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from scheduler_service.core.job import NodeState, RunKey
+from scheduler_service.core.job import Node, NodeState, RunKey
 from scheduler_service.core.messages import NodeSilent, Order, Start
 from scheduler_service.run.view import View
 
@@ -50,6 +51,8 @@ class Link:
         self.joined = False
         """Whether the agent was accepted: until then it is no sign of life of the node."""
         self.ended = False
+        self.renews = False
+        """Whether its agent was told so little of what it had reported that it begins anew, with another boot."""
         self.observed: Any = None
         """What the agent saw last of its devices, as `rpc` keeps it; of no use once the link has ended."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -85,6 +88,12 @@ class Link:
         return Outgoing(orders, acknowledged, logs)
 
 
+class Heard(NamedTuple):
+    at: float
+    boot_id: str
+    """By an agent of this boot; empty where that boot is over."""
+
+
 FellSilent = Callable[[NodeSilent], "asyncio.Future[Any] | None"]
 """Returns what is done when that is durable; None where this scheduler does not lead any more."""
 
@@ -94,7 +103,7 @@ class Dispatch:
 
     def __init__(self) -> None:
         self._links: dict[str, Link] = {}
-        self._last_heard: dict[str, float] = {}
+        self._last_heard: dict[str, Heard] = {}
         self._untold: dict[str, set[RunKey]] = {}
         """By node: the runs that it was to start since it had an agent last."""
         self._began = time.monotonic()
@@ -119,7 +128,7 @@ class Dispatch:
 
     def heard(self, link: Link) -> None:
         """Its agent lives, though it could not be accepted: the database did not answer."""
-        self._last_heard[link.node] = time.monotonic()
+        self._note(link.node, Heard(time.monotonic(), link.boot_id))
 
     def close(self, link: Link) -> None:
         if self._links.get(link.node) is link:
@@ -127,7 +136,21 @@ class Dispatch:
         if not link.closed.done():
             link.closed.set_result(None)
         if link.joined:
-            self._last_heard[link.node] = max(link.heard, self._last_heard.get(link.node, 0.0))
+            self._note(link.node, Heard(link.heard, "" if link.renews else link.boot_id))
+
+    def _note(self, node: str, heard: Heard) -> None:
+        self._last_heard[node] = max(heard, self._last_heard.get(node, heard))
+
+    def boot_heard(self, node: Node) -> float:
+        """When an agent was heard last that is of the boot in which the node is known.
+
+        Who began to lead a moment ago has heard of nobody yet: this beginning counts, as the agent may be about to follow.
+        """
+        link = self.connected(node.name)
+        last = Heard(link.heard, link.boot_id) if link is not None else self._last_heard.get(node.name)
+        if last is None:
+            return self._began
+        return last.at if last.boot_id == node.boot_id else -math.inf
 
     def close_all(self) -> None:
         for link in self._links.values():
@@ -161,7 +184,8 @@ class Dispatch:
                 link = self._links.get(node.name)
                 if link is not None and not link.joined:
                     continue  # an agent is about to be accepted: what it is told then must not be given to another node
-                heard = link.heard if link is not None else self._last_heard.get(node.name, self._began)
+                last = self._last_heard.get(node.name)
+                heard = link.heard if link is not None else last.at if last is not None else self._began
                 falls = node.state is NodeState.UP and now - heard > silent_after
                 untold = self._untold.get(node.name)
                 # What was placed in the step that was under way when the node fell silent is told of afterwards.
@@ -177,7 +201,7 @@ class Dispatch:
     def _allow(self, seconds: float) -> None:
         """This process stood still: what came meanwhile is not read yet."""
         self._began += seconds
-        self._last_heard = {node: heard + seconds for node, heard in self._last_heard.items()}
+        self._last_heard = {node: heard._replace(at=heard.at + seconds) for node, heard in self._last_heard.items()}
         for link in self._links.values():
             link.heard += seconds
 

@@ -158,6 +158,10 @@ class View:
         lost = sum(1 for device in devices if device.fault and device.index not in groups)
         return NodeView(node, sub(free, Vector(devices=lost)), earmarked, devices, groups)
 
+    def named(self, name: str) -> Node | None:
+        """The row of a node, also of one that is deleted; None where there never was one."""
+        return next((node for node in self.nodes.values() if node.name == name), None)
+
     def all_nodes(self) -> tuple[NodeView, ...]:
         return tuple(self.node(node_id) for node_id in sorted(self.nodes) if present(self.nodes[node_id]))
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -172,6 +173,46 @@ def test_inside_a_checkpoint_write(site: Site, what: str) -> None:
     ]
     story = [(event.kind, event.reason) for event in site.client.story(victim.id)]
     assert (JobEventKind.REQUEUED, JobReason.PREEMPTED) in story
+
+
+def test_a_spool_that_is_lost(folder: Path) -> None:
+    """Its successor is taken for a twin at first, and accepted once the node counts as silent."""
+    settings = folder / "scheduler.yaml"
+    settings.write_text("heartbeat: 0.5\nsilent_after: 2\n")
+    with Site(folder / "site", ("--config", str(settings)), nodes=("n1",)) as site:
+        release = site.file("release")
+        job = site.until(site.held(release), JobState.RUNNING)
+        pid = site.evidence.wait(job, "start")["pid"]
+        site.cluster.kill("n1")
+        for file in (site.folder / "n1").glob("spool.db*"):
+            file.unlink()
+        site.cluster.restart_agent("n1")
+        site.evidence.wait(job, "start", run=2)
+        assert not alive(pid)
+        assert "another state directory of the same machine" in site.log("n1")
+        release.touch()
+        site.succeeded(job)
+
+
+def test_another_state_directory_does_not_take_the_node_over_as_the_leader_changes(folder: Path) -> None:
+    """It comes first, and its jobs save elsewhere, so that it does not see what runs."""
+    settings = folder / "scheduler.yaml"
+    settings.write_text(f"silent_after: {LIMIT}\n")
+    with Site(folder / "site", ("--config", str(settings)), nodes=("n1",)) as site:
+        release = site.file("release")
+        job = site.until(site.held(release), JobState.RUNNING)
+        before = site.client.nodes()
+        site.cluster.kill("n1", signal.SIGSTOP)
+        site.cluster.kill("scheduler")
+        site.restart_scheduler()
+        site.cluster.start_agent("twin", "dgx-a100", "--node", "n1", "--checkpoints", str(folder / "elsewhere"))
+        wait_for(lambda: "another state directory of the same machine" in site.cluster.tail("twin"), LIMIT)
+        site.cluster.kill("n1", signal.SIGCONT)
+        site.wait_connected(since=before)
+        assert (site.client.get(job.id).state, site.client.get(job.id).run) == (JobState.RUNNING, 1)
+        site.check_now()
+        release.touch()
+        site.succeeded(job)
 
 
 def restart_agent(site: Site, node: str) -> None:

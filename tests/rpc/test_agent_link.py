@@ -11,7 +11,7 @@ from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
 
-from tests.rpc.server import Agent, Server, failure
+from tests.rpc.server import Agent, Failure, Server, failure
 from tests.store.waiting import wait_for
 
 Hold = Callable[[], AbstractContextManager[Callable[[], None]]]
@@ -217,6 +217,75 @@ def test_two_agents_by_one_name(server: Server, agent: Agent) -> None:
     agent.started(1, job.id)
     assert agent.acknowledged() == 1
     assert server.get(job.id).run == 1
+
+
+def test_another_state_directory_while_the_agent_may_come_back(server: Server) -> None:
+    """On the same machine, which has not rebooted: the runs of the first one may well be alive."""
+    with Agent(server, boot="machine/spool-1") as agent:
+        agent.connect()
+        job = server.submit(devices=1)
+        agent.orders()
+        agent.started(1, job.id)
+        assert agent.acknowledged() == 1
+        agent.hang_up()
+    with Agent(server, boot="machine/spool-2") as twin:
+        why = failure(twin.connect)
+        assert (why.code, why.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NODE_CONNECTED")
+        assert "another state directory of the same machine" in why.text
+        assert "once nothing was heard of it for 10 s" in why.text
+    with Agent(server, boot="machine/spool-1", runs=[known(job.id, link_pb.RUN_PHASE_RUNNING)]) as back:
+        assert back.connect().acknowledged == 1
+        assert server.get(job.id).run == 1
+
+
+def test_a_machine_that_rebooted_is_not_waited_for(server: Server) -> None:
+    with Agent(server, boot="kernel/1/spool-1") as agent:
+        agent.connect()
+        agent.hang_up()
+    with Agent(server, boot="kernel/2/spool-2") as rebooted:
+        assert rebooted.connect().acknowledged == 0
+
+
+def test_a_new_leader_waits_for_the_agents_of_the_last_one(database_url: str) -> None:
+    with Server(database_url) as first, Agent(first, boot="machine/spool-1") as agent:
+        agent.connect()
+    with Server(database_url) as second:
+        with Agent(second, boot="machine/spool-2") as twin:
+            assert failure(twin.connect).reason == "NODE_CONNECTED"
+        with Agent(second, boot="machine/spool-1") as agent:
+            agent.connect()
+
+
+def test_a_spool_that_was_lost_is_believed_once_the_node_was_not_heard_of(database_url: str) -> None:
+    with Server(database_url, heartbeat=0.2, silent_after=0.6) as server:
+        with Agent(server, boot="machine/spool-1") as agent:
+            agent.connect()
+            job = server.submit(devices=1)
+            agent.orders()
+            agent.started(1, job.id)
+            assert agent.acknowledged() == 1
+            agent.hang_up()
+        refused = []
+        while True:
+            with Agent(server, boot="machine/spool-2") as successor:
+                try:
+                    successor.connect()
+                except grpc.RpcError as error:
+                    refused.append(Failure(error).reason)
+                    continue
+                assert [(order.job_id, order.run) for order in successor.orders()] == [(job.id, 2)]
+                break
+        assert set(refused) == {"NODE_CONNECTED"}
+
+
+def test_one_that_begins_anew_as_the_database_has_forgotten_it_is_no_twin(server: Server) -> None:
+    server.front.leading.skipped = True
+    of_cluster = {"cluster_id": server.front.leading.cluster_id}
+    with Agent(server, boot="machine/spool-1", acknowledged=2, **of_cluster) as ahead:
+        assert ahead.connect().acknowledged == 0
+    wait_for(lambda: server.front.leading.dispatch.connected("n1") is None)
+    with Agent(server, boot="machine/spool-2", **of_cluster) as anew:
+        anew.connect()
 
 
 def test_a_run_that_the_agent_lost(server: Server, agent: Agent) -> None:

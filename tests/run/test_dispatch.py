@@ -164,3 +164,34 @@ async def test_while_this_process_stands_still_nobody_falls_silent(clock: Clock,
         await dispatch.watch_silence(view, 0.01, lambda silent: told.append((silent.name, len(pauses))))
     assert max(left for _, left in told) <= 2, "not before three more intervals"
     assert {name for name, _ in told} == {"n1", "n2", "n3"}
+
+
+async def test_when_a_boot_of_a_node_was_heard(clock: Clock) -> None:
+    """One boot is no sign of life of another, and one that its agent gives up is over."""
+    dispatch = Dispatch()
+    node = a_view("n1").nodes[1]
+    began = clock.now
+    clock.now += 5
+    assert dispatch.boot_heard(node) == began, "nobody was heard of yet"
+    link = await asyncio.create_task(opened(dispatch, "n1"))
+    assert dispatch.boot_heard(node) == began
+    dispatch.joined(link)
+    link.heard = clock.now + 1
+    assert dispatch.boot_heard(node) == clock.now + 1
+    dispatch.close(link)
+    assert dispatch.boot_heard(node) == clock.now + 1
+    dispatch._allow(3)
+    assert dispatch.boot_heard(node) == clock.now + 4
+    assert dispatch.boot_heard(replace(node, boot_id="another")) < began
+    clock.now += 20
+    link = await asyncio.create_task(opened(dispatch, "n1"))
+    dispatch.heard(link)  # the database did not answer
+    dispatch.close(link)
+    assert dispatch.boot_heard(node) == clock.now
+    link = await asyncio.create_task(opened(dispatch, "n1"))
+    dispatch.joined(link)
+    link.renews = True
+    clock.now += 1
+    link.heard = clock.now
+    dispatch.close(link)
+    assert dispatch.boot_heard(node) < began
