@@ -1,5 +1,6 @@
 """What a run needs before it can be launched: where it saves, its environment, and all that its launcher is told."""
 
+import logging
 import os
 from collections.abc import Mapping
 
@@ -8,6 +9,8 @@ from node_agent.jobs.environment import Paths, environment
 from node_agent.jobs.launching import SpawnRequest
 from node_agent.jobs.model import StartOrder
 from node_agent.jobs.spares import Spare
+
+log = logging.getLogger(__name__)
 
 
 def prepare(
@@ -30,8 +33,12 @@ def prepare(
     given = provider.environment(order.devices)
     variables = environment(own, order, node, paths, checkpoint, provider.inventory, given)
     folder = paths.folder(key)
+    missing = not os.path.isdir(checkpoint)  # noqa: PTH112
+    if missing and key.run > 1:  # no fault for certain: the run before may never have been launched
+        why = f"job {key.job_id} ran before, and has no checkpoints here: {checkpoint} is not there"
+        log.warning("run %s: %s. It starts from the beginning. Is %s mounted?", key, why, paths.checkpoints)
     # The other tasks of a gang come to the same folder in the same moment, from elsewhere: it must not be exchanged then.
-    alone = order.gang is None and not os.path.isdir(checkpoint)  # noqa: PTH112
+    alone = order.gang is None and missing
     if not alone or spare.take(checkpoint) is None:
         os.makedirs(checkpoint, exist_ok=True)  # noqa: PTH103
     cwd = os.path.join(paths.state, order.working_directory) if order.working_directory else folder  # noqa: PTH118

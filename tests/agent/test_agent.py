@@ -1,6 +1,7 @@
 """The agent as a whole, against a scheduler that obeys the test."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -8,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ebb.v1 import agent_link_pb2 as pb
 
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
 from node_agent.jobs.processes import group_members, kill_group
 from node_agent.jobs.spool import open_spool
 from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
 from tests.agent.fake_scheduler import LIMIT, FakeScheduler
+from tests.agent.fake_scheduler import gang as fake_gang
 
 Start = Callable[..., AgentProcess]
 
@@ -341,6 +344,26 @@ def test_nothing_old_is_met_by_the_jobs_of_a_new_cluster(agent: Start, scheduler
     assert log.read_text() == ""
     assert sorted(p.name for p in (state / "checkpoints").glob("[!.]*")) == ["c1", "c2"]
     assert len(list(state.glob("runs/*/1.1/exit.json"))) == 2
+
+
+@pytest.mark.parametrize("gang", [None, fake_gang(go=("127.0.0.1", 7))])
+def test_checkpoints_that_are_not_there_are_told_of(
+    agent: Start, scheduler: FakeScheduler, state: Path, gang: "pb.Gang | None"
+) -> None:
+    """As where the shared directory is not mounted; the first run of a job has none yet."""
+    one = agent()
+    scheduler.connected()
+    for run in (1, 2):
+        scheduler.start(1, "/bin/sh", "-c", "touch $EBB_CHECKPOINT_DIR/saved", run=run, gang=gang)
+        assert scheduler.exited(1, run).exit_code == 0
+    assert "mounted?" not in one.log.read_text()
+    shutil.rmtree(state / "checkpoints")
+    scheduler.start(1, "/bin/sh", "-c", "ls $EBB_CHECKPOINT_DIR", run=3, gang=gang)
+    log = Path(scheduler.started(1, run=3).log_path)
+    assert scheduler.exited(1, run=3).exit_code == 0
+    assert log.read_text() == ""
+    said = f"run 1.3: job 1 ran before, and has no checkpoints here: {state}/checkpoints/c1/job-1 is not there. "
+    assert f"{said}It starts from the beginning. Is {state}/checkpoints mounted?" in one.log.read_text()
 
 
 def test_a_fault_of_the_node_is_not_the_jobs(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
