@@ -4,6 +4,7 @@ Everything is written to the spool before it is done, and can be done again: an 
 on from the spool when a launcher is connected (`_recover`), which is also how it begins and how it survives the launcher.
 """
 
+import asyncio
 import logging
 import signal
 import time
@@ -43,6 +44,8 @@ log = logging.getLogger(__name__)
 
 LAUNCH_ERROR_LIMIT = 2048
 """Bytes. What is reported must fit wherever the scheduler keeps it."""
+_LOOK_AGAIN = 1.0
+"""Seconds that a launcher may take to write down the end of a run that is seen to be over."""
 
 
 class Executor:
@@ -79,6 +82,8 @@ class Executor:
         self._failed = failed
         self._then: list[Callable[[], None]] = []
         self._watches: dict[RunKey, GroupWatch] = {}
+        self._looks: dict[RunKey, asyncio.TimerHandle] = {}
+        """Of runs whose end is to be looked for once more."""
 
     def connect(self, launching: Launching) -> None:
         self.starting.connect(launching)
@@ -182,6 +187,8 @@ class Executor:
         self.starting.close()
         for watch in self._watches.values():
             watch.close()
+        for look in self._looks.values():
+            look.cancel()
         self.stopping.close()
         self._evictions.close()
         self._holding.close()
@@ -250,9 +257,16 @@ class Executor:
             watch.begin()
 
     def _vanished(self, key: RunKey) -> None:
-        record = self._spool.runs[key]
-        if record.phase is not RunPhase.ENDED:
-            self._finish(record, ends.exit_file(self._paths.folder(key)) or Exited(unknown=True))
+        """Its launcher may still be alive, where this agent does not reach it, and about to write down how it ended."""
+        record, looked = self._spool.runs[key], self._looks.pop(key, None)
+        if record.phase is RunPhase.ENDED:
+            return
+        if (event := ends.exit_file(self._paths.folder(key))) is not None or looked is not None:
+            self._finish(record, event or Exited(unknown=True))
+        else:
+            log.debug("run %s: is over, and nobody has said how; looking once more", key)
+            again = partial(self._guarded, self._vanished, key)
+            self._looks[key] = asyncio.get_running_loop().call_later(_LOOK_AGAIN, again)
 
     def _finish(self, record: RunRecord, event: Exited) -> None:
         self.stopping.over(record.key)

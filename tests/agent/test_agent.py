@@ -251,6 +251,30 @@ def test_a_killed_launcher_costs_the_exit_status_only(agent: Start, scheduler: F
     assert len(scheduler.of(1)) == 2
 
 
+def test_a_launcher_that_the_agent_lost_sight_of_still_says_how_runs_end(
+    agent: Start, scheduler: FakeScheduler, state: Path
+) -> None:
+    """The agent sees that the run is over before its launcher has noted how."""
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 3")
+    pid = scheduler.started(1).pid
+    (launcher,) = (p for p in of_state(state) if group_members(p) == [p] and p != pid)
+    first.kill()
+    (state / "launcher.sock").unlink()
+    second = agent()
+    scheduler.connected(2)
+    os.kill(launcher, signal.SIGSTOP)
+    (run_directory(state, 1) / "go").touch()
+    until(lambda: "run 1.1: is over, and nobody has said how" in second.log.read_text())
+    os.kill(second.process.pid, signal.SIGSTOP)  # so that it looks again when there is something to be seen
+    os.kill(launcher, signal.SIGCONT)
+    until((run_directory(state, 1) / "exit.json").exists)
+    os.kill(second.process.pid, signal.SIGCONT)
+    assert scheduler.exited(1).exit_code == 3
+    assert len(scheduler.of(1)) == 2
+
+
 def test_an_older_scheduler_is_refused(agent: Start, scheduler: FakeScheduler) -> None:
     scheduler.epoch = 7
     one = agent()
