@@ -189,6 +189,11 @@ class State:
         keys = self.active.get(job_id, ())
         return [self.runs.rows[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
 
+    def serves(self, job: Job) -> bool:
+        """Whether it is one of those that are scheduled: a virtual cluster's where the site has such, else one without. Others
+        are from before that was set otherwise: they run on, and wait for ever."""
+        return bool(job.spec.vc) is (self.pools is not None)
+
     def holds_faulty(self, run: Run) -> bool:
         """Whether a device of the run is faulty: what it leaves is then less than it holds."""
         faulty = self.faulty_devices.get(run.node, 0)

@@ -21,7 +21,7 @@ from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros, Vector
 from scheduler_service.policies.fifo import BOTH, head_of
-from scheduler_service.policies.fitting import no_room, offered_to, place, take_promised
+from scheduler_service.policies.fitting import no_room, offered_to, place, place_on_earmarks, start_on_earmarks, take_promised
 from scheduler_service.policies.lrtp import remaining
 
 LOOKED_AT = 100
@@ -30,6 +30,7 @@ LOOKED_AT = 100
 
 def backfill(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue."""
+    yield from start_on_earmarks(state, place_on_earmarks)
     yield from serve(state, BOTH)
 
 

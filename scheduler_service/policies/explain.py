@@ -64,7 +64,10 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
 
 
 def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:
-    """What keeps it out of its queue."""
+    """What keeps it out of its queue, or its queue from being served."""
+    if not state.serves(job):
+        has, starts = ("no virtual clusters", "without one") if job.spec.vc else ("virtual clusters", "of one")
+        yield Blocker(Reason.NEVER_IN_QUOTA, f"the site has {has} now, and only jobs {starts} start: cancel it")
     if job.held:
         yield Blocker(Reason.HELD, "a user holds it: release it")
     for dependency in job.waits_for:

@@ -10,7 +10,7 @@ from scheduler_service.core.job import Job, JobClass, Reason
 from scheduler_service.core.messages import Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.core.waiting import QueueKey
-from scheduler_service.policies.fitting import no_room, place
+from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, start_on_earmarks
 
 BOTH = tuple(JobClass)
 _NONE_SKIPPED = dict.fromkeys(BOTH, 0)
@@ -21,6 +21,7 @@ def fifo(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue. While its first job waits, those that come to stand behind it wait too."""
     if not state.unsettled and (first := head_of(state, _NONE_SKIPPED)) is not None and first.reason is _NO_ROOM:
         return
+    yield from start_on_earmarks(state, place_on_earmarks)
     yield from serve(state, BOTH)
 
 

@@ -1,9 +1,12 @@
 """Where a job fits: plain vector fitting, first node first; of a gang, the largest task first."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.job import Job, JobClass, Reason
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.job import Job, JobClass, OperationPhase, Reason
 from scheduler_service.core.messages import Place, Spot, Wait
 from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
@@ -38,6 +41,16 @@ def place_on_earmarks(state: State, job: Job) -> Place:
         for rank in earmark.tasks:
             nodes[rank] = earmark.node
     return place_on(state, job, nodes)
+
+
+def start_on_earmarks(state: State, place: Callable[[State, Job], Place]) -> Proposals:
+    """Jobs for which everything is kept that they need start on it. They take nothing from anybody, so those before them in the
+    queue, who may be waiting for that very room, do not hold them up. Every policy begins with them: what is kept may have been
+    so by the policy that was there before."""
+    for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
+        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
+        if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
+            yield (place(state, state.jobs.rows[job_id]),)
 
 
 def place_on(state: State, job: Job, nodes: list[int]) -> Place:

@@ -4,12 +4,14 @@ This is how the FitGpp paper's figures come about (docs/reproduction.md). A serv
 where a trial that waits for its victims is passed by.
 """
 
+from collections.abc import Generator
+
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import JobClass, Reason
-from scheduler_service.core.messages import Rng, Wait
+from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.policies.fifo import not_looked_at
-from scheduler_service.policies.fitting import no_room, place, queued
+from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued, start_on_earmarks
 from scheduler_service.policies.trials import NOT_ENOUGH, Serve, Victims, trials_first
 from scheduler_service.policies.victims import FitGppSettings
 
@@ -30,26 +32,36 @@ def passed_by(state: State, settings: FitGppSettings) -> bool:
 
 
 def trials_in_order(victims: Victims, serve: Serve) -> Policy:
-    """One trial at most waits for victims, with an earmark, and starts wherever it fits first."""
+    """One trial at most waits for victims, with an earmark, and starts wherever it fits first. Others have earmarks that were
+    given by the policy that was there before."""
 
     def policy(state: State, rng: Rng) -> Proposals:
-        skip = 0
-        while (trial := queued(state, JobClass.TRIAL, skip)) is not None:
-            action = place(state, trial)
-            if action is not None:
-                skip += (yield (action,)) is not None  # refused: it stays where it is
-                continue
-            wait = no_room(state, trial)
-            if wait.reason is Reason.TOO_LARGE:
-                skip += (yield (wait,)) is not None  # it leaves the queue
-                continue
-            if trial.id not in state.earmarks_of:
-                plan = victims(state, trial, rng)
-                if plan is None or (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is not None:
-                    yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH),)
-                    yield from not_looked_at(state, (JobClass.BEST_EFFORT,))
-                    return  # best-effort jobs would take what becomes free before it does
-            break
-        yield from serve(state, (JobClass.BEST_EFFORT,))
+        waits_in_vain = yield from _serve_first(state, victims, rng)
+        yield from start_on_earmarks(state, place_on_earmarks)
+        if waits_in_vain:  # best-effort jobs would take what becomes free before it does
+            yield from not_looked_at(state, (JobClass.BEST_EFFORT,))
+        else:
+            yield from serve(state, (JobClass.BEST_EFFORT,))
 
     return policy
+
+
+def _serve_first(state: State, victims: Victims, rng: Rng) -> Generator[Plan, str | None, bool]:
+    """Trials in order, until one does not fit; whether nothing could be preempted for that one."""
+    skip = 0
+    while (trial := queued(state, JobClass.TRIAL, skip)) is not None:
+        action = place(state, trial)
+        if action is not None:
+            skip += (yield (action,)) is not None  # refused: it stays where it is
+            continue
+        wait = no_room(state, trial)
+        if wait.reason is Reason.TOO_LARGE:
+            skip += (yield (wait,)) is not None  # it leaves the queue
+            continue
+        if trial.id not in state.earmarks_of:
+            plan = victims(state, trial, rng)
+            if plan is None or (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is not None:
+                yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH),)
+                return True
+        return False
+    return False

@@ -8,11 +8,11 @@ what is left.
 from collections.abc import Callable, Generator
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.job import Job, JobClass, OperationPhase, Reason
-from scheduler_service.core.messages import Place, Plan, Rng, Wait
+from scheduler_service.core.job import Job, JobClass, Reason
+from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.policies.fifo import not_looked_at
-from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued
+from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued, start_on_earmarks
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
 """What goes with NOTHING_TO_PREEMPT."""
@@ -33,15 +33,6 @@ def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = 
             yield from not_looked_at(state, (JobClass.BEST_EFFORT,))
 
     return policy
-
-
-def start_on_earmarks(state: State, on: Callable[[State, Job], Place]) -> Proposals:
-    """Jobs whose earmarks are complete, for which everybody has left that was in their way, start on them. They take nothing
-    from anybody, so those before them in the queue, who may be waiting for that very room, do not hold them up."""
-    for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
-        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
-        if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
-            yield (on(state, state.jobs.rows[job_id]),)
 
 
 def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:

@@ -15,8 +15,8 @@ from scheduler_service.core.values import ZERO, add, first_of, mask_of
 from scheduler_service.core.vc import Guarantee, VirtualCluster
 from scheduler_service.core.waiting import OWN_LANES, Lane, QueueKey
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept
+from scheduler_service.policies.fitting import start_on_earmarks
 from scheduler_service.policies.quota import Low, make_room, place, turns, within
-from scheduler_service.policies.trials import start_on_earmarks
 
 
 def by_count() -> Policy:

@@ -16,7 +16,7 @@ from scheduler_service.policies.cells.opportunistic import promote, serve_opport
 from scheduler_service.policies.cells.queues import held_up, in_pool
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange import Match, balanced
-from scheduler_service.policies.trials import start_on_earmarks
+from scheduler_service.policies.fitting import start_on_earmarks
 
 POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""
@@ -49,10 +49,11 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
 
 def _with_work(state: State) -> list[int]:
-    """Virtual clusters that have jobs which wait for cells of theirs, or would rather be guaranteed; in order of their ids."""
+    """Virtual clusters that have jobs which wait for cells of theirs, or would rather be guaranteed; in order of their ids.
+    Those that run without a virtual cluster, from before there were any, wait for no cells."""
     names = {name for name, lane in state.lanes if lane is not Lane.OPPORTUNISTIC}
     names.update(state.overflowing, state.demoted)
-    return sorted([state.vc_ids[name] for name in names])
+    return sorted([state.vc_ids[name] for name in names if name])
 
 
 def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
