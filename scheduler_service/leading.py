@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from scheduler_service import recording
 from scheduler_service.config import Config
 from scheduler_service.core.among import has_level
+from scheduler_service.core.anew import begin_anew
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Cluster as ClusterRow
 from scheduler_service.core.job import JobState
@@ -109,7 +110,8 @@ def clock(last_us: int, accept: bool = False) -> Callable[[], int]:
 
 
 def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: bool = False) -> tuple[State, View, Writer]:
-    """The state as the database holds it; a new cluster is made in an empty one.
+    """The state as the database holds it; a new cluster is made in an empty one. What other settings left behind that means
+    nothing now is put right first, and that is committed: who leads, and who replays a recording, begins with the same rows.
 
     `forgetful`: the database is known to be older than what was done under it, as after a backup was restored.
     """
@@ -131,16 +133,27 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
     rows = live_rows(loaded)
     state = State(cluster, settings_of(config))
     state.restore(iter(rows))
+    begin_anew(state)
+    if changes := state.changes():
+        writer.commit(changes, state.log)
+        writer.close()
+        return load_state(engine, epoch, config)
     return state, View([*rows, *(("run", run.key, run) for run in loaded.last_runs)], commit_no), writer
 
 
 def left_over(state: State) -> Iterator[str]:
     """What was made under another configuration, and comes to nothing under this one: for the operator."""
     pools = state.pools
-    jobs = [job for job in state.jobs.rows.values() if bool(job.spec.vc) is (pools is None)]
+    kind = "of virtual clusters" if pools is None else "without a virtual cluster"
+    jobs = [job for job in state.jobs.rows.values() if not state.serves(job)]
     if waiting := [job.id for job in jobs if job.state is JobState.QUEUED]:
-        kind = "of virtual clusters" if pools is None else "without a virtual cluster"
         yield f"{len(waiting)} jobs {kind} wait for ever, the first is {min(waiting)}: cancel them"
+    if others := [job.id for job in jobs if job.state is not JobState.QUEUED]:
+        guaranteed = "nobody is guaranteed anything" if pools is None else "they leave when somebody wants cells of its own"
+        yield (
+            f"{len(others)} jobs {kind} run, or are suspended, the first is {min(others)}: {guaranteed}, and once one has left "
+            "it waits for ever. Let them end, or cancel them and submit them anew"
+        )
     if pools is None:
         return
     for vc in state.vcs.rows.values():

@@ -1,12 +1,17 @@
 """What an operator is told of who starts the scheduler with another configuration than before."""
 
+from scheduler_service.config import Config
 from scheduler_service.core.job import JobState
+from scheduler_service.core.journal import Change
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.state import State
-from scheduler_service.leading import left_over
+from scheduler_service.database import load
+from scheduler_service.leading import left_over, load_state
+from scheduler_service.store import memory
+from scheduler_service.store.memory import Memory
 from tests.core.driver import Driver
-from tests.policies.tenants import Tenants
+from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 FOURS = "four-2x2"
 
@@ -48,15 +53,45 @@ def test_who_is_in_cells_of_the_old_name_is_guaranteed_in_those_of_the_new_one()
     assert after.job(waits).state is JobState.QUEUED
 
 
-def test_jobs_that_queue_and_can_never_start_are_counted_and_those_that_run_are_not() -> None:
+def test_jobs_that_queue_and_can_never_start_are_counted_and_those_that_run_and_would_not_start_again() -> None:
     tenants = Tenants({"one": "FOUR"})
     tenants.vc("A", (FOURS, "node", 1))
     running, waits, _ = (tenants.ask("A", 4) for _ in range(3))
-    assert anew(tenants, Settings()) == [f"2 jobs of virtual clusters wait for ever, the first is {waits}: cancel them"]
-    tenants.end(running)
+    wait, run = anew(tenants, Settings())
+    assert wait == f"2 jobs of virtual clusters wait for ever, the first is {waits}: cancel them"
+    assert run == (
+        f"1 jobs of virtual clusters run, or are suspended, the first is {running}: nobody is guaranteed anything, and once "
+        "one has left it waits for ever. Let them end, or cancel them and submit them anew"
+    )
     d = Driver()
     d.join()
     jobs = [d.submit(devices=8), d.submit(devices=8)]
-    assert anew(d, Settings(pools=())) == [
-        f"1 jobs without a virtual cluster wait for ever, the first is {jobs[1]}: cancel them"
-    ]
+    wait, run = anew(d, Settings(pools=()))
+    assert wait == f"1 jobs without a virtual cluster wait for ever, the first is {jobs[1]}: cancel them"
+    assert run == (
+        f"1 jobs without a virtual cluster run, or are suspended, the first is {jobs[0]}: they leave when somebody wants cells "
+        "of its own, and once one has left it waits for ever. Let them end, or cancel them and submit them anew"
+    )
+
+
+def test_what_is_put_right_when_the_state_is_loaded_is_in_the_database_before_anybody_leads() -> None:
+    """So a recording begins with it, and it is not done again."""
+    database, config = Memory(), Config(database="postgresql://nowhere", virtual_clusters=True)  # type: ignore[arg-type]
+    epoch = memory.take(database, "tester", 60)
+    assert epoch is not None
+    tenants = Tenants({"one": "FOUR"})
+    tenants.vc("A", (FOURS, "node", 1))
+    tenants.vc("B")
+    tenants.ask("B", 4, guarantee=OPPORTUNISTIC)
+    tenants.ask("A", 4)
+    rows = [Change(table.name, key, None, row) for table in tenants.state.tables() for key, row in table.rows.items()]
+    memory.commit(database, epoch, rows, [])
+    for virtual_clusters, left in ((True, 1), (False, 0), (False, 0)):
+        for _ in range(2):
+            state, view, writer = load_state(database, epoch, config.model_copy(update={"virtual_clusters": virtual_clusters}))
+            writer.close()
+            assert (len(state.operations.rows), len(view.operations)) == (left, left)
+            assert view.commit_no == load(database).commit_no
+    assert state.bindings.rows, "that nothing is kept there any more is seen where there are virtual clusters"
+    state, _, _ = load_state(database, epoch, config)
+    assert not state.bindings.rows, "nothing is kept in it, and nobody is there"

@@ -147,6 +147,7 @@ def update_candidate(state: "State", key: RunKey) -> None:
     run, job = state.runs.rows[key], state.jobs.rows.get(key.job_id)
     if (
         job is not None
+        and state.serves(job)
         and job.spec.job_class is JobClass.BEST_EFFORT
         and run.phase is not STOPPING
         and run.guarded_us is None
