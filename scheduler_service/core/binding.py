@@ -113,18 +113,17 @@ def _give_back_left_out(state: State, pools: Pools, node: int) -> None:
 def give_back_unused(state: State) -> None:
     """Cells in which there is no guaranteed work go back: it ended while there were no virtual clusters, or while the cells had
     another name. Not those of who has such work in no cell of its own: its cells may have their names again."""
-    kept, away = kept_on(state), _away(state)
+    away, kept = _away(state), kept_on(state)
     for key, binding in sorted(state.bindings.rows.items()):
         if not binding.pin and binding.vc not in away and not _in_use(state, binding, kept):
             state.put(state.bindings, key, None)
 
 
 def _away(state: State) -> set[int]:
-    """Virtual clusters with guaranteed runs, or with something kept for such, in no cell of their own."""
-    held = [(key.job_id, run.node, mask_of(run.devices)) for key, run in state.runs.rows.items() if run.guaranteed]
-    held += [(row.job_id, node, mask_of_earmark(row)) for node, rows in kept_on(state).items() for row in rows]
-    jobs = ((state.jobs.rows[job_id], node, mask) for job_id, node, mask in held)
-    return {owner_of(state, job).vc for job, node, mask in jobs if not in_own_cells(state, job, node, mask)}
+    """Virtual clusters with guaranteed runs in no cell of their own."""
+    runs = [run for run in state.runs.rows.values() if run.guaranteed]
+    held = ((state.jobs.rows[run.job_id], run.node, mask_of(run.devices)) for run in runs)
+    return {owner_of(state, job).vc for job, node, mask in held if not in_own_cells(state, job, node, mask)}
 
 
 def running_in(state: State, binding: Binding) -> set[int]:

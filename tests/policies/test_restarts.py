@@ -91,9 +91,9 @@ def test_a_trial_without_a_virtual_cluster_leaves_the_runs_of_one_alone() -> Non
     t.start(other)
     more = t.submit(spec(2))
     t.start(more)
-    trial = t.trial(4)
+    trial = t.trial(2)
     assert t.job(trial).reason is Reason.WAITING_FOR_VICTIMS
-    assert [t.job(job).state for job in (small, other)] == [JobState.RUNNING, JobState.STOPPING]
+    assert t.states(small, other, more) == [JobState.RUNNING, JobState.RUNNING, JobState.STOPPING]
 
 
 def test_a_quota_that_became_smaller_while_they_were_off_holds_when_they_are_on() -> None:

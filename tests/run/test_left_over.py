@@ -92,6 +92,9 @@ def test_what_is_put_right_when_the_state_is_loaded_is_in_the_database_before_an
             writer.close()
             assert (len(state.operations.rows), len(view.operations)) == (left, left)
             assert view.commit_no == load(database).commit_no
+            again, _, other = load_state(database, epoch, config.model_copy(update={"virtual_clusters": virtual_clusters}))
+            other.close()
+            assert again.snapshot() == state.snapshot()
     assert state.bindings.rows, "that nothing is kept there any more is seen where there are virtual clusters"
     state, _, _ = load_state(database, epoch, config)
     assert not state.bindings.rows, "nothing is kept in it, and nobody is there"
