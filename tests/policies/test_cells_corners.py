@@ -7,7 +7,7 @@ from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeDeleteRequested, NodeSeen, NodeSilent, VcRequested
 from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.vc import Pin
+from scheduler_service.core.vc import Pin, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
 
 # ---- what is kept for somebody -----------------------------------------------------------------------------------------
@@ -230,3 +230,15 @@ def test_how_cells_are_numbered_is_said_to_who_pins_one_that_there_is_not() -> N
     assert f"racked has no switch 99; {named} 0 to 1, and" in refused("switch")
     assert f"racked has no node 99; {named} 0, and" in refused("node")
     assert "racked has no rack 99; it has 1, from 0 on" in refused("rack")
+
+
+def test_a_gang_with_a_task_on_a_silent_node_is_not_preempted_and_another_is() -> None:
+    """Nobody there can be told to leave; the plan was refused, and the trial waited."""
+    t = Tenants(dict.fromkeys(("n1", "n2", "n3"), "FOUR"))
+    t.vc("A", ("four-2x2", "node", 3), policy=VcPolicy("lrtp"))
+    other = t.ask("A", 4)
+    gang = t.ask("A", 4, 4)
+    t.silence(t.where(gang).name)
+    trial = t.ask("A", 4, trial=True)
+    assert t.waits(trial) is Reason.WAITING_FOR_VICTIMS
+    assert t.job(other).state is JobState.STOPPING

@@ -131,6 +131,7 @@ def may_go(state: State, job: Job, trial: Job) -> bool:
     return (
         job.spec.job_class is JobClass.BEST_EFFORT
         and job.priority <= trial.priority
+        and job.id not in state.unreachable
         and all(run.guarded_us is None for run in runs)
         and not any(state.holds_faulty(run) for run in runs)
     )
