@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
-from scheduler_service.core.binding import bindings_of
+from scheduler_service.core.binding import bindings_of, give_back_unused
 from scheduler_service.core.cells.around import is_unbound, overlap, without
 from scheduler_service.core.cells.quotas import feasible
 from scheduler_service.core.cells.shape import leaves, level_of
@@ -42,6 +42,7 @@ def vc_requested(state: State, event: VcRequested, now: Micros) -> VcChanged:
     _pin(state, old, new, now)
     if stranded:
         strand(state, new.name, f"virtual cluster {new.name} owns other cells now", now)
+        give_back_unused(state)
     call_off_excess(state, new.id, now, f"virtual cluster {new.name} owns fewer cells now")
     shrink(state, pools, new.id, f"virtual cluster {new.name} owns fewer cells now", now)
     for name in sorted(missing):

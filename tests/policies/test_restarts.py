@@ -194,6 +194,21 @@ def test_who_runs_on_meanwhile_is_in_its_cell_when_the_pool_has_its_name_again()
     assert t.guaranteed(stays)
 
 
+def test_cells_that_were_left_for_those_who_were_in_none_of_their_own_go_back_when_it_is_said_anew_what_is_owned() -> None:
+    plans = [PoolPlan("p", ("n1",)), PoolPlan("q", ("n2",)), PoolPlan("r", ("n1",))]
+    t = Restarts(dict.fromkeys(("n1", "n2"), "FOUR"), plans[:2])
+    t.vc("A", ("p", "node", 1), ("q", "node", 1))
+    stays, ends = t.ask("A", 4), t.ask("A", 4)
+    t.turn_off()
+    t.end(ends)
+    t.turn_on(*plans[1:], renamed=True)
+    assert list(t.owned()) == [("p", "node", 0), ("q", "node", 0)]
+    t.renamed = False
+    t.change("A", ("q", "node", 1))
+    assert not t.guaranteed(stays)
+    assert not t.owned()
+
+
 # ---- the policy is another ---------------------------------------------------------------------------------------------
 
 
