@@ -21,7 +21,7 @@ from scheduler_service.core.anew import begin_anew
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.job import Cluster as ClusterRow
 from scheduler_service.core.job import JobState
-from scheduler_service.core.journal import Change
+from scheduler_service.core.journal import Change, net
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.state import State
@@ -134,7 +134,7 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
     state = State(cluster, settings_of(config))
     state.restore(iter(rows))
     begin_anew(state)
-    if changes := state.changes():
+    if changes := net(state.journal.entries):
         writer.commit(changes, state.log)
         writer.close()
         return load_state(engine, epoch, config)

@@ -1,7 +1,7 @@
 """What a leadership puts right before it begins: what stands from other settings, and means nothing under these."""
 
-from scheduler_service.core.binding import give_back_unused, in_own_cells, mask_of_earmark
-from scheduler_service.core.change import drop_earmarks
+from scheduler_service.core.binding import give_back_unused, in_own_cells
+from scheduler_service.core.earmarks import drop_earmarks
 from scheduler_service.core.job import Operation
 from scheduler_service.core.shrinking import shrink
 from scheduler_service.core.state import State
@@ -23,7 +23,7 @@ def begin_anew(state: State) -> None:
 
 def _serves(state: State, earmark: Operation) -> bool:
     """Whether its job can start on it: it is scheduled, and may have those cells, if it waits for its virtual cluster's."""
-    job, mask = state.jobs.rows[earmark.job_id], mask_of_earmark(earmark)
+    job = state.jobs.rows[earmark.job_id]
     if not state.serves(job) or state.pools is None or job.spec.guarantee is Guarantee.OPPORTUNISTIC:
         return state.serves(job)
-    return in_own_cells(state, job, earmark.node, mask)
+    return in_own_cells(state, job, earmark.node, earmark.mask)

@@ -5,6 +5,7 @@ from typing import Any
 from scheduler_service.core.anew import begin_anew
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.errors import Refused
+from scheduler_service.core.journal import net
 from scheduler_service.core.messages import Event, Step
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.settings import Settings
@@ -29,13 +30,13 @@ class Restarts(Tenants):
         state = State(self.state.cluster, settings)
         state.restore(row for row in rows if row[0] != "cluster")
         begin_anew(state)
-        for change in state.changes():
+        for change in net(state.journal.entries):
             if change.table == "run":
                 self.runs[change.key] = change.new
         state.adopt()
         self.state, self.policy, self.renamed = state.rebuilt(), policy, renamed
         begin_anew(state)
-        assert not state.changes(), "what was put right is right"
+        assert not net(state.journal.entries), "what was put right is right"
 
     def turn_off(self, policy: Policy = fifo) -> None:
         self.restart(self.state.settings._replace(pools=None), policy)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.binding import in_own_cells, kept_on, mask_of_earmark
+from scheduler_service.core.binding import in_own_cells, kept_on
 from scheduler_service.core.job import JobState, RunPhase
 from scheduler_service.core.lost import lost
 from scheduler_service.core.messages import (
@@ -86,7 +86,7 @@ class History:
             return False
         runs = [run for run in state.runs.rows.values() if run.guaranteed]
         held = [(run.job_id, run.node, mask_of(run.devices)) for run in runs]
-        held += [(row.job_id, node, mask_of_earmark(row)) for node, rows in kept_on(state).items() for row in rows]
+        held += [(row.job_id, node, row.mask) for node, rows in kept_on(state).items() for row in rows]
         away = (not in_own_cells(state, state.jobs.rows[job], node, mask) for job, node, mask in held)
         return any(away) or any(any(lost(pools, binding)) for binding in state.bindings.rows.values())
 
