@@ -26,9 +26,9 @@ from examples.cluster import Cluster
 
 SUBMITS = 200
 WARM_UP = 20
-PAUSE = 0.04
+PAUSE = float(os.environ.get("EBB_BENCH_PAUSE", "0.04"))
 """Seconds until it is looked whether a job has ended, when nothing disturbs it, and before the next begins: the cluster is
-idle then."""
+idle then. Of 3, 10, 20, 40 and 200 ms this is where HyperQueue is quickest."""
 COMMAND = [shutil.which("date") or "/bin/date", "+%s%N"]
 
 

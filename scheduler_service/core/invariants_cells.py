@@ -18,13 +18,13 @@ from scheduler_service.core.vc import Guarantee, Owner, quota_of
 def check_cells(state: State, pools: Pools) -> None:
     """Raises Broken, naming the first invariant that does not hold."""
     for job_id in state.active:
-        check_standing(state, state.jobs.rows[job_id], state.runs_of(job_id))
+        _check_standing(state, state.jobs.rows[job_id], state.runs_of(job_id))
     _check_kept(state)
     _check_bindings(state, pools)
     _check_exchanges(state)
 
 
-def check_standing(state: State, job: Job, runs: Sequence[Run]) -> None:
+def _check_standing(state: State, job: Job, runs: Sequence[Run]) -> None:
     """Guaranteed runs are in cells of their virtual cluster; the tasks of a gang stand alike."""
     for run in runs:
         claim(run.vc == job.spec.vc, f"run {run.key} is of {run.vc!r} and its job of {job.spec.vc!r}")
