@@ -13,7 +13,6 @@ from typing import NamedTuple
 from scheduler_service.core.cells.asked import Asked, Need, Part, alike, groups_of, needs_of
 from scheduler_service.core.cells.choosing import Choice, Places, fewest_leave, picked
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.reach import Domain, Reach
 from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.values import Mask
@@ -32,12 +31,19 @@ class Found(NamedTuple):
     """Rank -> slot and positions."""
 
 
+class _Domain(NamedTuple):
+    """Part of a pool: nodes one after the other, and positions on them."""
+
+    slots: range
+    mask: Mask
+
+
 class _Beside(NamedTuple):
     """Where the task before went, and what is left there of its unit: nothing is tighter for one that asks for the same."""
 
     leaves: int
     level: int
-    domain: Domain | None
+    domain: _Domain | None
     slot: int
     available: Mask
 
@@ -66,11 +72,13 @@ def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
 
 class _Search:
     def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choice: Choice | None) -> None:
-        self.pool, self.owner, self.asked, self.choice = pool, owner, asked, choice
+        self.pool, self.owner, self.asked, self.gone, self.choice = pool, owner, asked, gone, choice
         self.binds: list[tuple[int, int]] = []
         self.seats: dict[int, tuple[int, Mask]] = {}
+        self.taken: dict[int, Mask] = {}
         self.several = len(asked.needs) > 1
-        self.reach = Reach(pool, owner, gone, self.several)
+        self.around: dict[tuple[int, int], int] = {}
+        """(level, index) of a cell, a node or larger -> how many tasks are in it, if there are several."""
         self.beside = _NOTHING
         self.together = len(list(groups_of(asked.parts))) if self.several else 0
         """How many groups that are to be in one cell have no place yet."""
@@ -98,7 +106,7 @@ class _Search:
             return True
         waiting = Counter(need.leaves for need in self.asked.needs)
         shape, count = self.pool.shape, 0
-        units = [self.reach.available(slot, mask).bit_count() for slot, mask in self.reach.units(None)]
+        units = [self._available(slot, mask).bit_count() for slot, mask in self._all_units()]
         free = [self.pool.promises.free_of(self.owner, level) for level in range(len(shape.fan))]
         for leaves in sorted(waiting, reverse=True):
             count += waiting[leaves]
@@ -110,7 +118,7 @@ class _Search:
                 return False
         return True
 
-    def all(self, parts: tuple[Part, ...], domain: Domain | None) -> Generator[None]:
+    def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Generator[None]:
         """Each way in which all parts find their place; while one is looked at, its places are taken. There may be thousands of
         parts, so that these are no calls inside calls."""
         ways = [self._one(parts[0], domain)]  # of each part that has its place: those that were not looked at yet
@@ -132,7 +140,7 @@ class _Search:
             while ways:
                 ways.pop().close()
 
-    def _one(self, part: Part, domain: Domain | None) -> Generator[None]:
+    def _one(self, part: Part, domain: _Domain | None) -> Generator[None]:
         if isinstance(part, Need):
             yield from self._task(part, domain)
             return
@@ -147,15 +155,15 @@ class _Search:
 
     # ---- one task --------------------------------------------------------------------------------------------------------
 
-    def _task(self, need: Need, domain: Domain | None) -> Generator[None]:
+    def _task(self, need: Need, domain: _Domain | None) -> Generator[None]:
         before = self.beside
         for slot, available, mask, cell in self._places(need, domain):
             if self.left <= 0:
                 return
-            taken = self.reach.taken.get(slot, 0)
-            self.seats[need.rank], self.reach.taken[slot] = (slot, mask), taken | mask
+            taken = self.taken.get(slot, 0)
+            self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
-            self.reach.stands(slot, 1)
+            self._stands(slot, 1)
             if cell is not None:
                 self._bind(cell)
             try:
@@ -163,13 +171,13 @@ class _Search:
             finally:
                 if cell is not None:
                     self._unbind()
-                self.reach.stands(slot, -1)
+                self._stands(slot, -1)
                 self.beside = before
                 del self.seats[need.rank]
-                self.reach.taken[slot] = taken
+                self.taken[slot] = taken
                 self.left -= 1
 
-    def _places(self, need: Need, domain: Domain | None) -> Iterator[_Place]:
+    def _places(self, need: Need, domain: _Domain | None) -> Iterator[_Place]:
         """What is bound first, the tightest unit of it; then what could be."""
         tried: set[Mask] = set()
         for slot, available in self._sparing(need, self._tightest(need, domain)):
@@ -183,7 +191,7 @@ class _Search:
         if domain is None:
             for cell in self._fresh(need.leaves, 0):
                 for slot, inside in self.pool.leaves(*cell):
-                    available = self.reach.available(slot, inside)
+                    available = self._available(slot, inside)
                     mask = self._pick(slot, available, need) if available.bit_count() >= need.leaves else None
                     if mask is not None:
                         yield slot, available, mask, cell
@@ -197,19 +205,74 @@ class _Search:
         if self.choice is None or not self.pool.visited(self.owner):
             yield from units
             return
-        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self.reach.distance(unit[0]))):
+        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self._distance(unit[0]))):
             yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken)
 
     def _taken(self) -> Places:
         """What the job gets so far."""
-        return [*self.reach.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
+        return [*self.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
 
-    def _tightest(self, need: Need, domain: Domain | None) -> Iterator[tuple[int, Mask]]:
+    def _available(self, slot: int, mask: Mask) -> Mask:
+        free = self.pool.available(slot, mask) | self.gone.get(slot, 0) & mask & self.pool.healthy(slot)
+        return free & ~self.taken.get(slot, 0)
+
+    def _tightest(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         """Of the bound cells, the tightest first: slot and what is available there."""
         leaves, beside = need.leaves, self.beside
         if beside.leaves == leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
             yield beside.slot, beside.available
-        yield from self.reach.tightest(leaves, domain)
+        yield from self._units(leaves, domain)
+
+    def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
+        if domain is not None:
+            yield from self._units_in(leaves, domain)
+        elif not self.taken and not self.gone:
+            for unit in self.pool.fitting(self.owner, leaves):
+                yield unit.slot, self.pool.available(unit.slot, unit.mask)
+        else:
+            found = []
+            for slot, mask in self._all_units():
+                available = self._available(slot, mask)
+                if available.bit_count() >= leaves:
+                    found.append((available.bit_count(), self._distance(slot), slot, available))
+            for _, _, slot, available in sorted(found):
+                yield slot, available
+
+    def _all_units(self) -> Iterator[tuple[int, Mask]]:
+        for unit in list(self.pool.units(self.owner)):
+            yield unit.slot, unit.mask
+        listed = {(unit.slot, unit.mask) for unit in self.pool.units(self.owner)} if self.gone else set()
+        for slot in self.gone:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner and (slot, mask) not in listed:
+                    yield slot, mask
+
+    def _units_in(self, leaves: int, domain: _Domain) -> Iterator[tuple[int, Mask]]:
+        found = []
+        for slot in domain.slots:
+            for mask, owner in self.pool.units_at(slot).items():
+                available = self._available(slot, mask & domain.mask) if owner == self.owner else 0
+                if available.bit_count() >= leaves:
+                    found.append((available.bit_count(), self._distance(slot), slot, available))
+        for _, _, slot, available in sorted(found):
+            yield slot, available
+
+    def _stands(self, slot: int, more: int) -> None:
+        if self.several:
+            for cell in self._cells_around(slot):
+                self.around[cell] = self.around.get(cell, 0) + more
+
+    def _distance(self, slot: int) -> int:
+        """How many levels up the cell is that holds this node and the nearest of those with a task of the job."""
+        return next((cell[0] for cell in self._cells_around(slot) if self.around.get(cell)), len(self.pool.shape.fan))
+
+    def _cells_around(self, slot: int) -> Iterator[tuple[int, int]]:
+        """The node, and the cells that it is in: level and index."""
+        fan, index = self.pool.shape.fan, slot
+        for level in range(self.pool.shape.node, len(fan)):
+            if level > self.pool.shape.node:
+                index //= fan[level]
+            yield level, index
 
     # ---- cells -----------------------------------------------------------------------------------------------------------
 
@@ -234,7 +297,7 @@ class _Search:
             return cells[0]
         return cells[self.choice.between([leaves_of(self.pool.shape, level, cell) for cell in cells], self._taken())]
 
-    def _cells(self, level: int, leaves: int, domain: Domain | None) -> Iterator[Domain]:
+    def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
         """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""
         shape = self.pool.shape
         if shape.size(level) < leaves:
@@ -243,9 +306,9 @@ class _Search:
             yield domain  # what it is inside already is no larger
             return
         found: dict[int, int] = {}
-        for slot, mask in self.reach.units(domain):
+        for slot, mask in self._all_units() if domain is None else self._in(domain):
             for index, inside in _cells_of(shape, level, slot, mask):
-                found[index] = found.get(index, 0) + self.reach.available(slot, inside).bit_count()
+                found[index] = found.get(index, 0) + self._available(slot, inside).bit_count()
         enough = sorted((count, index) for index, count in found.items() if count >= leaves)
         for _, index in enough:
             yield self._domain(level, index)
@@ -253,7 +316,7 @@ class _Search:
             for outer, index in self._fresh(min(leaves, shape.devices), level):
                 fan = shape.size(outer) // shape.size(level)
                 for inner in (self._domain(level, i) for i in range(index * fan, (index + 1) * fan)):
-                    if sum(self.reach.available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
+                    if sum(self._available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
                         self._bind((outer, index))
                         try:
                             yield inner
@@ -261,9 +324,15 @@ class _Search:
                             self._unbind()
                         break
 
-    def _domain(self, level: int, index: int) -> Domain:
+    def _in(self, domain: _Domain) -> Iterator[tuple[int, Mask]]:
+        for slot in domain.slots:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner and mask & domain.mask:
+                    yield slot, mask & domain.mask
+
+    def _domain(self, level: int, index: int) -> _Domain:
         leaves = list(leaves_of(self.pool.shape, level, index))
-        return Domain(range(leaves[0][0], leaves[-1][0] + 1), leaves[0][1])
+        return _Domain(range(leaves[0][0], leaves[-1][0] + 1), leaves[0][1])
 
 
 def _cells_of(shape: Shape, level: int, slot: int, mask: Mask) -> Iterator[tuple[int, Mask]]:
