@@ -51,18 +51,24 @@ def _reflect(words: Sequence[str]) -> Said:
         database = ProtoReflectionDescriptorDatabase(channel)
         if asked.what == "list":
             return Said(0, "\n".join(sorted(database.get_services())))
-        pool = DescriptorPool(database)
         if asked.what == "describe":
-            return Said(0, _describe(pool, asked.symbol))
-        return _call(channel, pool, asked)
+            return Said(0, _describe(database, asked.symbol))
+        return _call(channel, DescriptorPool(database), asked)
 
 
-def _describe(pool: DescriptorPool, symbol: str) -> str:
-    found = pool.FindFileContainingSymbol(symbol)
-    if symbol.rpartition(".")[2] in found.services_by_name:
-        service = pool.FindServiceByName(symbol)
-        return "\n".join(f"rpc {method.name} ( {method.input_type.full_name} )" for method in service.methods)
+def _describe(database: ProtoReflectionDescriptorDatabase, symbol: str) -> str:
+    found = database.FindFileContainingSymbol(symbol)
+    pool = DescriptorPool(database)
+    parent, _, name = symbol.rpartition(".")
+    if name in {service.name for service in found.service}:
+        return "\n".join(_method(method) for method in pool.FindServiceByName(symbol).methods)
+    if parent.rpartition(".")[2] in {service.name for service in found.service}:
+        return _method(pool.FindServiceByName(parent).FindMethodByName(name))
     return "\n".join(field.name for field in pool.FindMessageTypeByName(symbol).fields)
+
+
+def _method(method: Any) -> str:
+    return f"rpc {method.name} ( {method.input_type.full_name} )"
 
 
 def _call(channel: grpc.Channel, pool: DescriptorPool, asked: Any) -> Said:

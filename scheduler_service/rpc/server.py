@@ -21,10 +21,10 @@ from ebb.v1 import (
 )
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from scheduler_service.certificates import TlsFiles
-from scheduler_service.rpc import tls
+from scheduler_service.rpc import reflected, tls
 from scheduler_service.rpc.access import Access
 from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.cluster import Cluster
@@ -90,8 +90,8 @@ async def serving(
     agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), methods)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)
-    reflected = reflection.aio.ReflectionServicer([*SERVICES, "grpc.health.v1.Health", reflection.SERVICE_NAME])
-    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflected, methods)
+    reflecting = reflected.servicer((*SERVICES, "grpc.health.v1.Health"))
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, methods)
     server = grpc.aio.server(handlers=[methods], options=_OPTIONS)
     try:
         if tls_files is None:

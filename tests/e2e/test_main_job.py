@@ -203,6 +203,12 @@ def test_a_client_without_our_files(site: Site) -> None:
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         described = ProtoReflectionDescriptorDatabase(channel)
         assert {"ebb.v1.Scheduler", "ebb.v1.Cluster", "ebb.v1.AgentLink"} <= set(described.get_services())
+        for symbol in ("ebb.v1.Scheduler", "ebb.v1.Scheduler.Submit", "ebb.v1.SubmitRequest", "ebb.v1.SubmitRequest.spec"):
+            asked_anew = ProtoReflectionDescriptorDatabase(channel)
+            assert asked_anew.FindFileContainingSymbol(symbol).name == "ebb/v1/scheduler.proto"
+        for nothing in ("ebb.v1.Scheduler.Nothing", "ebb.v1.Nothing.Submit"):
+            with pytest.raises(KeyError):
+                ProtoReflectionDescriptorDatabase(channel).FindFileContainingSymbol(nothing)
         method = DescriptorPool(described).FindServiceByName("ebb.v1.Cluster").FindMethodByName("ListNodes")
         request, response = GetMessageClass(method.input_type), GetMessageClass(method.output_type)
         call = channel.unary_unary(
