@@ -221,7 +221,7 @@ class Lease:
 
 def _leader(connection: Connection | Memory) -> str:
     lease = _ask(store.holder, connection)
-    return lease.address if lease.holder and lease.expires_in_seconds > 0 else ""
+    return lease.address if lease.valid else ""
 
 
 def load(engine: Engine | Memory) -> store.Loaded:

@@ -28,7 +28,7 @@ def restored(**database: Any) -> None:
         from scheduler_service import store
 
         lease = store.holder(conn)
-        if lease.holder and lease.expires_in_seconds > 0:
+        if lease.valid:
             where = lease.address or lease.holder
             raise CommandError(f"the scheduler at {where} leads, or did a moment ago: stop every scheduler, and try again")
         store.skip(conn)

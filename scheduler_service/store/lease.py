@@ -1,6 +1,7 @@
 """Leadership is a lease in the one row of `leader`, and its epoch fences every commit.
 
-Whether a lease has expired is judged by the database's clock alone, so the schedulers' clocks need not agree. Every
+Whether a lease has expired is judged by the database's clock alone, so the schedulers' clocks need not agree. One that
+would last longer than any can is from before that clock was set back, and is free too. Every
 function is a transaction of its own, waits for a commit in progress to end, and raises Unavailable when the database
 cannot be asked. They need a connection other than the one that commits.
 """
@@ -15,6 +16,9 @@ from sqlalchemy.exc import DBAPIError
 from scheduler_service.store.connect import reading as transaction
 from scheduler_service.store.errors import Unavailable
 
+LONGEST = 60.0
+"""Seconds for which a lease may be taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
@@ -26,11 +30,22 @@ class Lease:
     expires_in_seconds: float
     """By the database's clock; not positive when it has expired and can be taken."""
 
+    @property
+    def valid(self) -> bool:
+        """Whether somebody leads by it."""
+        return self.holder != "" and not is_free(self.expires_in_seconds)
+
+
+def is_free(expires_in_seconds: float) -> bool:
+    """Whether a lease that ends then can be taken. Twice the longest: that a clock is put right by a little ends none."""
+    return not 0 < expires_in_seconds <= 2 * LONGEST
+
 
 _TAKE = text(
     "UPDATE leader SET holder = :holder, address = :address, epoch = GREATEST(epoch, :above) + 1,"
     " expires_at = clock_timestamp() + make_interval(secs => :ttl)"
-    " WHERE :force OR holder IN ('', :holder) OR expires_at <= clock_timestamp() RETURNING epoch"
+    " WHERE :force OR holder IN ('', :holder) OR expires_at <= clock_timestamp()"
+    f" OR expires_at > clock_timestamp() + make_interval(secs => {2 * LONGEST}) RETURNING epoch"
 )
 _RENEW = text(
     "UPDATE leader SET expires_at = clock_timestamp() + make_interval(secs => :ttl)"
@@ -50,11 +65,12 @@ def _ask(conn: Connection, statement: Any, values: Mapping[str, Any]) -> Sequenc
 
 
 def take(conn: Connection, holder: str, ttl: float, force: bool = False, address: str = "", above: int = 0) -> int | None:
-    """Takes the lease for `ttl` seconds and returns the new epoch; None when somebody else holds a valid one.
+    """Takes the lease for `ttl` seconds (at most LONGEST) and returns the new epoch; None when somebody else holds a valid one.
 
-    A lease is free when it has expired or was released, or when `holder`, whose name no other process may have, is who
-    holds it. `force` takes it from a valid holder, who then is fenced. Every take raises the epoch, to more than `above`,
-    which an agent has obeyed: a database that was restored from a backup knows less than they do.
+    A lease is free when it has expired or was released, when the database's clock was set back since, or when `holder`,
+    whose name no other process may have, is who holds it. `force` takes it from a valid holder, who then is fenced. Every
+    take raises the epoch, to more than `above`, which an agent has obeyed: a database that was restored from a backup
+    knows less than they do.
     """
     if not holder:
         raise ValueError("a holder needs a name")

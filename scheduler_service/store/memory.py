@@ -18,7 +18,7 @@ from scheduler_service.core.journal import Change
 from scheduler_service.store import rows, tables
 from scheduler_service.store.commit import Work, encode, plan
 from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
-from scheduler_service.store.lease import Lease
+from scheduler_service.store.lease import Lease, is_free
 from scheduler_service.store.load import JobAndRun, Loaded
 from scheduler_service.store.memory_exchange import find_accepted as find_accepted
 from scheduler_service.store.memory_exchange import find_exchanges as find_exchanges
@@ -291,7 +291,7 @@ def take(memory: Memory, holder: str, ttl: float, force: bool = False, address: 
     if not holder:
         raise ValueError("a holder needs a name")
     with memory.lock:
-        if not force and memory.holder not in ("", holder) and memory.expires_at > memory.clock():
+        if not force and memory.holder not in ("", holder) and not is_free(memory.expires_at - memory.clock()):
             return None
         memory.holder, memory.address, memory.expires_at = holder, address, memory.clock() + ttl
         memory.epoch = max(memory.epoch, above) + 1

@@ -61,6 +61,10 @@ class Db:
         """Lets the lease run out, as if time had passed."""
         raise NotImplementedError
 
+    def set_back(self, seconds: int) -> None:
+        """Sets the database's clock back, as the lease sees it."""
+        raise NotImplementedError
+
     def empty(self) -> None:
         """Removes all rows, which is far quicker than another database for each example."""
         raise NotImplementedError
@@ -82,6 +86,9 @@ class Postgres(Db):
     def expire(self) -> None:
         self._execute("UPDATE leader SET expires_at = clock_timestamp() - interval '1 microsecond'")
 
+    def set_back(self, seconds: int) -> None:
+        self._execute(f"UPDATE leader SET expires_at = expires_at + interval '{seconds} seconds'")
+
     def empty(self) -> None:
         exchange = "exchange_order, exchange, exchange_ledger, exchange_surplus, idle_cells"
         rest = "cluster, node, job, run, device, operation, virtual_cluster, cell_binding, job_event"
@@ -100,6 +107,9 @@ class Twin(Db):
 
     def expire(self) -> None:
         self._now = self._memory.expires_at
+
+    def set_back(self, seconds: int) -> None:
+        self._now -= seconds
 
     def empty(self) -> None:
         self._memory.tables = Memory().tables
