@@ -203,7 +203,9 @@ async def lead(
         except NotLeading:
             return None
 
-    leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until, forgetful)
+    # Epochs are so far apart only where `ebb-scheduler restored` has skipped numbers since.
+    skipped_below = epoch + 1 if forgetful else epoch - SKIPPED // 2
+    leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until, skipped_below)
     watchers = [asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))]
     warnings = list(left_over(state))  # before the engine has it
     service.start()

@@ -191,7 +191,7 @@ def _other_spool(one: str, other: str) -> bool:
 
 def _refuse_if_older(leading: Leading, hello: agent_link_pb2.Hello, known: int) -> None:
     """Once in a reign: the next one skips the numbers of jobs that this database has lost, and their checkpoints with them."""
-    if known < hello.acknowledged and hello.cluster_id and not leading.skipped:
+    if known < hello.acknowledged and hello.cluster_id and hello.epoch >= leading.skipped_below:
         lost = f"node {hello.node} had its reports up to {hello.acknowledged} acknowledged, and the database knows {known}"
         leading.meet(leading.epoch, lost)
         raise FailedPrecondition("OLD_DATABASE", f"{lost}: this scheduler leads anew, above what may have been lost")

@@ -39,7 +39,7 @@ class Leading:
         cluster_id: str,
         epoch: int,
         valid_until: Callable[[], float],
-        skipped: bool = False,
+        skipped_below: int = 0,
     ) -> None:
         self.service = service
         self.view = service.view
@@ -49,8 +49,8 @@ class Leading:
         self.epoch = epoch
         self.valid_until = valid_until
         """Until when (of `time.monotonic`) the lease is known to be ours."""
-        self.skipped = skipped
-        """Whether it leads above the numbers that a database may have lost."""
+        self.skipped_below = skipped_below
+        """The numbers that the database may have lost, of which an agent of a lower epoch knows, are skipped already."""
         self.outrun: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
         """Done when an agent of this cluster was met that knows more than the database: its epoch, and how that is seen."""
 
