@@ -19,6 +19,7 @@ from node_agent.errors import AgentError, AsRoot, Forgetful, OtherNode, RunsElse
 from node_agent.jobs import leftovers
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import Executor
+from node_agent.jobs.expiry import remove_expired
 from node_agent.jobs.groups import Groups, found
 from node_agent.jobs.launching import Event, Launching
 from node_agent.jobs.logs import Logs
@@ -154,7 +155,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
             workers = [
                 tasks.create_task(launching.run()),
                 tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True), systemd.status)),
-                tasks.create_task(_prune(spool)),
+                tasks.create_task(_prune(spool, state, settings.keep_runs)),
                 tasks.create_task(node.observing.run()),
                 tasks.create_task(systemd.watchdog()),
             ]
@@ -255,11 +256,15 @@ async def _talk(
         begin_afresh()
 
 
-async def _prune(spool: Spool) -> None:
+async def _prune(spool: Spool, state: Path, keep_days: float | None) -> None:
     while True:
-        await asyncio.sleep(_PRUNE_INTERVAL)
         if count := spool.prune(time.time()):
             log.debug("forgot %d runs that ended long ago", count)
+        if keep_days is not None:
+            known = {key.name for key in spool.runs}
+            if count := await remove_expired(state, spool.short_id, known, time.time() - keep_days * 86400):
+                log.info("removed folders of runs that ended more than %g days ago: %d", keep_days, count)
+        await asyncio.sleep(_PRUNE_INTERVAL)
 
 
 def _version() -> str:

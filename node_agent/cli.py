@@ -89,6 +89,9 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     metavar="POLICY",
     help="A control group for each run: auto (where possible), require or off. [default: auto]",
 )
+@click.option(
+    "--keep-runs", metavar="DAYS", help="Remove a run's folder, with its log, so long after its end. [default: keep all]"
+)
 @click.option("--launcher-idle", metavar="SECONDS", help="How long the launcher stays without jobs and agent. [default: 60]")
 def run(file: Path | None, **flags: Any) -> None:
     """Runs the agent of this node until SIGTERM or SIGINT."""

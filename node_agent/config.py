@@ -103,6 +103,8 @@ class Settings(DeviceSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     forget_cluster: bool = False
     stop_jobs_on_exit: bool = False
+    keep_runs: Annotated[float, Field(ge=1, le=36500)] | None = None
+    """Days; None: for ever."""
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
     address: Annotated[str, AfterValidator(_address)] | None = None
     memory_limit: Literal["enforce", "off"] = "enforce"

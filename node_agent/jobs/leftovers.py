@@ -16,7 +16,7 @@ from node_agent.jobs.model import Process
 from node_agent.jobs.processes import boot_id, inside, pids, start_ticks, stat_fields
 from node_agent.jobs.spawning import PROCESS_FILE
 
-_OVER = "over"
+OVER = "over"
 """In the folder of a spool: nothing of its runs is left, and nothing can come."""
 
 
@@ -59,7 +59,7 @@ def settled(state: Path, spool: str) -> None:
     """Notes that nothing is left, so that the folders of other spools need not be read again."""
     for folder in _others(state, spool):
         with contextlib.suppress(OSError):  # they are read once more
-            (folder / _OVER).touch()
+            (folder / OVER).touch()
 
 
 def elsewhere(state: Path, node: str, checkpoints: Path) -> dict[Path, set[str]]:
@@ -90,7 +90,7 @@ def _others(state: Path, spool: str) -> Iterator[Path]:
         for entry in os.scandir(state / RUNS):
             if entry.name != spool and entry.is_dir(follow_symlinks=False):
                 folder = Path(entry.path)
-                if not (folder / _OVER).exists():
+                if not (folder / OVER).exists():
                     yield folder
 
 
