@@ -38,9 +38,8 @@ class Observer:
             if cycle.device not in devices:
                 raise InvalidArgument("DEVICES", f"node {self._link.node} has no device {cycle.device}")
             if cycle.HasField("period") and not 0 < duration_in(cycle.period) <= LONGEST_PERIOD:
-                raise InvalidArgument(
-                    "INVALID_FIELD", "cycles.period: must be above 0 and at most a day", field="cycles.period"
-                )
+                text = "cycles.period: must be above 0 and at most a day"
+                raise InvalidArgument("INVALID_FIELD", text, field="cycles.period", rule="duration.gt_lte")
         at = Timestamp()
         at.GetCurrentTime()
         self._link.observed = cluster_pb2.NodeObservations(time=at, devices=seen.devices, cycles=seen.cycles)
