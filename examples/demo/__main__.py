@@ -1,6 +1,7 @@
 """`python -m examples.demo`: a trial displaces training jobs, and they go on as if nothing had been. About a minute.
 
-Exit status: 0 if every check held, 1 if not (then the folder with all logs is kept), 130 after Ctrl-C.
+Exit status: 0 if every check held, 1 if not (then the folder with all logs is kept), 1 also if nobody
+reads the output any more, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (a closed terminal).
 The plot is in play.py, the cast in scenario.py, the checks in verify.py and scores.py.
 """
 
