@@ -16,7 +16,7 @@ from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting
 from scheduler_service.sim.reproduce.hived_published import UTILISATION
 from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING
-from scheduler_service.sim.reproduce.hived_trace import FROM_DAY, NODES, TO_DAY, cut, trace_cases
+from scheduler_service.sim.reproduce.hived_trace import FROM_DAY, NODES, TO_DAY, cut, left_out, trace_cases
 from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, gains
 from scheduler_service.sim.sweep import Summary, sweep
 from scheduler_service.sim.workloads import Hived, hived
@@ -118,6 +118,11 @@ def test_a_trace_gives_quotas_by_what_is_asked_for(tmp_path: Path) -> None:
     assert made["private"].guarantee == "guaranteed"
     assert [pool.last - pool.first + 1 for pool in made["private"].pools] == [NODES - 1, 1]
     assert cut(trace(tmp_path, within), 0.03, tmp_path / "out").jobs == 2
+
+
+def test_jobs_that_are_left_out_are_told_of_one_or_many() -> None:
+    assert left_out(1) == "1 more is wider than what its virtual cluster owns, and left out."
+    assert left_out(1200) == "1,200 more are wider than what their virtual clusters own, and left out."
 
 
 def test_tenants_of_a_trace_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,13 @@ def trace_cases(of: Cut, seed: int) -> dict[Scheme, Case]:
     }
 
 
+def left_out(jobs: int) -> str:
+    """What is said of the jobs that are too wide."""
+    if jobs == 1:
+        return "1 more is wider than what its virtual cluster owns, and left out."
+    return f"{jobs:,} more are wider than what their virtual clusters own, and left out."
+
+
 def trace_table(of: Cut, cases: Mapping[Scheme, Case], found: Simulated) -> Table:
     seen = {scheme: see([case], found) for scheme, case in cases.items()}
     shown = {
@@ -109,7 +116,7 @@ def trace_table(of: Cut, cases: Mapping[Scheme, Case], found: Simulated) -> Tabl
     }
     note = (
         f"{of.jobs:,} jobs of {len(of.quotas)} virtual clusters, which ask for {100 * of.asked:.0f} % of {NODES} nodes. "
-        f"{of.too_wide:,} more are wider than what their virtual cluster owns, and left out. {LATE}"
+        f"{left_out(of.too_wide)} {LATE}"
     )
     table = tuple((TITLES[scheme], shown[scheme]) for scheme in SCHEMES)
     return Table("hived-traces", "Philly's virtual clusters share a cluster", COLUMNS, table, note)
