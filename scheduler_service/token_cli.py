@@ -46,8 +46,8 @@ def token() -> None:
 def create(user: str, role: str, expires: float | None, **database: Any) -> None:
     """Make a token and print it, for the only time: nobody can find out later what it was.
 
-    A user submits jobs, changes their own, and sees everything; an operator may change any job, and drains and fences nodes;
-    an agent speaks for nodes and does nothing else.
+    A user submits jobs, changes their own, and sees everything; an operator may change any job, node and virtual cluster; an
+    agent speaks for nodes and does nothing else.
 
     \b
     Example:
