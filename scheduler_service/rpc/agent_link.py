@@ -40,9 +40,11 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
         try:
-            leading = self._front.leading
             async with asyncio.timeout(HELLO_LIMIT):
-                hello = await _hello(requests, leading)
+                first = await anext(aiter(requests), None)
+            # Not before: an agent that is still writing when it is refused may be told by gRPC that this failed, and not why.
+            leading = self._front.leading
+            hello = _hello(first, leading)
             self._refuse_twin(leading, hello)
             link = leading.dispatch.open(hello.node, hello.boot_id)
             try:
@@ -155,9 +157,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         )
 
 
-async def _hello(requests: AsyncIterator[agent_link_pb2.ConnectRequest], leading: Leading) -> agent_link_pb2.Hello:
-    """The first message, checked."""
-    first: Any = await anext(aiter(requests), None)
+def _hello(first: Any, leading: Leading) -> agent_link_pb2.Hello:
+    """The first message of an agent, checked."""
     if first is None or first.WhichOneof("message") != "hello":
         raise InvalidArgument("HELLO_FIRST", "an agent's first message must be Hello")
     hello: agent_link_pb2.Hello = first.hello

@@ -23,13 +23,14 @@ PACE = link.Pace(first=0.05, longest=0.2)
 
 
 class Standby(FakeScheduler):
-    """Says that another leads, before it has heard who is asking."""
+    """Says that another leads, once it has heard who is asking, as a scheduler does."""
 
     leader = ""
     connects = 0
 
-    def Connect(self, request_iterator: Iterator[pb.ConnectRequest], context: Any) -> Iterator[pb.ConnectResponse]:  # noqa: N802, ARG002
+    def Connect(self, request_iterator: Iterator[pb.ConnectRequest], context: Any) -> Iterator[pb.ConnectResponse]:  # noqa: N802
         self.connects += 1
+        next(request_iterator)
         detail = any_pb2.Any()
         metadata = {"leader": self.leader} if self.leader else {}
         detail.Pack(error_details_pb2.ErrorInfo(reason="NOT_LEADING", domain="ebb", metadata=metadata))

@@ -2,16 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
+from ebb.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from sqlalchemy import Connection, text
 
 from scheduler_service import store
 from scheduler_service.rpc import front
+from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.store import SKIPPED
 from tests.rpc.server import LIMIT, Agent, Server, failure
@@ -138,6 +140,31 @@ def test_without_a_database_it_says_so(database_url: str, conn: Connection) -> N
             assert (said.code, said.reason) == (grpc.StatusCode.UNAVAILABLE, "DATABASE_UNAVAILABLE")
         proxy.mend()
         wait_for(lambda: failure(standby.submit).reason == "NOT_LEADING")
+
+
+async def test_an_agent_is_heard_before_it_is_sent_to_the_leader() -> None:
+    """One that is refused as it writes may be told by gRPC that its write failed, and not where the leader is."""
+    done: list[str] = []
+
+    class Reader:
+        def leader(self) -> str:
+            return "h:1"
+
+    class Context:
+        async def abort(self, _: grpc.StatusCode, said: str, **_more: Any) -> None:
+            done.append(said)
+            raise grpc.aio.AbortError
+
+    async def hello() -> AsyncIterator[link_pb.ConnectRequest]:
+        done.append("heard")
+        yield link_pb.ConnectRequest(hello=link_pb.Hello(node="n1"))
+
+    standing_by = front.Front(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
+    link = AgentLink(standing_by, None)  # type: ignore[arg-type]
+    with pytest.raises(grpc.aio.AbortError):
+        await anext(link.Connect(hello(), Context()))  # type: ignore[arg-type]
+    assert done == ["heard", "this scheduler stands by: the one at h:1 leads"]
+    standing_by.close()
 
 
 async def test_a_database_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
