@@ -58,7 +58,7 @@ class Job:
     """When the first run's process began."""
     end_time: datetime | None = None
     exit_code: int = 0
-    """Of the last run that ended; so is `exit_signal`, which is 0 unless a signal ended it."""
+    """Of the last run that ended; so is `exit_signal`, which is 0 unless a signal ended it. 0, too, where nobody knows."""
     exit_signal: int = 0
     preempted_for_trial: int = 0
     """How often it was preempted for a trial."""
@@ -158,6 +158,7 @@ class JobEvent:
     reason: JobReason = JobReason.UNSPECIFIED
     cause_job_id: int | None = None
     exit_code: int = 0
+    """So is `exit_signal`: 0 where the run went on, or where nobody knows (then the reason may be EXIT_UNKNOWN)."""
     exit_signal: int = 0
     text: str = ""
     decision: Decision | None = None

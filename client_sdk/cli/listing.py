@@ -8,7 +8,7 @@ import click
 
 from client_sdk.cli import output
 from client_sdk.cli.session import SHORT, Session, an_id, no_header_option, output_option, parse_states, quiet_option
-from client_sdk.models import LIVE, Job, JobSpec, JobState, Retry
+from client_sdk.models import LIVE, Job, JobReason, JobSpec, JobState, Retry
 from client_sdk.units import format_memory
 
 _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
@@ -146,8 +146,8 @@ def _lines(job: Job) -> dict[str, str]:
         "time": output.ran_for(job, datetime.now(UTC)),
         "preempted": f"{job.preempted_for_trial} times for trials",
     }
-    if job.ended and job.run:
-        lines["exit"] = output.signal_text(job.exit_signal) if job.exit_signal else f"code {job.exit_code}"
+    if job.ended and job.run and (exit_ := _exit(job)):
+        lines["exit"] = exit_
     if job.time_limit is not None:
         lines["time limit"] = (
             f"{output.duration(job.time_limit)}, of which runs that are over took {output.duration(job.run_time)}"
@@ -184,6 +184,15 @@ def _lines(job: Job) -> dict[str, str]:
 def _has_place(job: Job) -> bool:
     """Whether its node and devices are those that it has, or where it ended; and not where it ran before it came to wait."""
     return job.state in _HOLDING or job.ended
+
+
+def _exit(job: Job) -> str:
+    """How its last run left. Of a job that did not succeed the code is 0, too, where there is none, or nobody knows it."""
+    if job.exit_signal:
+        return output.signal_text(job.exit_signal)
+    if job.exit_code or job.state is JobState.SUCCEEDED:
+        return f"code {job.exit_code}"
+    return "unknown" if job.reason is JobReason.EXIT_UNKNOWN else ""
 
 
 def _nodes(job: Job) -> list[str]:

@@ -120,8 +120,9 @@ def time_out(state: State, now: Micros, job: Job, node: int = 0) -> None:
 
 def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
     codes: dict[str, Any] = {"exit_code": last.exit_code, "exit_signal": last.exit_signal}
-    text = describe(last, Reason.YIELDED)
-    tell(state, now, job.id, EventKind.VACATED, run=last.run, node=last.node, cause_job=last.stop_for, text=text, **codes)
+    facts: dict[str, Any] = {"run": last.run, "node": last.node, "cause_job": last.stop_for} | codes
+    why = Reason.EXIT_UNKNOWN if _is_unknown(last) else _NONE  # else its 0 would be taken for an exit code
+    tell(state, now, job.id, EventKind.VACATED, reason=why, text=describe(last, Reason.YIELDED), **facts)
 
 
 def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
@@ -190,6 +191,11 @@ def describe(run: Run, how: Reason | None) -> str:
         return "was killed for want of memory"
     if run.yielded:
         return "saved its work and left" if run.started_us is not None else "left before it began"
-    if run.lost and run.exit_signal == 0 and run.exit_code == 0:
+    if _is_unknown(run):
         return "is gone; nobody knows how it ended"
     return f"ended by signal {run.exit_signal}" if run.exit_signal else f"left with exit code {run.exit_code}"
+
+
+def _is_unknown(run: Run) -> bool:
+    """Whether nobody collected its exit status, as where its launcher was killed; it may have said that it saved its work."""
+    return run.lost and run.exit_signal == 0 and run.exit_code == 0

@@ -183,6 +183,23 @@ def test_a_preempted_run_returns_to_the_top_of_its_queue(outcome: dict[str, int 
     assert d.job(job).run == 2
 
 
+@pytest.mark.parametrize(
+    ("outcome", "reason", "text"),
+    [
+        ({"yielded": True}, Reason.NONE, "saved its work and left"),
+        ({"yielded": True, "exit_code": 143}, Reason.NONE, "saved its work and left"),
+        ({"yielded": True, "unknown": True}, Reason.EXIT_UNKNOWN, "saved its work and left"),
+        ({"unknown": True}, Reason.EXIT_UNKNOWN, "is gone; nobody knows how it ended"),
+    ],
+)
+def test_that_a_run_left_is_told_with_its_exit_code_if_that_is_known(
+    outcome: dict[str, int | bool], reason: Reason, text: str
+) -> None:
+    d, job, trial = preempted()
+    left = next(event for event in d.exit(job, **outcome).log if event.kind is EventKind.VACATED)
+    assert (left.reason, left.text, left.cause_job, left.exit_code) == (reason, text, trial, outcome.get("exit_code", 0))
+
+
 def test_a_preempted_run_that_finishes_has_succeeded() -> None:
     d, job, trial = preempted()
     d.exit(job, exit_code=0)

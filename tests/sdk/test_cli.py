@@ -127,6 +127,25 @@ def test_show(run: Run, jobs: Fake) -> None:
     assert yaml.safe_load(run("show", "3", "-o", "yaml").output) == shown
 
 
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"state": 6, "reason": 10}, ["code 0"]),
+        ({"state": 7, "reason": 10, "exitCode": 3}, ["code 3"]),
+        ({"state": 7, "reason": 11, "exitSignal": 9}, ["signal 9 (SIGKILL)"]),
+        ({"state": 7, "reason": 13}, ["unknown"]),
+        ({"state": 7, "reason": 12}, []),  # there was no process
+        ({"state": 8, "reason": 9, "exitCode": 143}, ["code 143"]),
+        ({"state": 8, "reason": 9}, []),  # 0, or nobody knows
+        ({"state": 3}, []),
+    ],
+)
+def test_the_exit_code_is_shown_where_it_is_known(run: Run, fake: Fake, fields: dict[str, Any], shown: list[str]) -> None:
+    fake.put(job(1, run=1, **fields))
+    lines = [line.split(maxsplit=1) for line in run("show", "1").output.splitlines()]
+    assert [value for name, value in lines if name == "exit"] == shown
+
+
 def lines_of(run: Run, job_id: int, *names: str) -> list[str]:
     """What `show` says under these names."""
     lines = dict(line.split(maxsplit=1) for line in run("show", str(job_id)).output.splitlines())
@@ -224,6 +243,7 @@ def test_story(run: Run, jobs: Fake) -> None:
         {"kind": 5, "run": 1, "node": "n1", "causeJobId": "4", "decision": decision},
         {"kind": 6, "run": 1, "node": "n1", "exitCode": 143},
         {"kind": 7, "reason": 6, "causeJobId": "4"},
+        {"kind": 6, "run": 2, "node": "n1", "reason": 13, "text": "saved its work and left"},
         {"kind": 11, "run": 2, "node": "n1", "exitSignal": 9, "reason": 11, "text": "it is over"},
     ]
     base = {"jobId": "3", "time": "2026-01-02T03:04:05Z"}
@@ -239,6 +259,7 @@ def test_story(run: Run, jobs: Fake) -> None:
         "    2    1    n1    1 cpu, 1GiB, 1 device  0.5 cpus, 512MiB  0.2500  30s    2.5000  0          no\n"
         "2026-01-02 03:04:05  left on n1 (run 1), exit 143\n"
         "2026-01-02 03:04:05  back in the queue: preempted for 4\n"
+        "2026-01-02 03:04:05  left on n1 (run 2), exit unknown - saved its work and left\n"
         "2026-01-02 03:04:05  ended, signal 9 (SIGKILL) on n1 (run 2) - it is over\n"
     )
     told = json.loads(run("story", "3", "-o", "json").output)
