@@ -1,6 +1,7 @@
 """ebb.v1.AgentLink: one stream for each agent. Reports go up and are acknowledged once committed; orders go down."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -40,8 +41,10 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
         try:
-            async with asyncio.timeout(HELLO_LIMIT):
-                first = await anext(aiter(requests), None)
+            first = None
+            with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
+                async with asyncio.timeout(HELLO_LIMIT):
+                    first = await anext(aiter(requests), None)
             # Not before: an agent that is still writing when it is refused may be told by gRPC that this failed, and not why.
             leading = self._front.leading
             hello = _hello(first, leading)
@@ -160,7 +163,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
 def _hello(first: Any, leading: Leading) -> agent_link_pb2.Hello:
     """The first message of an agent, checked."""
     if first is None or first.WhichOneof("message") != "hello":
-        raise InvalidArgument("HELLO_FIRST", "an agent's first message must be Hello")
+        raise InvalidArgument("HELLO_FIRST", f"an agent's first message must be Hello, within {HELLO_LIMIT:g} s")
     hello: agent_link_pb2.Hello = first.hello
     check(hello)
     if hello.epoch > LARGEST_EPOCH:

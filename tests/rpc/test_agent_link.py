@@ -11,6 +11,7 @@ from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
 
+from scheduler_service.rpc import agent_link
 from tests.rpc.server import Agent, Failure, Server, failure
 from tests.store.waiting import wait_for
 
@@ -58,6 +59,15 @@ def test_hello_comes_first(server: Server) -> None:
     with Agent(server) as agent:
         agent.send(heartbeat=link_pb.Heartbeat())
         assert failure(lambda: agent.receive("welcome")).reason == "HELLO_FIRST"
+
+
+def test_who_says_nothing_is_sent_away_and_is_no_fault_of_the_scheduler(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(agent_link, "HELLO_LIMIT", 0.05)
+    with Agent(server) as agent:
+        assert failure(lambda: agent.receive("welcome")).reason == "HELLO_FIRST"
+    assert "a call failed" not in caplog.text
 
 
 def test_welcome_and_what_becomes_of_the_node(server: Server) -> None:
