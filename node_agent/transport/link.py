@@ -81,6 +81,9 @@ class Pace:
 _AT_ONCE = 1000
 """Reports of one message: far from the largest that the scheduler takes."""
 
+_UNSAID = "Internal error from Core"
+"""What the library says where a stream had ended as we were about to write: it may have been told why, and does not tell us."""
+
 # A peer that is dead, or stands still, is noticed even when no data goes; the scheduler permits pings as often as this.
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
@@ -286,5 +289,7 @@ def _ended(target: str, error: Exception, perhaps: str) -> AgentError:
     if problem := tls_problem(error.details() or ""):
         return Disconnected(target=target, why=problem)
     said = error.details() or ""
+    if said == _UNSAID:
+        return Disconnected(target=target, why=f"closed the connection{perhaps}")
     hint = perhaps if "Socket closed" in said or "Connection reset" in said else ""
     return Disconnected(target=target, why=f"cannot be reached ({error.code().name.lower()}: {said}{hint})")

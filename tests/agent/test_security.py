@@ -14,7 +14,7 @@ from node_agent import app
 from node_agent.cli import main
 from node_agent.config import BadSettings, load
 from node_agent.errors import AsRoot, Disconnected
-from node_agent.transport import link
+from node_agent.transport import convert, link
 from node_agent.transport.security import Security, tls_problem
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.test_link import QuietNode
@@ -191,6 +191,17 @@ def test_a_connection_that_is_closed_at_once_may_want_tls(files: dict[str, Path]
     closed = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details="Socket closed")
     said = str(link._ended("127.0.0.1:1", closed, Security(**files).perhaps()))
     assert said == f"The scheduler at 127.0.0.1:1 cannot be reached (unavailable: Socket closed{hint})."
+
+
+async def test_a_stream_that_ended_as_it_was_written_to_was_closed() -> None:
+    """What the library itself says then is for its developers."""
+    async with grpc.aio.insecure_channel("127.0.0.1:1") as channel:
+        call = channel.stream_stream(convert.METHOD)()
+        call._cython_call.set_internal_error("Failed")  # as where a write fails
+        with pytest.raises(grpc.aio.AioRpcError) as broken:
+            await call.read()
+        call.cancel()
+    assert str(link._ended("127.0.0.1:1", broken.value, "")) == "The scheduler at 127.0.0.1:1 closed the connection."
 
 
 def test_jobs_do_not_find_what_the_agent_was_given() -> None:
