@@ -23,15 +23,17 @@ def story(session: Session, job_id: int, fmt: str | None) -> None:
     if fmt is not None:
         output.emit(list(events), fmt)
         return
+    began = {event.run for event in events if event.kind is JobEventKind.STARTED}
     # A decision's table stands below its event, so the events come in stretches.
     for i, event in enumerate(events):
         time = output.when(event.time)
-        output.say(f"{time}  {_sentence(event)}")
+        output.say(f"{time}  {_sentence(event, event.run in began)}")
         if event.decision is not None and not any(e.decision == event.decision for e in events[:i]):
             _decision(event.decision)
 
 
-def _sentence(event: JobEvent) -> str:
+def _sentence(event: JobEvent, began: bool) -> str:
+    """`began`: its run had a process, which alone has an exit code."""
     node = f" on {event.node}" if event.node else ""
     run = f" (run {event.run})" if event.run else ""
     cause = f" {event.cause_job_id}" if event.cause_job_id else ""
@@ -45,7 +47,7 @@ def _sentence(event: JobEvent) -> str:
         case JobEventKind.PREEMPTED:
             said = f"preempted for trial{cause}{node}{run}" if cause else f"preempted{node}{run}"
         case JobEventKind.VACATED:
-            said = f"left{node}{run}{_exit(event)}"
+            said = f"left{node}{run}{_exit(event) if began else ''}"
         case JobEventKind.ENDED:
             said = f"ended{_exit(event)}{node}{run}"
         case JobEventKind.REQUEUED:

@@ -189,8 +189,10 @@ def describe(run: Run, how: Reason | None) -> str:
         return "is gone; nobody knows how it ended"
     if how is Reason.OUT_OF_MEMORY:
         return "was killed for want of memory"
+    if run.started_us is None and run.stop_reason is not None and not run.lost:
+        return "left before it began"
     if run.yielded:
-        return "saved its work and left" if run.started_us is not None else "left before it began"
+        return "saved its work and left"
     if _is_unknown(run):
         return "is gone; nobody knows how it ended"
     return f"ended by signal {run.exit_signal}" if run.exit_signal else f"left with exit code {run.exit_code}"

@@ -200,6 +200,17 @@ def test_that_a_run_left_is_told_with_its_exit_code_if_that_is_known(
     assert (left.reason, left.text, left.cause_job, left.exit_code) == (reason, text, trial, outcome.get("exit_code", 0))
 
 
+@pytest.mark.parametrize("outcome", [{"exit_signal": 15}, {"yielded": True}])
+def test_a_run_that_was_told_to_leave_before_it_began_was_ended_by_nothing(outcome: dict[str, int | bool]) -> None:
+    """Its agent, which had it not yet, has only words of processes for that."""
+    d = Driver(fitgpp(FitGppSettings()))
+    d.join(capacity=SMALL)
+    job = d.submit()
+    d.trial()
+    (left,) = [event for event in d.exit(job, **outcome).log if event.kind is EventKind.VACATED]
+    assert left.text == "left before it began"
+
+
 def test_a_preempted_run_that_finishes_has_succeeded() -> None:
     d, job, trial = preempted()
     d.exit(job, exit_code=0)

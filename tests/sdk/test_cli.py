@@ -243,7 +243,9 @@ def test_story(run: Run, jobs: Fake) -> None:
         {"kind": 5, "run": 1, "node": "n1", "causeJobId": "4", "decision": decision},
         {"kind": 6, "run": 1, "node": "n1", "exitCode": 143},
         {"kind": 7, "reason": 6, "causeJobId": "4"},
+        {"kind": 3, "run": 2, "node": "n1"},
         {"kind": 6, "run": 2, "node": "n1", "reason": 13, "text": "saved its work and left"},
+        {"kind": 6, "run": 3, "node": "n1", "exitSignal": 15, "text": "left before it began"},
         {"kind": 11, "run": 2, "node": "n1", "exitSignal": 9, "reason": 11, "text": "it is over"},
     ]
     base = {"jobId": "3", "time": "2026-01-02T03:04:05Z"}
@@ -259,7 +261,9 @@ def test_story(run: Run, jobs: Fake) -> None:
         "    2    1    n1    1 cpu, 1GiB, 1 device  0.5 cpus, 512MiB  0.2500  30s    2.5000  0          no\n"
         "2026-01-02 03:04:05  left on n1 (run 1), exit 143\n"
         "2026-01-02 03:04:05  back in the queue: preempted for 4\n"
+        "2026-01-02 03:04:05  started on n1 (run 2)\n"
         "2026-01-02 03:04:05  left on n1 (run 2), exit unknown - saved its work and left\n"
+        "2026-01-02 03:04:05  left on n1 (run 3) - left before it began\n"
         "2026-01-02 03:04:05  ended, signal 9 (SIGKILL) on n1 (run 2) - it is over\n"
     )
     told = json.loads(run("story", "3", "-o", "json").output)
