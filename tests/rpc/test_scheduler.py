@@ -46,7 +46,7 @@ def idle(postgres_url: str, migrated_template: str) -> Iterator[Server]:
     with new_database(postgres_url, migrated_template) as url:
         engine = store.open_engine(url)
         with engine.connect() as conn:
-            assert store.take(conn, "another", ttl=3600)
+            assert store.take(conn, "another", ttl=60)
         engine.dispose()
         with Server(url, leads=False) as made:
             yield made

@@ -94,7 +94,7 @@ def test_who_wants_the_leaders_answer_is_sent_there(server: Server, standby: Ser
 
 def test_nobody_leads(conn: Connection, database_url: str) -> None:
     """Reads are answered whoever's answer is wanted, and nobody is named."""
-    assert store.take(conn, "another", ttl=3600)  # which says no address
+    assert store.take(conn, "another", ttl=60)  # which says no address
     with Server(database_url, leads=False) as alone:
         assert reads(alone, 1)["List"](metadata=FROM_LEADER) == []
         said = failure(alone.submit)
@@ -130,7 +130,7 @@ def test_the_database_is_asked_who_leads_once_a_second_at_most(server: Server, s
 
 
 def test_without_a_database_it_says_so(database_url: str, conn: Connection) -> None:
-    assert store.take(conn, "another", ttl=3600)
+    assert store.take(conn, "another", ttl=60)
     with Proxy(database_url) as proxy, Server(proxy.url, leads=False) as standby:
         assert standby.nodes() is not None
         proxy.refuse()
