@@ -64,6 +64,14 @@ def _ask(conn: Connection, statement: Any, values: Mapping[str, Any]) -> Sequenc
         raise Unavailable(error.orig) from error
 
 
+def check_asked(holder: str, ttl: float) -> None:
+    """Raises ValueError where nobody may have a lease by that name, or for so long."""
+    if not holder:
+        raise ValueError("a holder needs a name")
+    if not 0 < ttl <= LONGEST:
+        raise ValueError(f"a lease lasts at most {LONGEST:g} s, not {ttl:g}")
+
+
 def take(conn: Connection, holder: str, ttl: float, force: bool = False, address: str = "", above: int = 0) -> int | None:
     """Takes the lease for `ttl` seconds (at most LONGEST) and returns the new epoch; None when somebody else holds a valid one.
 
@@ -72,8 +80,7 @@ def take(conn: Connection, holder: str, ttl: float, force: bool = False, address
     take raises the epoch, to more than `above`, which an agent has obeyed: a database that was restored from a backup
     knows less than they do.
     """
-    if not holder:
-        raise ValueError("a holder needs a name")
+    check_asked(holder, ttl)
     row = _ask(conn, _TAKE, {"holder": holder, "ttl": ttl, "force": force, "address": address, "above": above})
     return None if row is None else int(row[0])
 

@@ -18,7 +18,7 @@ from scheduler_service.core.journal import Change
 from scheduler_service.store import rows, tables
 from scheduler_service.store.commit import Work, encode, plan
 from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
-from scheduler_service.store.lease import Lease, is_free
+from scheduler_service.store.lease import Lease, check_asked, is_free
 from scheduler_service.store.load import JobAndRun, Loaded
 from scheduler_service.store.memory_exchange import find_accepted as find_accepted
 from scheduler_service.store.memory_exchange import find_exchanges as find_exchanges
@@ -288,8 +288,7 @@ def story(memory: Memory, job_id: int) -> list[tuple[JobEvent, int]]:
 
 def take(memory: Memory, holder: str, ttl: float, force: bool = False, address: str = "", above: int = 0) -> int | None:
     """See `store.take`."""
-    if not holder:
-        raise ValueError("a holder needs a name")
+    check_asked(holder, ttl)
     with memory.lock:
         if not force and memory.holder not in ("", holder) and not is_free(memory.expires_at - memory.clock()):
             return None

@@ -18,8 +18,8 @@ def db(request: pytest.FixtureRequest) -> Db:
 def epoch(request: pytest.FixtureRequest) -> int:
     """The lease is taken, by "tester"."""
     if "db" in request.fixturenames:
-        taken = request.getfixturevalue("db").take("tester", ttl=3600)
+        taken = request.getfixturevalue("db").take("tester", ttl=60)
     else:
-        taken = store.take(request.getfixturevalue("conn"), "tester", ttl=3600)
+        taken = store.take(request.getfixturevalue("conn"), "tester", ttl=60)
     assert taken is not None
     return int(taken)

@@ -165,7 +165,7 @@ def conn(engine: Engine) -> Iterator[Connection]:
 @pytest.fixture
 def epoch(conn: Connection) -> int:
     """The lease is taken, by "tester"."""
-    taken = store.take(conn, "tester", ttl=3600)
+    taken = store.take(conn, "tester", ttl=60)
     assert taken is not None
     return taken
 

@@ -82,6 +82,12 @@ def test_a_holder_has_a_name(db: Db) -> None:
         db.take("", ttl=60)
 
 
+@pytest.mark.parametrize("ttl", [0, 61])
+def test_a_lease_has_an_end_in_sight(db: Db, ttl: float) -> None:
+    with pytest.raises(ValueError, match="at most 60 s"):
+        db.take("a", ttl=ttl)
+
+
 def test_an_epoch_can_be_raised_above_one_that_was_met(db: Db) -> None:
     assert db.take("a", ttl=60, above=7) == 8
     assert db.take("a", ttl=60, above=3) == 9, "it never goes down"
