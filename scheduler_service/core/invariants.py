@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from scheduler_service.core.anew import beside_devices
 from scheduler_service.core.binding import suffices
 from scheduler_service.core.errors import Broken, claim
 from scheduler_service.core.invariants_cells import check_cells
@@ -102,12 +103,14 @@ def _check_node(state: State, node: Node, runs: Sequence[Run], kept: Sequence[Op
 
 def _check_holders(state: State, node: Node, runs: Sequence[Run], devices: int) -> Mask:
     """A device is held by one run at most; a run holds as many as it asked for, all of them devices of its node. The same is so
-    of CPUs, where they are in the place of devices. Returns those that are held."""
+    of CPUs, where they are in the place of devices, but for runs from before they were. Returns those that are held."""
     there = (1 << devices) - 1 or state.cpus_of(node.id)
     holder: dict[int, RunKey] = {}
     for run in runs:
-        claim(suffices(state, run.node, run.demand, run.devices), f"run {run.key} holds not what carries {run.demand}")
-        for index in run.devices:
+        indices = run.given if state.pools is None else run.devices
+        before = not (run.devices or run.demand.devices or state.serves(state.jobs.rows[run.job_id]))
+        claim(before or suffices(state, run.node, run.demand, indices), f"run {run.key} holds not what carries {run.demand}")
+        for index in indices:
             claim(bool(there >> index & 1), f"run {run.key} holds device {index} of node {node.name}, which is not there")
             claim(index not in holder, f"device {index} of node {node.name} is held by {holder.get(index)} and {run.key}")
             holder[index] = run.key
@@ -142,8 +145,7 @@ def _check_resources(
         claim(not (runs or kept or lost), f"node {node.name} is deleted, and something is there")
         claim(state.room.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
         return
-    loose = ZERO if state.host is None else state.host.free(node.id)
-    claim(min(loose) >= 0, f"node {node.name}: work without devices has what goes with its devices")
+    claim(min(beside_devices(state, node.id)) >= 0, f"node {node.name}: work without devices has what goes with its devices")
     free = state.room.free(node.id)
     claim(min(free) >= 0, f"node {node.name} has {free} free")
     claim(add(free, _total(owned)) == node.capacity, f"node {node.name}: free, owned and earmarked do not add up")

@@ -41,8 +41,8 @@ class Restarts(Tenants):
     def turn_off(self, policy: Policy = fifo) -> None:
         self.restart(self.state.settings._replace(pools=None), policy)
 
-    def turn_on(self, *plans: PoolPlan, renamed: bool = False) -> None:
-        self.restart(self.state.settings._replace(pools=plans), cells(), renamed)
+    def turn_on(self, *plans: PoolPlan, renamed: bool = False, **settings: Any) -> None:
+        self.restart(self.state.settings._replace(pools=plans, **settings), cells(), renamed)
 
     def step(self, *events: Event, after: int = 0) -> Step:
         if not self.renamed:

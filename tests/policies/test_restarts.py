@@ -158,6 +158,78 @@ def test_what_is_kept_for_a_trial_without_a_virtual_cluster_is_kept_no_more() ->
     assert [d.job(one).state for one in (job, trial)] == [JobState.QUEUED] * 2
 
 
+def test_work_without_devices_leaves_for_whom_there_are_devices_and_too_few_cpus_beside_it() -> None:
+    """Nobody else has it leave."""
+    d = eight()
+    small, large = d.submit(devices=0, cpu=2_000), d.submit(devices=0, cpu=20_000)
+    d.start(small, large)
+    d.turn_on()
+    d.vc("A", (PLAIN, "node", 1))
+    d.vc("B")
+    assert d.waits(d.ask("B", 8, cpu=30_000, guarantee=OPPORTUNISTIC)) is Reason.NO_ROOM
+    d.ask("B", 1, cpu=4_000, guarantee=OPPORTUNISTIC)
+    assert d.states(small, large) == [JobState.RUNNING] * 2
+    mine = d.ask("A", 6, cpu=24_000)
+    assert d.waits(mine) is Reason.WAITING_FOR_VICTIMS
+    assert d.states(small, large) == [JobState.RUNNING, JobState.STOPPING]
+    told = explain(d.state, d.job(mine), d.now, Random(0), stages("cells", FitGppSettings()))
+    assert [blocker.reason for blocker in told.blockers] == [Reason.WAITING_FOR_VICTIMS]
+    assert "CPUs or memory that go with its devices are held by runs from before" in told.blockers[0].detail
+    d.leave(large)
+    assert d.guaranteed(mine)
+    more = d.ask("A", 1, cpu=4_000)
+    assert d.waits(more) is Reason.WAITING_FOR_VICTIMS
+    d.leave(small)
+    assert d.guaranteed(more)
+
+
+def test_a_run_with_more_cpus_than_go_with_its_devices_leaves_for_whom_wants_those_beside_it() -> None:
+    d = eight()
+    job = d.submit(devices=2, cpu=20_000)
+    d.start(job)
+    d.turn_on()
+    d.vc("A", (PLAIN, "node", 1))
+    mine = d.ask("A", 4, cpu=16_000)
+    assert d.waits(mine) is Reason.WAITING_FOR_VICTIMS
+    assert d.job(job).reason is Reason.RECLAIMED
+    d.leave(job)
+    assert d.guaranteed(mine)
+
+
+def test_cpus_that_were_a_job_s_own_are_so_again_and_who_began_meanwhile_leaves() -> None:
+    t = Restarts({"c1": "CPU4"})
+    t.vc("A", ("cpu-4", "node", 1))
+    mine = t.ask("A", 2, cpus=True)
+    t.turn_off()
+    other = t.submit(spec(0, cpu=2000))
+    t.start(other)
+    t.turn_on()
+    assert t.guaranteed(mine)
+    assert t.at(mine) == ["c1[0..1]"]
+    more = t.ask("A", 2, cpus=True)
+    assert t.waits(more) is Reason.WAITING_FOR_VICTIMS
+    t.leave(other)
+    assert t.guaranteed(more)
+    t.turn_off()
+    t.end(mine, more)
+    t.turn_on()
+    assert not t.owned()
+
+
+def test_less_of_a_node_is_for_work_without_devices() -> None:
+    """Who was submitted last leaves, until what is left is enough for the others."""
+    t = Restarts({"n1": "FOUR"}, host_percent=50)
+    t.vc("A", (FOURS, "node", 1))
+    first, second = (t.ask_host("A", 4000, 1024, guarantee=OPPORTUNISTIC) for _ in range(2))
+    t.turn_on(host_percent=25)
+    assert t.states(first, second) == [JobState.RUNNING, JobState.STOPPING]
+    mine = t.ask("A", 4, cpu=12_000)
+    assert t.waits(mine) is Reason.WAITING_FOR_VICTIMS
+    t.leave(second)
+    assert t.guaranteed(mine)
+    assert t.states(first, second) == [JobState.RUNNING, JobState.QUEUED]
+
+
 # ---- pools have other names --------------------------------------------------------------------------------------------
 
 

@@ -51,7 +51,7 @@ class History:
         self.stages = CELLS
         self.pool = self.promised = "p"
         """What it is called, and what it was called when it was last said who owns what."""
-        self.site = Restarts(dict.fromkeys(NODES, "FOUR"), self.plans())
+        self.site = Restarts(dict.fromkeys(NODES, "FOUR") | {"c1": "CPU4"}, self.plans(), host_percent=10)
         for vc in "ABC":
             self.site.vc(vc)
         self.promise()
@@ -107,20 +107,21 @@ class History:
 
     def turn_on(self, pool: str) -> None:
         self.stages, self.pool = CELLS, pool
-        self.site.turn_on(*self.plans())
+        self.site.turn_on(*self.plans(), host_percent=self.draw.choice((0, 10, 50)))
         self.site.renamed = self.renamed()
 
     def submit(self) -> None:
         draw, pools = self.draw, self.site.state.pools
         trial, priority = draw.random() < 0.4, draw.choice((0, 0, 1))
         if pools is None:
-            self.site.submit(spec(draw.randint(1, 4), trial, draw.choice((0, 10))))
+            self.site.submit(spec(draw.randint(0, 4), trial, draw.choice((0, 10)), cpu=draw.choice((500, 1000, 3000))))
         else:
             vc = draw.choice("ABC")
             pin = {"pin": "x"} if vc == "C" and draw.random() < 0.3 else {}
             guarantee = Guarantee.GUARANTEED if pin else draw.choice(list(Guarantee))
             sizes = [1] if pin else draw.choice(([1], [2], [4], [2, 2], [1, 1, 1]))
-            self.site.asked(vc, *sizes, trial=trial, priority=priority, guarantee=guarantee, **pin)
+            cpus = not pin and draw.random() < 0.3
+            self.site.asked(vc, *sizes, trial=trial, priority=priority, guarantee=guarantee, cpus=cpus, **pin)
 
     def report(self) -> None:
         """Somebody's tasks go on as they do."""

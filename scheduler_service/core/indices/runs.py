@@ -69,7 +69,7 @@ def _changes(state: "State", old: Run, new: Run) -> None:
 def _hold(state: "State", run: Run, holds: bool) -> None:
     """It takes what it demands, or leaves it. Faulty devices that nobody holds are taken already, and stay so."""
     node, demand = run.node, run.demand
-    if mask := mask_of(run.devices):
+    if (mask := mask_of(run.devices)) and (demand.devices or state.pools is not None):  # CPUs are leaves where there are cells
         faulty = state.faulty_devices.get(node, 0)
         if faulty & mask:
             demand = sub(demand, Vector(devices=(faulty & mask).bit_count()))

@@ -5,7 +5,7 @@ from heapq import merge
 from itertools import chain, takewhile
 
 from scheduler_service.core.job import Job, Reason, TaskGroup
-from scheduler_service.core.messages import Reclaim
+from scheduler_service.core.messages import Reclaim, Wait
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest, VirtualCluster
@@ -41,6 +41,8 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         else:
             told = [action.job_id for action in plan if isinstance(action, Reclaim)]
             victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
+            if isinstance(last := plan[-1], Wait) and last.detail:
+                blockers.append(Blocker(last.reason, last.detail))
     if Lane.OPPORTUNISTIC in lanes and not idle:
         wait = why_not_opportunistic(job)
         blockers.append(Blocker(wait.reason, wait.detail))

@@ -18,6 +18,7 @@ from scheduler_service.core.state import State
 from scheduler_service.core.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.windows import most_cells
+from scheduler_service.policies.cells.overdrawn import have_them_leave, overdrawn
 from scheduler_service.policies.cells.reclaiming import LeastLost
 
 Gone = dict[str, dict[int, Mask]]
@@ -56,18 +57,21 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
         if isinstance(wanted, str):
             continue
         found = find(pool, owner, wanted, gone.get(name) if gone else None, LeastLost(state, name, vc.policy.s))
-        if found is not None:
-            return _plan(state, pools, vc, job, name, found)
+        plan = None if found is None else _plan(state, pools, vc, job, name, found)
+        if plan is not None:
+            return plan
     return None
 
 
-def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan:
+def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan | None:
     levels = pools.pools[name].shape.levels
     spots = spots_at(pools, name, found.seats)
     actions = _guests_lose(state, spots) if state.kept_for_opportunistic else []
     for level, index in found.binds:
         actions.append(Bind(vc.id, name, levels[level], index))
     in_the_way = in_the_way_of(state, spots)
+    if lacking := overdrawn(state, job, spots, in_the_way):
+        return have_them_leave(state, job, lacking, in_the_way)
     if not in_the_way:
         return (*actions, Place(job.id, tuple(spots), guaranteed=True))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})

@@ -14,6 +14,7 @@ from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng,
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import VirtualCluster
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
+from scheduler_service.policies.cells.overdrawn import overdrawn
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool, decided, in_order, leaves_of, may_go
 
 
@@ -95,4 +96,5 @@ def _without(state: State, job: Job, gone: Sequence[Job]) -> list[Spot] | None:
             pool.set_opportunistic(slot, mask)
     if seats is None:
         return None
-    return spots_at(pools, name, seats)
+    spots = spots_at(pools, name, seats)
+    return None if overdrawn(state, job, spots, in_the_way_of(state, spots)) else spots

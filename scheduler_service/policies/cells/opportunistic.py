@@ -26,6 +26,7 @@ from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualClus
 from scheduler_service.core.waiting import ANY, Lane
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
 from scheduler_service.policies.cells.guests import make_guests_leave
+from scheduler_service.policies.cells.overdrawn import overdrawn
 from scheduler_service.policies.cells.queues import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
@@ -135,8 +136,9 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
             continue
         wanted = asked(job.spec, pools.pools[name].shape, pools.share(name))
         seats = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
-        if seats is not None:
-            return Place(job.id, tuple(spots_at(pools, name, seats)))
+        spots = () if seats is None else tuple(spots_at(pools, name, seats))
+        if spots and not overdrawn(state, job, spots):
+            return Place(job.id, spots)
     return None
 
 

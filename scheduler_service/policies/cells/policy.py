@@ -1,11 +1,12 @@
 """The two layers: each virtual cluster is served in its own cells, and what is idle then goes to opportunistic work."""
 
 import sys
+from collections.abc import Generator
 from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.job import Job, JobState, Reason, TaskGroup
-from scheduler_service.core.messages import Rng
+from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
@@ -130,14 +131,14 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         if job.id in state.earmarks_of:
             skipped[at] += 1
             continue
-        yield from _begin(state, vc, at[0], standing, rng)
+        told = yield from _begin(state, vc, at[0], standing, rng)
         started = not _stands(state, vc, at, skipped[at], job)
         if promotes and vc.name in state.demoted and (started or job.id in state.earmarks_of):
             yield from _give_back(state, vc)  # who comes before the next, and not before this one
         if started:
             continue
         if job.id not in state.earmarks_of:
-            wait = why_not(state, vc, job)
+            wait = told or why_not(state, vc, job)
             never = wait.reason is Reason.NEVER_IN_QUOTA
             yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
             held.update(held_up(state, vc, job, [choice for choice in choices(state.pools, vc, job) if choice not in held]))
@@ -145,23 +146,30 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         skipped[at] += 1
 
 
-def _begin(state: State, vc: VirtualCluster, lane: Lane, standing: list[Job], rng: Rng) -> Proposals:
+def _begin(
+    state: State, vc: VirtualCluster, lane: Lane, standing: list[Job], rng: Rng
+) -> Generator[Plan, str | None, Wait | None]:
     """Has a job start in its virtual cluster's cells, or others leave that may be made to. `standing`: the job as it stands in
-    each of its queues."""
+    each of its queues. Returns for what it waits, where that is not its own cells."""
     for job in standing:
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
-            yield plan
-            return
+            return _waits(plan, (yield plan))
     for job in standing:
         if vc.policy.name == BY_PRIORITY:
             yield from make_way(state, vc, job)
         elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and may_preempt(state, vc):
             plan = preempt_for_trial(state, vc, job, rng)
-            if plan is not None:
-                yield plan
+            if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
+                return wait
         if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:
-            return
+            return None
+    return None
+
+
+def _waits(plan: Plan, refused: str | None) -> Wait | None:
+    last = plan[-1]
+    return last if isinstance(last, Wait) and refused is None else None
 
 
 _Queue = tuple[Lane, Named]
