@@ -20,7 +20,16 @@ from typing import Any
 from scheduler_service import store
 from scheduler_service.config import Config
 from scheduler_service.database import Engines, Lease, Reader
-from scheduler_service.leading import STOP_LIMIT, ClockBehind, Outrun, exit_timer, lead_under_lease, micros, vc_policy_of
+from scheduler_service.leading import (
+    STOP_LIMIT,
+    ClockBehind,
+    Contradiction,
+    Outrun,
+    exit_timer,
+    lead_under_lease,
+    micros,
+    vc_policy_of,
+)
 from scheduler_service.notify import Notifier
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.server import Health, serving
@@ -119,6 +128,8 @@ async def _lead_again_and_again(
         except DatabaseOlder as error:
             log.error("stepping down: %s", error)
             forgetful = True
+        except Contradiction as error:
+            log.critical("stepping down: %s", error)
         except (*store.DATABASE_ERRORS, NotCommitted, LeadershipLost, OSError) as error:
             log.error("stepping down: %s", store.one_line(error))
         except Exception:  # a fault of Ebb's own: what there is to know of it is in the log

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Protocol
 
 from sqlalchemy import Engine
@@ -24,6 +25,7 @@ from scheduler_service.core.job import JobState
 from scheduler_service.core.journal import Change, net
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.settings import Settings
+from scheduler_service.core.sound import contradictions
 from scheduler_service.core.state import State
 from scheduler_service.core.vc import VcPolicy
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
@@ -42,12 +44,18 @@ from scheduler_service.store.memory import Memory
 log = logging.getLogger(__name__)
 
 _CLOCK_SLACK_US = 60_000_000
+SHOWN = 5
+"""Contradictions that are told."""
 STOP_LIMIT = 5.0
 """Seconds that the engine may take to end its step when leadership ends."""
 
 
 class ClockBehind(Exception):
     """The clock of this machine is more than a minute behind the last commit: it must not lead."""
+
+
+class Contradiction(Exception):
+    """The database holds what cannot be: to schedule by it would be to give a device away twice."""
 
 
 class Outrun(Exception):
@@ -113,6 +121,8 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
     """The state as the database holds it; a new cluster is made in an empty one. What other settings left behind that means
     nothing now is put right first, and that is committed: who leads, and who replays a recording, begins with the same rows.
 
+    Raises Contradiction where rows do not go together.
+
     `forgetful`: the database is known to be older than what was done under it, as after a backup was restored.
     """
     loaded = load(engine)
@@ -131,6 +141,12 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
         )
         commit_no = writer.commit([Change("cluster", 0, loaded.cluster, cluster)], [])
     rows = live_rows(loaded)
+    if wrong := list(islice(contradictions(rows), SHOWN + 1)):
+        more = "; and more" if len(wrong) > SHOWN else ""
+        raise Contradiction(
+            f"the database holds what cannot be, and nobody leads by it: {'; '.join(wrong[:SHOWN])}{more}. Restore a backup, "
+            "or set these rows right by hand; whoever leads begins as soon as they are. Jobs that run go on"
+        )
     state = State(cluster, settings_of(config))
     state.restore(iter(rows))
     begin_anew(state)

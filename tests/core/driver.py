@@ -47,6 +47,7 @@ from scheduler_service.core.messages import (
     Submitted,
 )
 from scheduler_service.core.settings import DEFAULTS, Settings
+from scheduler_service.core.sound import contradictions
 from scheduler_service.core.state import State
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, Vector
@@ -107,6 +108,8 @@ class Driver:
         wrong = _differ(self.state.snapshot(), self.state.rebuilt().snapshot())
         assert not wrong, f"an index does not follow from the rows: {wrong}"
         self._check_step(taken, len(events))
+        rows = ((table.name, key, row) for table in self.state.tables() for key, row in table.rows.items())
+        assert not (wrong := list(contradictions(rows))), f"a leader would not begin with this: {wrong}"
         self.state.adopt()
         if self.settles:
             self._check_settled()

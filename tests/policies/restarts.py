@@ -9,6 +9,7 @@ from scheduler_service.core.journal import net
 from scheduler_service.core.messages import Event, Step
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.settings import Settings
+from scheduler_service.core.sound import contradictions
 from scheduler_service.core.state import State
 from scheduler_service.core.values import SECOND
 from scheduler_service.policies.cells.policy import cells
@@ -27,6 +28,7 @@ class Restarts(Tenants):
     def restart(self, settings: Settings, policy: Policy, renamed: bool = False) -> None:
         """The state is loaded, as a new leader loads it, and goes on. To load it again changes nothing."""
         rows = [(table.name, key, row) for table in self.state.tables() for key, row in table.rows.items()]
+        assert not list(contradictions(rows))
         state = State(self.state.cluster, settings)
         state.restore(row for row in rows if row[0] != "cluster")
         begin_anew(state)

@@ -1,5 +1,9 @@
 """What an operator is told of who starts the scheduler with another configuration than before."""
 
+from dataclasses import replace
+
+import pytest
+
 from scheduler_service.config import Config
 from scheduler_service.core.job import JobState
 from scheduler_service.core.journal import Change
@@ -7,7 +11,7 @@ from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.state import State
 from scheduler_service.database import load
-from scheduler_service.leading import left_over, load_state
+from scheduler_service.leading import Contradiction, left_over, load_state
 from scheduler_service.store import memory
 from scheduler_service.store.memory import Memory
 from tests.core.driver import Driver
@@ -98,3 +102,22 @@ def test_what_is_put_right_when_the_state_is_loaded_is_in_the_database_before_an
     assert state.bindings.rows, "that nothing is kept there any more is seen where there are virtual clusters"
     state, _, _ = load_state(database, epoch, config)
     assert not state.bindings.rows, "nothing is kept in it, and nobody is there"
+
+
+def test_nobody_leads_by_a_database_in_which_two_jobs_hold_one_device() -> None:
+    database, config = Memory(), Config(database="postgresql://nowhere")  # type: ignore[arg-type]
+    epoch = memory.take(database, "tester", 60)
+    assert epoch is not None
+    d = Driver()
+    d.join()
+    for _ in range(4):
+        d.submit(devices=2)
+    rows = [Change(table.name, key, None, row) for table in d.state.tables() for key, row in table.rows.items()]
+    twice = [c._replace(new=replace(c.new, devices=(0, 1))) if c.table == "run" else c for c in rows]
+    memory.commit(database, epoch, twice, [])
+    with pytest.raises(Contradiction) as refused:
+        load_state(database, epoch, config)
+    told = str(refused.value)
+    assert told.startswith("the database holds what cannot be, and nobody leads by it: ")
+    assert "device 0 of node n1 is held by run 1.1 and by run 2.1; device 1 of node n1 is held" in told
+    assert "; and more. Restore a backup, or set these rows right by hand" in told
