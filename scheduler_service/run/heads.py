@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 from itertools import islice
+from operator import itemgetter
 
 from scheduler_service.core.job import Job, JobClass, JobState, Reason
 from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
-from scheduler_service.core.waiting import OWN_LANES, Lane, Named, QueueKey, lanes_of, named_by
+from scheduler_service.core.waiting import OWN_LANES, Lane, Named, lanes_of, named_by
+from scheduler_service.policies.cells.opportunistic import looked_at
 
 LOOKED_AT = 1000
 """Jobs of a queue at which is looked for the one that is in the way of the others."""
@@ -14,23 +16,34 @@ _ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMP
 
 Queue = tuple[str, JobClass | Lane] | tuple[str, Lane, Named]
 """Virtual cluster (empty: there are none) and class; or what its jobs wait for, and what they name of it."""
+_job = itemgetter(-1)
+"""Of its place in a queue."""
 Heads = dict[Queue, int]
 """Queue -> the job for which those behind it wait, or 0."""
 
 
 def heads_of(state: State) -> Heads:
     """Of each queue the job for which those behind it wait."""
-    heads: Heads = {("", name): _first_in_the_way(state, queue) for name, queue in state.queues.items() if len(queue)}
-    heads |= {at: _first_in_the_way(state, state.waiting(*at)) for at in state.lanes}
+    heads: Heads = {
+        ("", name): _first_in_the_way(state, map(_job, queue)) for name, queue in state.queues.items() if len(queue)
+    }
+    heads |= {at: _first_in_the_way(state, _in_turn(state, *at)) for at in state.lanes}
     named = ((at, named, queue) for at, queues in state.lanes.items() for named, queue in queues.items())
-    return heads | {(*at, name): _first_in_the_way(state, queue) for at, name, queue in named}
+    return heads | {(*at, name): _first_in_the_way(state, map(_job, queue)) for at, name, queue in named}
 
 
-def _first_in_the_way(state: State, queue: Iterable[QueueKey]) -> int:
+def _in_turn(state: State, vc: str, lane: Lane) -> Iterable[int]:
+    """The jobs as they are served. For idle cells this is not always the order of the queue."""
+    if lane is Lane.OPPORTUNISTIC and (vc_id := state.vc_ids.get(vc)) is not None:
+        return (job.id for job in looked_at(state, state.vcs.rows[vc_id]))
+    return map(_job, state.waiting(vc, lane))
+
+
+def _first_in_the_way(state: State, jobs: Iterable[int]) -> int:
     """The first for which those behind it wait: not for one that has room kept for it, or that never will have cells."""
-    for key in islice(queue, LOOKED_AT):
-        if key[-1] not in state.earmarks_of and state.jobs.rows[key[-1]].reason is not Reason.NEVER_IN_QUOTA:
-            return key[-1]
+    for job_id in islice(jobs, LOOKED_AT):
+        if job_id not in state.earmarks_of and state.jobs.rows[job_id].reason is not Reason.NEVER_IN_QUOTA:
+            return job_id
     return 0
 
 

@@ -12,6 +12,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.rows import changed
 from scheduler_service.core.values import Vector
+from scheduler_service.core.vc import VcPolicy
 from scheduler_service.policies.backfill import backfill
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.policies.fitgpp import fitgpp
@@ -19,7 +20,7 @@ from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.run.heads import heads_of
 from scheduler_service.run.view import View
 from tests.core.driver import Driver, spec
-from tests.policies.tenants import Tenants
+from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 LARGE = Vector(32_000, 65_536, 16)
 
@@ -143,3 +144,16 @@ def test_a_job_that_has_run_and_that_no_node_can_take_any_more_says_so() -> None
     running(d, 8)
     assert listed(d, large)[0] is Reason.TOO_LARGE
     assert listed(d, d.submit()) == (Reason.NO_ROOM, 0)
+
+
+def test_who_is_behind_whom_for_idle_cells_follows_the_order_in_which_they_are_served() -> None:
+    """Trials first, where the virtual cluster's rule preempts for them."""
+    t = Tenants({"f1": "FOUR"})
+    t.vc("A", ("four-2x2", "node", 1))
+    t.vc("B", policy=VcPolicy("fitgpp"))
+    running = t.ask("A", 4)
+    plain, trial, later = (t.ask("B", 4, guarantee=OPPORTUNISTIC, trial=trial) for trial in (False, True, True))
+    assert listed(t, trial) == (Reason.NO_ROOM, 0)
+    assert [listed(t, job) for job in (plain, later)] == [(Reason.BEHIND, trial)] * 2
+    t.end(running)
+    assert t.states(plain, trial) == [JobState.QUEUED, JobState.RUNNING]
