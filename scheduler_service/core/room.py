@@ -187,6 +187,10 @@ class Room:
         """Whether something may be placed on it: it is up, and not drained."""
         return 0 < node < len(self._up) and self._up[node]
 
+    def any_open(self) -> bool:
+        """Whether something may be placed anywhere."""
+        return any(self._up)
+
     def first_fit(self, need: Vector) -> int | None:
         """The first node, in order of ids, that is open and has `need` free."""
         if self._uncounted:

@@ -24,7 +24,7 @@ from scheduler_service.policies.explained import (
 from scheduler_service.policies.fitting import no_room, offered_to, place
 from scheduler_service.policies.forecast import estimate
 from scheduler_service.policies.stages import Stages
-from scheduler_service.policies.trials import NOT_ENOUGH
+from scheduler_service.policies.trials import NONE_OPEN, NOT_ENOUGH
 
 
 def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
@@ -51,7 +51,8 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     if job.spec.job_class is JobClass.TRIAL and stages.victims is not None and blockers and not before:
         plan = stages.victims(state, job, rng)
         if plan is None:
-            blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH))
+            if state.room.any_open():
+                blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH))
         else:
             decision = next(action.decision for action in plan if isinstance(action, Earmark))
             told = {action.job_id for action in plan if isinstance(action, Preempt)}
@@ -142,7 +143,7 @@ def _none_open(nodes: Sequence[Node]) -> str:
     drained = sum(node.drained_us is not None for node in nodes)
     silent = len(nodes) - drained
     kinds = ((drained, "drained"), (silent, "silent"))
-    return "no node is up and open: " + ", ".join(f"{counted(number, 'node')} {how}" for number, how in kinds if number)
+    return f"{NONE_OPEN}: " + ", ".join(f"{counted(number, 'node')} {how}" for number, how in kinds if number)
 
 
 def _share(free: Vector, need: Vector) -> float:

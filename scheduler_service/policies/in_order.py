@@ -12,7 +12,7 @@ from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.policies.fifo import not_looked_at
 from scheduler_service.policies.fitting import no_room, place, place_on_earmarks, queued, start_on_earmarks
-from scheduler_service.policies.trials import NOT_ENOUGH, Serve, Victims, trials_first
+from scheduler_service.policies.trials import Serve, Victims, in_vain, trials_first
 from scheduler_service.policies.victims import FitGppSettings
 
 
@@ -61,7 +61,7 @@ def _serve_first(state: State, victims: Victims, rng: Rng) -> Generator[Plan, st
         if trial.id not in state.earmarks_of:
             plan = victims(state, trial, rng)
             if plan is None or (yield (*plan, Wait(trial.id, Reason.WAITING_FOR_VICTIMS))) is not None:
-                yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH),)
+                yield (in_vain(state, trial),)
                 return True
         return False
     return False

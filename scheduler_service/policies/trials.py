@@ -16,6 +16,7 @@ from scheduler_service.policies.fitting import no_room, place, place_on_earmarks
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
 """What goes with NOTHING_TO_PREEMPT."""
+NONE_OPEN = "no node is up and open"
 Victims = Callable[[State, Job, Rng], Plan | None]
 """Which runs must leave so that a trial can start, as a plan; None where nothing that may be preempted would make room."""
 Serve = Callable[[State, tuple[JobClass, ...]], Proposals]
@@ -54,10 +55,17 @@ def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, 
                 yield (wait,)
                 return True
             elif not (yield from _preempt_for(state, trial, victims, rng)):
-                yield (Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH),)
+                yield (in_vain(state, trial),)
                 return False
         skip += 1
     return True
+
+
+def in_vain(state: State, trial: Job) -> Wait:
+    """Why nobody leaves for it. Where no node is open, whoever would leave could not make room anywhere."""
+    if state.room.any_open():
+        return Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH)
+    return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
 
 
 def _preempt_for(state: State, trial: Job, victims: Victims, rng: Rng) -> Generator[Plan, str | None, bool]:

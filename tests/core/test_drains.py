@@ -131,7 +131,7 @@ def test_trials_do_not_wait_for_a_drained_node_and_nobody_is_preempted_there() -
     assert again.node == d.state.node_ids[other], "it has another victim, where it can start"
     second = d.step(drain(other))
     assert not orders_to_stop(second)
-    assert d.job(trial).reason is Reason.NOTHING_TO_PREEMPT
+    assert d.job(trial).reason is Reason.NO_ROOM, "no node is open"
 
 
 @pytest.mark.parametrize("event", [drain("n9"), UndrainRequested("n9"), FenceRequested("n9", "op"), NodeDeleteRequested("n9")])

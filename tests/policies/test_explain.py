@@ -120,6 +120,13 @@ def test_no_open_node_at_all_and_why_that_is() -> None:
     assert found.estimate == Estimate(None, "it waits for an open node that is large enough"), (
         "what runs there is in nobody's way"
     )
+    for chosen in (FITGPP, stages("fitgpp", FitGppSettings(in_order=True))):
+        d = cluster(chosen)
+        running(d, 8)
+        d.step(DrainRequested("n1", "", "op"))
+        trial = d.trial(1)
+        assert (d.job(trial).reason, d.job(trial).detail) == (Reason.NO_ROOM, "no node is up and open")
+        assert reasons(why(d, trial, chosen)) == [Reason.NO_ROOM], "whoever would leave could not make room"
     d = cluster(nodes=4)
     d.step(DrainRequested("n1", "", "op"))
     d.silence("n1"), d.silence("n2"), d.silence("n3"), d.silence("n4")
