@@ -235,7 +235,8 @@ _TOLD = {
 
 
 def show(state: State, job: Job) -> Job:
-    """Writes the job, of which some task is active, with the state and the reason that follow from its tasks."""
+    """Writes the job, of which some task is active, with the state and the reason that follow from its tasks. Where it is as it
+    was, nothing is written: a wide gang's row would be for each of its tasks."""
     shown, reason, cause = shown_state(state, job), _NONE, 0
     if shown is JobState.UNREACHABLE:
         reason = Reason.NODE_SILENT
@@ -245,5 +246,6 @@ def show(state: State, job: Job) -> Job:
         if told.stop_reason is StopReason.GANG and job.verdict is Reason.GANG_NOT_READY:
             reason = job.verdict
     job = changed(job, state=shown, reason=reason, cause_job=cause)
-    state.put(state.jobs, job.id, job)
+    if job != state.jobs.rows[job.id]:
+        state.put(state.jobs, job.id, job)
     return job

@@ -142,17 +142,20 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     guarded = now + guard if guard and running else None
     run = changed(run, phase=phase, started_us=now, log_path=event.log_path, guarded_us=guarded)
     state.put(state.runs, run.key, run)
-    job = all_started(state, state.jobs.rows[run.job_id])
+    before = state.jobs.rows[run.job_id]
+    job = all_started(state, before)
     shown = shown_state(state, job)
     limited = job.time_limit_us and job.limit_us is None and running
-    job = changed(
-        job,
-        state=shown,
-        reason=_NONE if shown is _RUNNING else job.reason,
-        started_us=now if job.started_us is None else job.started_us,
-        limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
-    )
-    state.put(state.jobs, job.id, job)
+    first = job.started_us is None
+    if first or limited or shown is not job.state or job is not before:  # else a wide gang's row would be written for each task
+        job = changed(
+            job,
+            state=shown,
+            reason=_NONE if shown is _RUNNING else job.reason,
+            started_us=now if first else job.started_us,
+            limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
+        )
+        state.put(state.jobs, job.id, job)
     tell(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.spec.gang else "")
 
 

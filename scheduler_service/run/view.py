@@ -20,6 +20,8 @@ KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
 """What a watcher waits for, where it is not the id of one job."""
 _task = attrgetter("task")
+_shown = attrgetter("started_us", "ended_us", "guaranteed")
+"""What of a task watchers of its job are told, whether or not the job's row changes with it."""
 
 
 class JobView(NamedTuple):
@@ -90,7 +92,7 @@ class View:
     def _take(self, changes: Sequence[Change]) -> tuple[dict[int, JobView], set[int]]:
         touched: dict[int, Job] = {}
         nodes: set[int] = set()
-        for table, key, _old, new in changes:
+        for table, key, old, new in changes:
             match new:
                 case Job():
                     touched[new.id] = new
@@ -98,6 +100,8 @@ class View:
                 case Run():
                     self._take_run(new)
                     nodes.add(new.node)
+                    if old is not None and _shown(old) != _shown(new):
+                        touched.setdefault(new.job_id, self.jobs[new.job_id])
                 case Node():
                     self.nodes[new.id] = new
                     nodes.add(new.id)

@@ -49,6 +49,10 @@ def told_to_go(step: Step) -> list[RunKey]:
     return [order.run.key for order in step.orders if isinstance(order, Start) and order.job.rendezvous]
 
 
+def written(step: Step) -> list[str]:
+    return [change.table for change in step.changes if change.table in ("job", "run")]
+
+
 # ---- placing -------------------------------------------------------------------------------------------------------------
 
 
@@ -340,3 +344,18 @@ def test_reports_of_a_launch_that_is_over_do_not_touch_the_next() -> None:
     assert d.job(job).run == 2
     d.step(RunStarted("n2", "b", 1, late))
     assert {run.phase for run in d.state.runs_of(job)} == {RunPhase.STARTING}
+
+
+def test_of_a_wide_gang_only_the_first_and_the_last_task_change_the_jobs_row() -> None:
+    """It names the nodes of all tasks."""
+    d = cluster(nodes=4)
+    job = d.submit(gang(5, time_limit_us=60 * SECOND))
+    ready(d, job)
+    assert [written(d.step(d.started(job, task))) for task in range(5)] == [
+        ["run", "job"],
+        *[["run"]] * 3,
+        ["run", "job"],
+    ]
+    assert d.job(job).state is JobState.RUNNING
+    assert [written(d.step(d.exited(job, task))) for task in range(5)] == [*[["run"]] * 4, ["run", "job"]]
+    assert d.job(job).state is JobState.SUCCEEDED

@@ -183,3 +183,23 @@ def test_a_faulty_device_that_nobody_holds_is_not_free() -> None:
     assert view.node(1).free == Vector(7000, 7900, 7)
     view.apply(3, [change(replace(held, index=1))], {})
     assert view.node(1).free == Vector(7000, 7900, 6)
+
+
+async def test_a_task_that_changes_without_its_jobs_row_is_seen_by_who_watches_the_job() -> None:
+    """Such as one that starts, ends, or is guaranteed again."""
+    run = Run(1, 1, 1, (0,), Vector(1000, 100, 1), RunPhase.READY, 0)
+    view = View([("node", 1, NODE), ("job", 1, job(1)), ("run", run.key, run)], commit_no=1)
+    updates = view.watch_jobs(job_id=1)
+    await following(updates)
+    for number, facts in enumerate(
+        (
+            {"started_us": 1, "phase": RunPhase.RUNNING},
+            {"guaranteed": True},
+            {"ended_us": 2, "phase": RunPhase.ENDED},
+        )
+    ):
+        after = replace(run, **facts)  # type: ignore[arg-type]
+        view.apply(2 + number, [Change("run", run.key, run, after)], {})
+        (shown,) = (await following(updates)).jobs
+        assert shown.runs == (after,)
+        run = after
