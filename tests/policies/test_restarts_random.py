@@ -120,8 +120,8 @@ class History:
             pin = {"pin": "x"} if vc == "C" and draw.random() < 0.3 else {}
             guarantee = Guarantee.GUARANTEED if pin else draw.choice(list(Guarantee))
             sizes = [1] if pin else draw.choice(([1], [2], [4], [2, 2], [1, 1, 1]))
-            cpus = not pin and draw.random() < 0.3
-            self.site.asked(vc, *sizes, trial=trial, priority=priority, guarantee=guarantee, cpus=cpus, **pin)
+            more = {"cpus": not pin and draw.random() < 0.3, "lazy": draw.random() < 0.3, **pin}
+            self.site.asked(vc, *sizes, trial=trial, priority=priority, guarantee=guarantee, **more)
 
     def report(self) -> None:
         """Somebody's tasks go on as they do."""

@@ -156,12 +156,13 @@ def _begin(
         if plan is not None:
             return _waits(plan, (yield plan))
     for job in standing:
+        plan = None
         if vc.policy.name == BY_PRIORITY:
-            yield from make_way(state, vc, job)
+            plan = make_way(state, vc, job)
         elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and may_preempt(state, vc):
             plan = preempt_for_trial(state, vc, job, rng)
-            if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
-                return wait
+        if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
+            return wait
         if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:
             return None
     return None

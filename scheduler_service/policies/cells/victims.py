@@ -16,7 +16,6 @@ from scheduler_service.core.binding import bindings_of
 from scheduler_service.core.cells.around import unused_around
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.seats import positions
-from scheduler_service.core.engine import Proposals
 from scheduler_service.core.job import Decision, Job, JobClass, Reason, RunKey, RunPhase
 from scheduler_service.core.messages import Action, Demote, DropEarmark, Earmark, Plan, Preempt, Reclaim, Rng, Wait
 from scheduler_service.core.pools import Pools
@@ -212,14 +211,14 @@ def decided(trial: Job, vc: VirtualCluster, considered: int) -> Decision:
 # ---- by priority -------------------------------------------------------------------------------------------------------
 
 
-def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
+def make_way(state: State, vc: VirtualCluster, job: Job) -> Plan | None:
     """Has runs of lower priority leave for the job, those of the lowest first; the lazy ones stay, as opportunistic. Before any
     run come jobs that wait for others to leave: to take what is kept for them costs nobody anything. Who could never run in a
     private cluster of such cells has nobody leave who could, where they happen to be neighbours."""
     pools = state.pools
     assert pools is not None
     if not holds_up(state, vc, job):
-        return
+        return None
     lower = [
         other
         for jobs in (waiting_for_others(state, vc), running(state, vc))
@@ -229,8 +228,8 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Proposals:
     for jobs in by_pool(state, pools, lower):
         chosen = _enough(state, vc, job, jobs) if _would_do(state, vc, job, jobs) else None
         if chosen is not None:
-            yield _sparing_the_lazy(state, vc, job, chosen)
-            return
+            return _sparing_the_lazy(state, vc, job, chosen)
+    return None
 
 
 def _sparing_the_lazy(state: State, vc: VirtualCluster, wanting: Job, chosen: list[Job]) -> Plan:
