@@ -3,6 +3,7 @@
 import pytest
 
 from scheduler_service.core.job import JobState, Reason
+from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.vc import VcPolicy
 from tests.policies.tenants import OVERFLOW, Tenants
 from tests.policies.trading import Traders
@@ -124,3 +125,36 @@ def test_a_cell_that_is_bound_around_one_job_may_be_what_another_before_it_wante
     assert [len(tenants.at(job)) for job in jobs] == [2, 2]
     tenants.change("A", (FOURS, "node", 1), (FOURS, "device", 2))
     assert [tenants.guaranteed(job) for job in jobs] == [True, True]
+
+
+def test_cells_that_another_virtual_cluster_gives_away_in_the_same_step_are_had_in_that_step() -> None:
+    """Also by one that was served before it."""
+    t = Tenants({"n1": "FOUR", "n2": "FOUR"})
+    t.vc("B", (FOURS, "switch", 1))
+    t.vc("A", policy=VcPolicy("priority"))
+    t.vc("C", NODE)
+    other, job = t.ask("C", 4), t.ask("B", 2)
+    t.change("B")
+    t.change("A", NODE)
+    lazy = t.ask("A", 2, lazy=True)
+    assert [place[:2] for job_id in (other, job, lazy) for place in t.at(job_id)] == ["n1", "n2", "n2"]
+    t.end(other)
+    t.change("C")
+    t.change("B", (FOURS, "switch", 1))
+    assert not t.guaranteed(job), "it is in a node of A's"
+    urgent = t.ask("A", 4, priority=1)
+    assert (t.guaranteed(urgent), t.guaranteed(lazy)) == (True, False)
+    assert t.guaranteed(job)
+
+
+def test_who_is_content_with_a_broken_cell_leaves_another_to_those_served_before_it() -> None:
+    t = Tenants(dict.fromkeys(("p0", "p1", "p2", "p3"), "FOUR"))
+    t.vc("A", (FOURS, "device", 1), (FOURS, "node", 2))
+    t.vc("B")
+    job = t.ask("B", 1, **OVERFLOWS)
+    (at,) = t.at(job)
+    t.step(NodeSilent(at[:2]))
+    others = [t.ask("A", 1, **OVERFLOWS) for _ in range(6)]
+    t.change("B", NODE)
+    assert t.guaranteed(job), "a node that is silent"
+    assert [t.guaranteed(other) for other in others] == [True] * 6

@@ -9,7 +9,7 @@ from scheduler_service.core.job import Job, JobState, Reason, TaskGroup
 from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.vc import Binding, CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.waiting import OWN_LANES, Lane, Named, QueueKey, place_of
 from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
 from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
@@ -41,12 +41,34 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
     def serve(state: State, rng: Rng) -> Proposals:
         if state.earmarks_of:
             yield from start_on_earmarks(state, place_on_cells_kept)
-        for vc_id in _with_work(state):
-            yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
+        yield from guaranteed(state, _with_work(state), rng)
         while (vc := (yield from serve_opportunistic(state, rng))) is not None:
-            yield from serve_guaranteed(state, vc, rng, promotes)
+            yield from guaranteed(state, [vc.id], rng)
+
+    def guaranteed(state: State, vc_ids: list[int], rng: Rng) -> Proposals:
+        """Where one of them gives cells away, such as those of a lazy run, or is content with broken ones, others that were
+        served before it may want what that leaves."""
+        while vc_ids:
+            since = len(state.journal.entries)
+            for vc_id in vc_ids:
+                yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
+            vc_ids = _with_work(state) if _leaves_more(state, since) else []
 
     return policy
+
+
+def _leaves_more(state: State, since: int) -> bool:
+    """Whether more can be had by others than so many changes ago, in this step: a cell came free, or one was bound that is not
+    wholly healthy, and a healthy one need not be kept for its virtual cluster any more."""
+    changes = state.journal.entries[since:]
+    return any(new is None or not _is_whole(state, new) for table, _, _, new in changes if table is state.bindings)
+
+
+def _is_whole(state: State, binding: Binding) -> bool:
+    assert state.pools is not None
+    pool = state.pools.pools[binding.pool]
+    leaves = pool.leaves(pool.shape.levels.index(binding.level), binding.index)
+    return not any(mask & ~pool.healthy(slot) for slot, mask in leaves)
 
 
 def _with_work(state: State) -> list[int]:
