@@ -182,7 +182,7 @@ class CellsMachine(RuleBasedStateMachine):
             for name, vc in sorted(state.vc_ids.items())
             if head(state, name) is None
             for pool in self.plain
-            if not any(short(state, pool))
+            if state.node_ids.keys() >= set(pool.nodes) and not any(short(state, pool))
             for level, count in unbound(state, pool, vc).items()
             if count > 0
         ]

@@ -125,3 +125,13 @@ def test_a_gang_of_very_many_tasks_is_no_deeper_than_a_small_one() -> None:
     assert {slot // 128 for slot, _ in found.values()} == {1}
     assert find_idle(pool, Asked((Together(2, True, (*tasks, Need(2048, 1))),), tasks)) is None
     assert pool.held(255)[1] == 0
+
+
+@pytest.mark.parametrize("guarantee", [OPPORTUNISTIC, OVERFLOW])
+def test_one_task_that_is_larger_than_the_cell_that_it_is_to_be_within_is_refused(guarantee: Guarantee) -> None:
+    tenants = racks(1)
+    tenants.vc("A", ("p", "node", 2))
+    refused = tenants.refused("A", 3, within="switch", guarantee=guarantee)
+    assert refused.reason == "NO_POOL_FITS"
+    preferred = tenants.ask("A", 3, within=Within("switch", required=False), guarantee=guarantee)
+    assert tenants.job(preferred).state is JobState.RUNNING

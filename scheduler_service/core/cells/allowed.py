@@ -44,7 +44,8 @@ def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, po
     if isinstance(wanted, str):
         return wanted
     if spec.guarantee is not Guarantee.GUARANTEED:
-        return why_never(wanted, shape, (0,) * shape.top + (pools.tops(pool),)) if spec.gang else ""
+        shaped = bool(spec.gang) or any(within.required for within in spec.cells.within)
+        return why_never(wanted, shape, (0,) * shape.top + (pools.tops(pool),)) if shaped else ""
     if not spec.cells.pin:
         return why_never(wanted, shape, most_cells(state, pools, vc, pool))
     pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)
