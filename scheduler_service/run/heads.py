@@ -9,6 +9,7 @@ from scheduler_service.core.rows import changed
 from scheduler_service.core.state import State
 from scheduler_service.core.waiting import OWN_LANES, Lane, Named, lanes_of, named_by
 from scheduler_service.policies.cells.opportunistic import looked_at
+from scheduler_service.policies.cells.victims import PREEMPTING
 
 LOOKED_AT = 1000
 """Jobs of a queue at which is looked for the one that is in the way of the others."""
@@ -33,9 +34,11 @@ def heads_of(state: State) -> Heads:
 
 
 def _in_turn(state: State, vc: str, lane: Lane) -> Iterable[int]:
-    """The jobs as they are served. For idle cells this is not always the order of the queue."""
+    """The jobs as they are served. For idle cells this is not the order of the queue where trials come first."""
     if lane is Lane.OPPORTUNISTIC and (vc_id := state.vc_ids.get(vc)) is not None:
-        return (job.id for job in looked_at(state, state.vcs.rows[vc_id]))
+        row = state.vcs.rows[vc_id]
+        if row.policy.name in PREEMPTING:
+            return [job.id for job in looked_at(state, row)]
     return map(_job, state.waiting(vc, lane))
 
 

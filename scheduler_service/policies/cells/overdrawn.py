@@ -12,7 +12,7 @@ from scheduler_service.core.job import Job, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.messages import Plan, Reclaim, Spot, Wait
 from scheduler_service.core.standing import leaves_in_time
 from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Mask, Vector, add, fits, mask_of, times
+from scheduler_service.core.values import Vector, add, fits, mask_of, times
 
 InTheWay = Mapping[int, Sequence[RunKey]]
 _NOBODY: InTheWay = MappingProxyType({})
@@ -27,24 +27,27 @@ class Lacking(NamedTuple):
     """Once those have left who hold its devices."""
 
 
-def overdrawn(state: State, job: Job, spots: Iterable[Spot], in_the_way: InTheWay = _NOBODY) -> list[Lacking]:
-    """Where there are the devices, and not what should go with them. Nowhere, if everything began under these settings."""
-    wanted: dict[int, tuple[Vector, Mask]] = {}
-    for (node, devices), demand in zip(spots, job.spec.tasks(), strict=True):
-        want, mask = wanted.get(node, (ZERO, 0))
-        wanted[node] = add(want, demand), mask | mask_of(devices)
+def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWay = _NOBODY) -> list[Lacking]:
+    """Where there are the devices, and not what should go with them. Nowhere, if everything began under these settings: this
+    is asked at each placement, and so it costs little then."""
+    wanted: dict[int, Vector] = {}
+    for (node, _), demand in zip(spots, job.spec.tasks(), strict=True):
+        before = wanted.get(node)
+        wanted[node] = demand if before is None else add(before, demand)
     found = []
-    for node, (want, mask) in wanted.items():
+    for node, want in wanted.items():
         if not fits(want, state.room.free(node)):
-            free = _once_left(state, node, mask, in_the_way.get(node, ()))
+            free = _once_left(state, node, spots, in_the_way.get(node, ()))
             if not fits(want, free):
                 found.append(Lacking(node, want, free))
     return found
 
 
-def _once_left(state: State, node: int, mask: Mask, leaving: Iterable[RunKey]) -> Vector:
+def _once_left(state: State, node: int, spots: Iterable[Spot], leaving: Iterable[RunKey]) -> Vector:
     """What is free then, with what is kept of these devices."""
-    free = state.room.free(node)
+    free, mask = state.room.free(node), 0
+    for spot in spots:
+        mask |= mask_of(spot.devices) if spot.node == node else 0
     for key in leaving:
         free = add(free, state.runs.rows[key].demand)
     for row in state.operations.rows.values():
