@@ -30,6 +30,8 @@ class Lacking(NamedTuple):
 def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWay = _NOBODY) -> list[Lacking]:
     """Where there are the devices, and not what should go with them. Nowhere, if everything began under these settings: this
     is asked at each placement, and so it costs little then."""
+    if len(spots) == 1 and fits(job.spec.tasks()[0], state.room.free(spots[0].node)):
+        return []
     wanted: dict[int, Vector] = {}
     for (node, _), demand in zip(spots, job.spec.tasks(), strict=True):
         before = wanted.get(node)

@@ -52,7 +52,9 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
             since = len(state.journal.entries)
             for vc_id in vc_ids:
                 yield from serve_guaranteed(state, state.vcs.rows[vc_id], rng, promotes)
-            vc_ids = _with_work(state) if _leaves_more(state, since) else []
+            if not _leaves_more(state, since):
+                return
+            vc_ids = _with_work(state)
 
     return policy
 
@@ -60,8 +62,10 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 def _leaves_more(state: State, since: int) -> bool:
     """Whether more can be had by others than so many changes ago, in this step: a cell came free, or one was bound that is not
     wholly healthy, and a healthy one need not be kept for its virtual cluster any more."""
-    changes = state.journal.entries[since:]
-    return any(new is None or not _is_whole(state, new) for table, _, _, new in changes if table is state.bindings)
+    for table, _, _, new in state.journal.entries[since:]:
+        if table is state.bindings and (new is None or not _is_whole(state, new)):
+            return True
+    return False
 
 
 def _is_whole(state: State, binding: Binding) -> bool:
