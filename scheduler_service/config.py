@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 DEFAULT_LISTEN = "127.0.0.1:7737"
 
 Seconds = Annotated[float, Field(le=1e8)]
-"""Three years: the database's times, and the sums of such, are far from their ends."""
+"""Three years: the database's times, and the sums of such, are far from their ends. For those without a bound of their own,
+which this one would take the place of."""
 
 
 class ConfigError(Exception):
@@ -52,7 +53,7 @@ class Config(BaseSettings):
     fitgpp_s: float = Field(4.0, ge=0, description="s of FitGpp: the weight of the grace period against the size")
     fitgpp_cap: int = Field(1, ge=0, description="P of FitGpp, for every policy: how often a job may be preempted for trials")
     fitgpp_trials_in_flight: int | None = Field(None, ge=1, description="how many trials may wait for victims at once")
-    default_grace: Seconds = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
+    default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
     backfill: bool = Field(False, description="let jobs behind the first start where that does not delay it")
     aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
     min_run: Seconds = Field(0, ge=0, description="how long a run may not be preempted for a trial after its start")
@@ -74,7 +75,7 @@ class Config(BaseSettings):
     reclaim_grace: Seconds = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
     heartbeat: Seconds = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: Seconds = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
-    lease: Seconds = Field(5, ge=0.5, le=60, description="how long a dead scheduler keeps the lease, at most")
+    lease: float = Field(5, ge=0.5, le=60, description="how long a dead scheduler keeps the lease, at most")
     accept_clock: bool = Field(
         False, description="lead although the last commit is from the future: a leader's clock was ahead"
     )
