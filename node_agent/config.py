@@ -8,8 +8,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
+import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from node_agent.devices.simulated import PROFILES
 from node_agent.jobs.meeting import address_towards
@@ -195,16 +196,41 @@ def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
             dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (the caller passes it by name)
             file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            sources = (init_settings, env_settings)
-            return sources if file is None else (*sources, YamlConfigSettingsSource(settings_cls, yaml_file=file))
+            return (init_settings, env_settings, InitSettingsSource(settings_cls, told))
 
+    told = {} if file is None else _read(file)
     try:
         settings: S = Sourced(**{name: value for name, value in flags.items() if value is not None})
         return settings
     except ValidationError as error:
         raise BadSettings("\n".join(map(_explain, error.errors()))) from error
-    except Exception as error:  # what the parser of the file raises has no common base
+
+
+class _Once(yaml.SafeLoader):
+    """Refuses a key that is given twice, of which the last would win silently."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The settings in a file, which may be none. Raises `BadSettings`."""
+    try:
+        with file.open(encoding="utf-8") as text:
+            told = yaml.load(text, _Once) or {}
+    except OSError as error:
+        raise BadSettings(f"{file} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise BadSettings(f"{file} cannot be read as YAML with lines such as `devices: nvml`: {error}") from error
+    if not isinstance(told, dict):
+        raise BadSettings(f"{file} cannot be read as YAML with lines such as `devices: nvml`")
+    return {str(name): value for name, value in told.items()}
 
 
 def _explain(error: Mapping[str, Any]) -> str:

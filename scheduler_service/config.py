@@ -9,16 +9,18 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
-    YamlConfigSettingsSource,
 )
 
 from scheduler_service.certificates import TlsFiles
+from scheduler_service.once import Once
 from scheduler_service.pools_config import PoolConfig, check_pools
 
 if TYPE_CHECKING:
@@ -210,11 +212,7 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
 
     Raises ConfigError, naming each setting that is wrong.
     """
-    try:
-        if file is not None and not file.is_file():
-            raise ConfigError(f"there is no configuration file {file}")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    told = {} if file is None else _read(file)
 
     class WithFile(Config):
         @classmethod
@@ -226,7 +224,7 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
             dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
             file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (init_settings, env_settings, YamlConfigSettingsSource(settings_cls, file))
+            return (init_settings, env_settings, InitSettingsSource(settings_cls, told))
 
     try:
         return WithFile(**flags)
@@ -235,8 +233,22 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
     except SettingsError as error:  # a variable of the environment; those that are no plain text are JSON
         name = str(error).partition('"')[2].partition('"')[0]
         raise ConfigError(f"EBB_SCHEDULER_{name.upper()} in the environment is not JSON: {error.__cause__}") from None
-    except Exception as error:  # what is not YAML, or no lines of `setting: value`
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The settings in a file, which may be none. Raises ConfigError."""
+    try:
+        if not file.is_file():
+            raise ConfigError(f"there is no configuration file {file}")
+        with file.open(encoding="utf-8") as text:
+            told = yaml.load(text, Once) or {}  # safe: see there
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file} cannot be read as YAML with lines such as `policy: fifo`: {error}") from None
+    if not isinstance(told, dict):
+        raise ConfigError(f"{file} has no lines such as `policy: fifo`")
+    return told
 
 
 def _explain(error: "ErrorDetails") -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from scheduler_service.once import Once
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.site import Cluster
@@ -115,26 +116,10 @@ class Config(Model):
         ]
 
 
-class _Once(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which the last would win silently, and one that is no name."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
-                if key.tag != "tag:yaml.org,2002:str":
-                    told = f"{key.value!r} is no name here; one that looks like a number or yes or no must be in quotes"
-                    raise yaml.constructor.ConstructorError(None, None, told, key.start_mark)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def load(file: Path) -> Config:
     """Raises ConfigError."""
     try:
-        told = yaml.load(file.read_text(encoding="utf-8"), _Once)  # safe: see there
+        told = yaml.load(file.read_text(encoding="utf-8"), Once)  # safe: see there
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

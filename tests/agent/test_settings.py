@@ -78,6 +78,8 @@ def test_the_address_on_the_way_to_a_scheduler() -> None:
     [
         ("nodes: x\n", "nodes: there is no such setting"),
         ("{", "agent.yaml cannot be read as YAML"),
+        ("state: /a\nnode: n\nstate: /b\n", "'state' is given twice"),
+        ("1: a\n", "1: there is no such setting"),
         ("- a\n", "agent.yaml cannot be read as YAML with lines such as `devices: nvml`"),
     ],
 )

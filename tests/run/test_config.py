@@ -81,6 +81,12 @@ def test_a_file_that_is_not_there_or_not_yaml_or_has_an_unknown_setting(tmp_path
     broken.write_text("a: [")
     with pytest.raises(ConfigError, match=r"broken\.yaml"):
         load(broken, DATABASE)
+    broken.write_text("- policy\n")
+    with pytest.raises(ConfigError, match=r"broken\.yaml has no lines such as `policy: fifo`"):
+        load(broken, DATABASE)
+    broken.write_text("policy: fifo\nmin_run: 60\npolicy: lrtp\n")
+    with pytest.raises(ConfigError, match=r"'policy' is given twice\n.*broken\.yaml\", line 3"):
+        load(broken, DATABASE)
     broken.write_text("polisy: fifo")
     with pytest.raises(ConfigError, match="polisy: there is no such setting"):
         load(broken, DATABASE)

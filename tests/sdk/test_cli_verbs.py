@@ -263,6 +263,8 @@ def test_the_job_file_in_the_help_is_one(run: Run) -> None:
         ("command: ls -l\n", "command: 'ls -l' is not a list of words"),
         ("command: [ls, true]\n", "command: True is not a word; put it in quotes"),
         ("a: b: c\n", "line 1: it is not YAML"),
+        ("cpus: 1\ndevices: 2\ncpus: 4\n", "line 3: it is not YAML: 'cpus' is given twice"),
+        ("env:\n  SEED: 1\n  SEED: 2\n", "line 3: it is not YAML: 'SEED' is given twice"),
         ("- a\n", "a job file has keys and values"),
     ],
 )
