@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scheduler_service.core.job import Job, JobClass, JobState
 from scheduler_service.core.room import pack
 from scheduler_service.core.state import State
@@ -62,7 +65,7 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Sta
         nodes = pack(head.spec.tasks(), trial := offered.copy())
         if nodes is None:
             if not ends:
-                return Estimate(None, f"it waits for {_lacks(unknown, endless)}", unknown)
+                return Estimate(None, _never(state, head, job, unknown, endless), unknown)
             at, _, _, array, freed = heappop(ends)
             for node, demand in freed:
                 offered[:, node] += demand
@@ -119,6 +122,24 @@ def _ends(state: State, now: Micros) -> tuple[list[_End], int, int]:
     return ends, len(ends), unknown
 
 
-def _lacks(unknown: int, endless: int) -> str:
+def _never(state: State, head: Job, job: Job, unknown: int, endless: int) -> str:
+    """Why nothing is foreseen: `head`, which is the job or one before it, finds no room when all has ended of which it is known
+    when it does."""
     whose = [*([number_of(unknown, "run")] if unknown else []), *([f"{number_of(endless, 'job')} ahead"] if endless else [])]
-    return f"the end of {' and '.join(whose)} of unknown length" if whose else "an open node that is large enough"
+    if whose and pack(head.spec.tasks(), _empty(state)) is not None:
+        return f"it waits for the end of {' and '.join(whose)} of unknown length"
+    lacking = "open nodes that are large enough" if head.spec.gang else "an open node that is large enough"
+    return f"it waits for {lacking}" if head is job else f"it waits for job {head.id}, and that for {lacking}"
+
+
+def _empty(state: State) -> NDArray[np.int64]:
+    """(3, nodes + 1): what each node will have free when nothing runs and nothing is kept; what is faulty is not."""
+    offered = state.room.offered().copy()
+    for job_id in state.active:
+        for run in state.runs_of(job_id):
+            if state.room.is_open(run.node):
+                offered[:, run.node] += run.demand
+    for earmark in state.operations.rows.values():
+        if state.room.is_open(earmark.node):
+            offered[:, earmark.node] += earmark.kept
+    return offered

@@ -308,6 +308,21 @@ def test_a_run_of_unknown_length_is_counted_and_waited_for_in_vain() -> None:
     assert "unknown length" in behind.basis
 
 
+def test_what_no_end_makes_room_for_waits_for_nodes() -> None:
+    d = cluster(FIFO, nodes=3)
+    running(d, 2), running(d, 8)
+    d.silence("n3")
+    gang = d.submit(changed(spec(), gang=(TaskGroup(3, Vector(1000, 1024, 6)),), demand=Vector(3000, 3072, 18)))
+    assert why(d, gang, FIFO).estimate == Estimate(None, "it waits for open nodes that are large enough", 2)
+    behind = why(d, d.submit(devices=8), FIFO).estimate
+    assert behind == Estimate(None, f"it waits for job {gang}, and that for open nodes that are large enough", 2)
+    d = cluster(FIFO, nodes=2)
+    running(d, 2), running(d, 8)
+    d.faulty({7: "XID 79"})
+    d.step(DrainRequested("n2", "", "op"))
+    assert why(d, d.submit(devices=8), FIFO).estimate == Estimate(None, "it waits for an open node that is large enough", 1)
+
+
 def test_what_is_promised_to_a_trial_is_not_free_for_others() -> None:
     d = cluster()
     running(d, 8, estimate=1000, grace=30)
