@@ -14,7 +14,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Whoever runs us may have a scheduler of their own.
-for name in ("EBB_ADDRESS", "EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TLS_CERT", "EBB_TLS_KEY"):
+for name in ("EBB_ADDRESS", "EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TLS_CERT", "EBB_TLS_KEY", "EBB_VC"):
     os.environ.pop(name, None)
 
 # Nothing here forks without exec. gRPC's fork handlers, on by default, can hang the process that forks.

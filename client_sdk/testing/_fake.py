@@ -1,7 +1,9 @@
 """What a test holds in its hands: the fake cluster and what can be made to happen in it."""
 
 import contextlib
+import os
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -143,6 +145,30 @@ def succeed(_job: Job) -> Outcome:
     return Outcome()
 
 
+_SITE = ("EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TLS_CERT", "EBB_TLS_KEY", "EBB_VC")
+"""What the environment says of the site's own scheduler, beside its address."""
+_lock = threading.Lock()
+_open = 0
+_hidden: dict[str, str] = {}
+
+
+@contextlib.contextmanager
+def _site_hidden() -> Iterator[None]:
+    """Code under test that makes its own client must not ask a fake for TLS, nor name a virtual cluster to it."""
+    global _open
+    with _lock:
+        _open += 1
+        _hidden.update({name: os.environ.pop(name) for name in _SITE if _open == 1 and name in os.environ})
+    try:
+        yield
+    finally:
+        with _lock:
+            _open -= 1
+            if not _open:
+                os.environ.update(_hidden)
+                _hidden.clear()
+
+
 @contextlib.contextmanager
 def cluster(
     nodes: Mapping[str, Resources] = NODES, *, script: Script = succeed, by_hand: bool = False, user: str = "tester"
@@ -152,8 +178,10 @@ def cluster(
     A job starts as soon as it fits on one of the `nodes`, and ends as `script` says: at once with exit code 0, unless the
     test gives another. Where that returns None the job runs until `FakeCluster.finish`, or until it is cancelled. With
     `by_hand` nothing starts or ends by itself: a job waits for `start` and for `finish`, also when it was cancelled.
+
+    Meanwhile EBB_TOKEN, EBB_TLS_CA, EBB_VC and the like, which are for a site's own scheduler, are not in `os.environ`.
     """
-    with tempfile.TemporaryDirectory(prefix="ebb-fake-") as folder:
+    with _site_hidden(), tempfile.TemporaryDirectory(prefix="ebb-fake-") as folder:
         state = State(nodes, script, by_hand, user, Path(folder))
         fake = FakeCluster(state, Server(state))
         try:

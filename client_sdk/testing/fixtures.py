@@ -14,6 +14,4 @@ def ebb_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
     """A fake cluster where every job succeeds at once; EBB_ADDRESS names it, so `Client()` finds it."""
     with cluster() as fake:
         monkeypatch.setenv("EBB_ADDRESS", fake.address)
-        for name in ("EBB_TOKEN", "EBB_TOKEN_FILE", "EBB_TLS_CA", "EBB_TLS_CERT", "EBB_TLS_KEY"):
-            monkeypatch.delenv(name, raising=False)  # those are for the site's own scheduler
         yield fake

@@ -30,6 +30,19 @@ def test_jobs_succeed_at_once(ebb_cluster: FakeCluster) -> None:
     assert ebb_cluster.jobs[0].user == "tester"
 
 
+def test_what_the_environment_says_of_a_site_is_hidden_until_the_last_cluster_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = {"EBB_TOKEN": "a", "EBB_TOKEN_FILE": "b", "EBB_TLS_CA": "c", "EBB_TLS_CERT": "d", "EBB_TLS_KEY": "e", "EBB_VC": "f"}
+    for name, value in site.items():
+        monkeypatch.setenv(name, value)
+    with testing.cluster() as fake:
+        with testing.cluster():
+            pass
+        assert not site.keys() & os.environ.keys()
+        with Client(fake.address) as client:
+            client.submit(["true"])
+    assert {name: os.environ.get(name) for name in site} == site
+
+
 def test_a_script_ends_jobs() -> None:
     def script(job: Job) -> Outcome | None:
         return None if job.spec.name == "long" else Outcome(exit_code=len(job.spec.command), output=f"run {job.run}\n")
