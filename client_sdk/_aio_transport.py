@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import os
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
@@ -18,6 +20,18 @@ from client_sdk._wire import OPTIONS, Line, Peer, StreamEnded
 
 T = TypeVar("T")
 
+_connected: "weakref.WeakSet[AsyncTransport]" = weakref.WeakSet()
+_inherited = False
+"""Whether this process was forked while some were connected: it has their state, and not the thread that gRPC hears them by."""
+
+
+def _after_fork_in_child() -> None:
+    global _inherited
+    _inherited = _inherited or len(_connected) > 0
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
 
 class AsyncTransport:
     """Calls of the scheduler that leads. Belongs to the event loop of the first call."""
@@ -32,6 +46,7 @@ class AsyncTransport:
     async def close(self) -> None:
         """Ends every call and watch under way. Safe to repeat."""
         self._peer.closed = True
+        _connected.discard(self)
         lines, self._lines, self._left = [*self._lines.values(), *self._left], {}, []
         for line in lines:
             await line.channel.close()
@@ -135,6 +150,11 @@ class AsyncTransport:
 
     def _connect(self, address: str) -> Line:
         self._peer.require_open()
+        if _inherited:
+            raise errors.FailedPrecondition(
+                "this process was forked while an AsyncClient was connected, and no other would ever hear an answer in it; "
+                "use Client here, or start the process by multiprocessing's spawn"
+            )
         loop = asyncio.get_running_loop()
         self._loop = self._loop or loop
         if self._loop is not loop:
@@ -148,6 +168,7 @@ class AsyncTransport:
             else:
                 channel = grpc.aio.secure_channel(address, terms.credentials, options=OPTIONS)
             line = self._lines[address] = Line(channel, terms)
+            _connected.add(self)
         assert line is not None
         return line
 

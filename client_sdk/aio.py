@@ -43,8 +43,9 @@ class AsyncClient:
     ...         jobs = [await client.submit(["python", "train.py", name], devices=1) for name in names]
     ...         return await asyncio.gather(*map(client.wait, jobs))
 
-    Arguments, answers, retries and errors are those of `Client`. A task that is cancelled gives up its call at once; what
-    it asked for may have happened all the same, as with DeadlineExceeded. `list`, `watch` and `logs` are asynchronous
+    Arguments, answers, retries and errors are those of `Client`. A task that is cancelled gives up its call at once; what it
+    asked for may have happened all the same, as with DeadlineExceeded. A process that is forked while one is connected cannot
+    use another: start it by multiprocessing's spawn, or use `Client` there. `list`, `watch` and `logs` are asynchronous
     generators: who may leave a loop over one early closes it by `contextlib.aclosing`, as with any such generator.
     """
 

@@ -1,6 +1,9 @@
 """What is asyncio's own about the client; what both clients do is in the contract."""
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import aclosing
 from typing import Any
@@ -62,6 +65,44 @@ def test_it_belongs_to_one_event_loop(address: str) -> None:
     asyncio.run(look())
     with pytest.raises(sdk.FailedPrecondition, match="belongs to another event loop; make one in each"):
         asyncio.run(look())
+
+
+FORKS = """
+import asyncio, os
+from client_sdk import AsyncClient, Client, FailedPrecondition, testing
+
+async def look():
+    async with AsyncClient(fake.address) as client:
+        return [job.id async for job in client.list()]
+
+def in_a_fork(act):
+    if not (child := os.fork()):
+        os._exit(0 if act() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def refused():
+    try:
+        asyncio.run(asyncio.wait_for(look(), 10))
+    except FailedPrecondition as error:
+        return "use Client here" in str(error)
+
+async def fork_while_connected():
+    async with AsyncClient(fake.address) as client:
+        await client.nodes()
+        return in_a_fork(refused)
+
+with testing.cluster() as fake:
+    print(asyncio.run(fork_while_connected()))
+    print(in_a_fork(lambda: asyncio.run(look()) == []))
+"""
+
+
+def test_a_process_that_was_forked_while_one_was_connected_is_told_so() -> None:
+    """It would wait for ever, whatever its timeout. One that was forked afterwards can use its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GRPC_ENABLE_FORK_SUPPORT": "1"}
+    run = [sys.executable, "-W", "ignore", "-c", FORKS]
+    done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout == "0\n0\n", done.stderr
 
 
 async def test_many_waits_share_one_channel(by_hand: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
