@@ -259,7 +259,11 @@ def dependencies(*, after_ok: Jobs = _NONE, after_any: Jobs = _NONE, after_faile
         DependencyKind.AFTER_FAILED: after_failed,
     }
     pairs = {(job_id(job), kind) for kind, jobs in kinds.items() for job in (jobs if isinstance(jobs, Iterable) else (jobs,))}
-    return tuple(Dependency(*pair) for pair in sorted(pairs))
+    try:
+        return tuple(Dependency(*pair) for pair in sorted(pairs))
+    except TypeError:  # some are no numbers, which do not stand in an order with numbers
+        said = ", ".join(sorted(repr(number) for number, _ in pairs if not isinstance(number, int)))
+        raise InvalidArgument(f"a job waits for jobs, or for ids of jobs, and not for {said}") from None
 
 
 def job_id(job: Job | int) -> int:

@@ -1,5 +1,6 @@
 """What can be asked of a scheduler, as plain values. Both clients make them here, and both transports know how to send them."""
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -171,6 +172,17 @@ def address(given: str | None) -> str:
     chosen = given or os.environ.get("EBB_ADDRESS") or DEFAULT_ADDRESS
     addresses(chosen)
     return chosen
+
+
+def patience(given: float) -> float:
+    """The seconds that each call of a client may take. Raises InvalidArgument."""
+    try:
+        seconds = float(given) if not isinstance(given, str) else math.nan
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise InvalidArgument(f"timeout={given!r} is no number of seconds, such as 30: what each call may take")
+    return seconds
 
 
 _ADDRESS = re.compile(r"[^\s/@]+:0*[1-9]\d{0,4}")

@@ -75,7 +75,7 @@ class Client:
     ) -> None:
         self.address = _requests.address(address)
         self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
-        self._timeout = timeout
+        self._timeout = _requests.patience(timeout)
         self._standby_reads = standby_reads
         self._lock = threading.Lock()
         self._closed = False

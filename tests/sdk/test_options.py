@@ -97,6 +97,7 @@ def test_what_is_left_out_is_not_sent() -> None:
         ({"estimate": -1}, "negative"),
         ({"priority": "high"}, "the job cannot be sent: priority='high' is no whole number"),
         ({"after_ok": ["x"]}, "after_ok='x' is no whole number"),
+        ({"after_ok": [3, None], "after_any": "7"}, "a job waits for jobs, or for ids of jobs, and not for '7', None"),
         ({"env": {"LR": 1}}, "of the environment, 'LR' or its value 1 is not text; write it as a str"),
         ({"name": 7}, "the name 7 is not text"),
         ({"name": "a\udcff"}, r"'a\\udcff' is not UTF-8"),
@@ -287,3 +288,10 @@ def test_lost_answers_are_asked_for_again() -> None:
 def test_a_request_id_that_is_no_text_is_told_so() -> None:
     with pytest.raises(sdk.InvalidArgument, match=r"cannot be a request_id: '\\udcff' is not UTF-8"):
         encode(submit(job_spec(["a"]), "\udcff"))
+
+
+@pytest.mark.parametrize("timeout", [None, "5m", float("nan"), timedelta(seconds=5)])
+def test_a_client_is_told_at_once_that_its_timeout_is_none(timeout: Any) -> None:
+    for kind in (sdk.Client, sdk.AsyncClient):
+        with pytest.raises(sdk.InvalidArgument, match="is no number of seconds, such as 30"):
+            kind(timeout=timeout)
