@@ -284,6 +284,9 @@ def _ended(target: str, error: Exception, perhaps: str) -> AgentError:
     reason, leader = convert.refusal(error.trailing_metadata())
     if leader:
         return StandsBy(target=target, leader=leader)
+    if reason == "NO_TOKEN":  # what the scheduler says is for users, who set it elsewhere
+        why = "it asks for a token: name a file with one in token_file (`ebb-scheduler token create --role agent` makes one)"
+        return Refused(target=target, reason=reason, why=why)
     if reason and error.code() is not grpc.StatusCode.UNAVAILABLE:
         return Refused(target=target, reason=reason, why=error.details() or reason)
     if problem := tls_problem(error.details() or ""):

@@ -136,6 +136,17 @@ def refusing() -> Iterator[Refusing]:
     fake.close()
 
 
+def test_an_agent_without_a_token_is_told_of_its_own_setting() -> None:
+    detail = any_pb2.Any()
+    detail.Pack(error_details_pb2.ErrorInfo(reason="NO_TOKEN", domain="ebb"))
+    status = status_pb2.Status(code=16, message="none was sent: set EBB_TOKEN_FILE", details=[detail])
+    trailing = grpc.aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
+    error = grpc.aio.AioRpcError(grpc.StatusCode.UNAUTHENTICATED, grpc.aio.Metadata(), trailing, status.message)
+    said = str(link._ended("sched:7737", error, ""))
+    assert "sched:7737 refuses this node: it asks for a token: name a file with one in token_file" in said
+    assert "EBB_TOKEN_FILE" not in said
+
+
 @pytest.mark.parametrize("welcoming", [False, True])
 async def test_a_refusal_is_told_once_and_tried_more_and_more_seldom(
     refusing: Refusing, welcoming: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
