@@ -9,7 +9,7 @@ from scheduler_service.core.job import Decision, Job, JobClass, JobState, Node, 
 from scheduler_service.core.messages import Earmark, Preempt, Rng
 from scheduler_service.core.room import largest_first, pack
 from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Micros, Vector
+from scheduler_service.core.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.waiting import PAUSES, queue_key, startable
 from scheduler_service.policies.cells.explain import explain_in_cells
 from scheduler_service.policies.explained import (
@@ -22,7 +22,7 @@ from scheduler_service.policies.explained import (
     waiting_for_victims,
 )
 from scheduler_service.policies.fitting import no_room, offered_to, place
-from scheduler_service.policies.forecast import estimate
+from scheduler_service.policies.forecast import estimate, may_fit
 from scheduler_service.policies.stages import Stages
 from scheduler_service.policies.trials import NONE_OPEN, NOT_ENOUGH
 
@@ -48,20 +48,33 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
         blockers.append(_no_room(state, job))
     decision: Decision | None = None
     victims: tuple[Victim, ...] = ()
+    guarded = ""
     if job.spec.job_class is JobClass.TRIAL and stages.victims is not None and blockers and not before:
         plan = stages.victims(state, job, rng)
         if plan is None:
             if state.room.any_open():
-                blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH))
+                guarded = _guarded(state, now)
+                blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, "; ".join(filter(None, (NOT_ENOUGH, guarded)))))
         else:
             decision = next(action.decision for action in plan if isinstance(action, Earmark))
             told = {action.job_id for action in plan if isinstance(action, Preempt)}
             scores = {c.key: c.score for c in decision.candidates} if decision else {}
             keys = (run.key for job_id in sorted(told) for run in state.runs_of(job_id))
             victims = tuple(Victim(key, scores.get(key, 0.0)) for key in keys)
-    return Explanation(
-        tuple(blockers), len(before), ahead, decision, victims, estimate(state, job, before, now, stages) if blockers else None
-    )
+    when = estimate(state, job, before, now, stages) if blockers else None
+    if guarded and when is not None and when.at_us is None and may_fit(state, job):
+        when = Estimate(None, f"it waits until a run ends or may be preempted: {guarded}", when.unknown)
+    return Explanation(tuple(blockers), len(before), ahead, decision, victims, when)
+
+
+def _guarded(state: State, now: Micros) -> str:
+    """The runs that no trial may have preempted yet; empty where there are none."""
+    jobs = (job_id for job_id in state.active if state.jobs.rows[job_id].spec.job_class is JobClass.BEST_EFFORT)
+    runs = (run for job_id in jobs for run in state.runs_of(job_id) if state.room.is_open(run.node))
+    if not (until := [run.guarded_us for run in runs if run.guarded_us is not None]):
+        return ""
+    first = max(0, -(-(min(until) - now) // SECOND))
+    return f"{counted(len(until), 'run')} within the guaranteed run time (min_run), the first for {first} s more"
 
 
 def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:

@@ -126,10 +126,15 @@ def _never(state: State, head: Job, job: Job, unknown: int, endless: int) -> str
     """Why nothing is foreseen: `head`, which is the job or one before it, finds no room when all has ended of which it is known
     when it does."""
     whose = [*([number_of(unknown, "run")] if unknown else []), *([f"{number_of(endless, 'job')} ahead"] if endless else [])]
-    if whose and pack(head.spec.tasks(), _empty(state)) is not None:
+    if whose and may_fit(state, head):
         return f"it waits for the end of {' and '.join(whose)} of unknown length"
     lacking = "open nodes that are large enough" if head.spec.gang else "an open node that is large enough"
     return f"it waits for {lacking}" if head is job else f"it waits for job {head.id}, and that for {lacking}"
+
+
+def may_fit(state: State, job: Job) -> bool:
+    """Whether it finds room on the open nodes when nothing runs there any more."""
+    return pack(job.spec.tasks(), _empty(state)) is not None
 
 
 def _empty(state: State) -> NDArray[np.int64]:
@@ -138,7 +143,9 @@ def _empty(state: State) -> NDArray[np.int64]:
     for job_id in state.active:
         for run in state.runs_of(job_id):
             if state.room.is_open(run.node):
+                faulty = state.faulty_devices.get(run.node, 0)
                 offered[:, run.node] += run.demand
+                offered[2, run.node] -= sum(faulty >> device & 1 for device in run.devices)
     for earmark in state.operations.rows.values():
         if state.room.is_open(earmark.node):
             offered[:, earmark.node] += earmark.kept

@@ -6,6 +6,7 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.job import Array, Dependency, DependencyKind, JobSpec, JobState, Reason, Retry, TaskGroup
 from scheduler_service.core.messages import DrainRequested, HoldRequested, Submitted, SuspendRequested
 from scheduler_service.core.rows import changed
+from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, Vector
 from scheduler_service.policies.explain import Blocker, Estimate, Explanation, explain
 from scheduler_service.policies.stages import Stages, stages
@@ -306,6 +307,21 @@ def test_a_run_of_unknown_length_is_counted_and_waited_for_in_vain() -> None:
     assert behind is not None
     assert (behind.at_us, behind.unknown) == (None, 1)
     assert "unknown length" in behind.basis
+
+
+def test_runs_that_may_not_be_preempted_yet_are_counted() -> None:
+    d = Driver(FITGPP.policy, Settings(min_run_us=20 * SECOND))
+    d.join("n1"), d.join("n2")
+    running(d, 6), running(d, 2, trial=True), running(d, 8)
+    d.step(after=3)
+    trial = d.submit(trial=True, devices=8)
+    found = why(d, trial)
+    guarded = "2 runs are within the guaranteed run time (min_run), the first for 17 s more"
+    assert reasons(found) == [Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT]
+    assert found.blockers[1].detail == f"every run that may be preempted, together, would not make room; {guarded}"
+    assert found.estimate == Estimate(None, f"it waits until a run ends or may be preempted: {guarded}", 3)
+    d.faulty({7: "XID 79"}), d.faulty({7: "XID 79"}, "n2")
+    assert why(d, trial).estimate == Estimate(None, "it waits for an open node that is large enough", 3)
 
 
 def test_what_no_end_makes_room_for_waits_for_nodes() -> None:
