@@ -1,9 +1,14 @@
 """The files of TLS: which they are, and what is wrong with them, said in words before anybody connects."""
 
 import contextlib
+import math
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+
+DAY = 86400.0
+SOON = 30 * DAY
+"""Before a certificate expires it is said that it does; of one that is issued for a shorter time, in its last quarter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class TlsFiles:
                 raise ValueError(f"tls_key: {self.key} is not the key of the certificate {self.certificate}") from None
             what = f"{self.certificate} and {self.key} are not a certificate and its key in PEM ({error.reason or error})"
             raise ValueError(f"tls_certificate, tls_key: {what}") from None
-        if when := _out_of_its_time(context, self.certificate):
+        if when := _dates(context, self.certificate).wrong:
             raise ValueError(f"tls_certificate: {self.certificate}: {when}, so that nobody would connect; issue another")
         if self.client_ca is not None:
             try:
@@ -48,13 +53,41 @@ class TlsFiles:
                     f"tls_client_ca: {self.client_ca} is no certificate in PEM ({error.reason or error})"
                 ) from None
 
+    def reminder(self, now: float) -> str:
+        """That the certificate expires soon after `now` (seconds since 1970), or has; mostly nothing.
+
+        Raises OSError and ValueError.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key, password=_no_passphrase)
+        dates = _dates(context, self.certificate)
+        if dates.wrong:
+            return f"the certificate in {self.certificate} cannot be used: {dates.wrong}. Nobody can connect: renew it there"
+        left = dates.ends - now
+        if left > min(SOON, (dates.ends - dates.began) / 4):
+            return ""
+        when = f"{left / DAY:.0f} days" if left > 2 * DAY else f"{left / 3600:.0f} hours"
+        return (
+            f"the certificate in {self.certificate} expires in {when}, and then nobody can connect: renew it in these files, "
+            "which are read without a restart"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Dates:
+    wrong: str = ""
+    """What is wrong with them now, in OpenSSL's words."""
+    began: float = 0.0
+    ends: float = math.inf
+    """Seconds since 1970."""
+
 
 _OF_TIME = (9, 10)
 """OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
 
 
-def _out_of_its_time(server: ssl.SSLContext, certificate: Path) -> str:
-    """What a client that trusts the certificate itself says of its dates, in a handshake without a network; mostly nothing."""
+def _dates(server: ssl.SSLContext, certificate: Path) -> _Dates:
+    """As a client sees them that trusts the certificate itself, in a handshake without a network."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -67,11 +100,13 @@ def _out_of_its_time(server: ssl.SSLContext, certificate: Path) -> str:
             for end in ends:
                 with contextlib.suppress(ssl.SSLWantReadError):
                     end.do_handshake()
+        shown = ends[0].getpeercert() or {}
+        began, over = (ssl.cert_time_to_seconds(str(shown[name])) for name in ("notBefore", "notAfter"))
     except ssl.SSLCertVerificationError as error:
-        return error.verify_message if error.verify_code in _OF_TIME else ""
-    except ssl.SSLError:
-        return ""  # what else there may be is told to whoever connects
-    return ""
+        return _Dates(error.verify_message if error.verify_code in _OF_TIME else "")
+    except (ssl.SSLError, KeyError, ValueError):
+        return _Dates()  # what else there may be is told to whoever connects
+    return _Dates("", began, over)
 
 
 def _no_passphrase() -> str:

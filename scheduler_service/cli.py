@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     if lacking and not check_config:  # else they may be made until it serves, as by systemd
         sys.exit(2)
     if check_config:
+        if config.tls is not None and (reminder := config.tls.reminder(time.time())):
+            click.echo(f"ebb-scheduler: {reminder}", err=True)
         for name, value in config.model_dump(mode="json").items():
             click.echo(f"{name}: {'' if value is None else without_password(str(value))}")
         return

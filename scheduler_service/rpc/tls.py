@@ -1,11 +1,12 @@
 """TLS of the service. A certificate that is renewed on disk is used from the next connection on, without a restart."""
 
 import logging
+import time
 from typing import Any
 
 import grpc
 
-from scheduler_service.certificates import TlsFiles
+from scheduler_service.certificates import DAY, TlsFiles
 
 log = logging.getLogger(__name__)
 
@@ -15,11 +16,16 @@ def credentials(files: TlsFiles) -> grpc.ServerCredentials:
     files.check()
     used = files.stamp()
     refused: tuple[tuple[int, int], ...] | None = None
+    remind(files)
+    reminded = time.monotonic()
 
     def renewed() -> Any:
         """Asked at each new connection; None: as before."""
-        nonlocal used, refused
+        nonlocal used, refused, reminded
         try:
+            if time.monotonic() - reminded > DAY:
+                reminded = time.monotonic()
+                remind(files)
             stamp = files.stamp()
             if stamp in (used, refused):
                 return None
@@ -31,9 +37,16 @@ def credentials(files: TlsFiles) -> grpc.ServerCredentials:
             return None
         used, refused = stamp, None
         log.info("the certificate in %s was renewed", files.certificate)
+        remind(files)
         return configuration
 
     return grpc.dynamic_ssl_server_credentials(_configuration(files), renewed, files.client_ca is not None)
+
+
+def remind(files: TlsFiles) -> None:
+    """Says in the log that the certificate expires soon, if it does."""
+    if reminder := files.reminder(time.time()):
+        log.warning("%s", reminder)
 
 
 def _configuration(files: TlsFiles) -> Any:

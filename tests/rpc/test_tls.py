@@ -2,14 +2,20 @@
 
 import asyncio
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from client_sdk import AsyncClient, Client, EbbError, Unavailable
+from scheduler_service import cli
+from scheduler_service.certificates import DAY, TlsFiles
 from scheduler_service.config import Config, ConfigError, load
+from scheduler_service.rpc import tls
 from tests.certificates import Authority, Pair, lock
 from tests.rpc.server import Server
 
@@ -193,3 +199,47 @@ def test_files_that_do_not_fit(
         return
     with pytest.raises(ConfigError, match=said):
         load(None, given)
+
+
+@pytest.mark.parametrize(
+    ("days", "later", "said"),
+    [(365, 0, ""), (365, 334, ""), (365, 340, "expires in 25 days"), (1, 0.7, ""), (1, 0.8, "expires in 5 hours")],
+)
+def test_a_certificate_that_expires_soon(ca: Authority, days: int, later: float, said: str) -> None:
+    files = TlsFiles(*ca.issue("soon", *HERE, days=days))
+    reminder = files.reminder(time.time() + later * DAY)
+    assert (said in reminder) if said else not reminder
+
+
+def test_check_config_tells_of_it(ca: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, file = ca.issue("month", *HERE, days=365), tmp_path / "scheduler.yaml"
+    file.write_text(f"database: postgresql://x/y\ntls_certificate: {pair.certificate}\ntls_key: {pair.key}\n")
+    for days, said in ((0, ""), (350, "expires in 15 days")):
+        monkeypatch.setattr(cli, "time", SimpleNamespace(time=lambda days=days: time.time() + days * DAY))
+        checked = CliRunner().invoke(cli.main, ["serve", "--config", str(file), "--check-config"])
+        assert checked.exit_code == 0
+        assert (said in checked.stderr) if said else not checked.stderr
+
+
+def test_one_that_has_expired_since(ca: Authority) -> None:
+    files = TlsFiles(*ca.issue("over", *HERE, days=-1))
+    assert "over.pem cannot be used: certificate has expired" in files.reminder(time.time())
+
+
+def test_who_serves_is_reminded_of_it_at_the_start_and_every_day(
+    database_url: str, ca: Authority, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    passed = 340 * DAY
+    clock = SimpleNamespace(time=lambda: time.time() + passed, monotonic=lambda: time.monotonic() + passed)
+    monkeypatch.setattr(tls, "time", clock)
+
+    def reminders() -> list[str]:
+        return [r.getMessage() for r in caplog.records if "expires in" in r.getMessage()]
+
+    with Server(database_url, **settings(ca.issue("year", *HERE, days=365))) as server:
+        assert len(reminders()) == 1
+        for days, told in ((340.5, 1), (341.5, 2), (341.9, 2), (342.7, 3)):
+            passed = days * DAY
+            with Client(server.address, tls_ca=ca.certificate) as client:
+                assert client.nodes() == []
+            assert len(reminders()) == told
