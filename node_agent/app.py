@@ -16,7 +16,7 @@ from node_agent.config import Settings
 from node_agent.devices.base import Inventory
 from node_agent.devices.opening import Opened, opened
 from node_agent.errors import AgentError, AsRoot, Forgetful, OtherNode, RunsElsewhere, RunsLive, StateInUse, StateUnusable
-from node_agent.jobs import leftovers
+from node_agent.jobs import earlier, leftovers
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.expiry import remove_expired
@@ -43,12 +43,16 @@ _PATIENCE = 10.0
 class LocalNode:
     """The link's view of this node."""
 
-    def __init__(self, name: str, spool: Spool, inventory: Inventory, logs: Logs) -> None:
+    def __init__(
+        self, name: str, spool: Spool, inventory: Inventory, logs: Logs, obeyed: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`obeyed` is called with the cluster that it obeys, before that orders anything."""
         self.reported = asyncio.Event()
         self._name = name
         self._spool = spool
         self._inventory = inventory
         self._logs = logs
+        self._obeyed = obeyed
         self.executor: Executor | None = None
         self.observing: Observing | None = None
 
@@ -65,6 +69,7 @@ class LocalNode:
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch)
+        self._obeyed(welcome.cluster_id)
         if welcome.acknowledged < self._spool.acknowledged:
             raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)
 
@@ -103,8 +108,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     provider = devices.provider
     spool = open_spool(state / "spool.db")
     paths = Paths(state, settings.checkpoint_root, spool.short_id)
-    logs = Logs(lambda key: spool.runs.get(key), paths.log)
-    node = LocalNode(settings.node, spool, provider.inventory, logs)
+    logs = Logs(lambda key: spool.runs.get(key), lambda key: earlier.log_of(paths, spool.cluster[0], key))
+    node = LocalNode(settings.node, spool, provider.inventory, logs, partial(earlier.note_cluster, paths))
     ended: asyncio.Future[bool] = loop.create_future()
 
     def heard(events: list[Event]) -> None:

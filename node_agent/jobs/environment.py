@@ -30,6 +30,10 @@ class Paths:
     checkpoints: Path
     spool: str
 
+    def of_spool(self, spool: str) -> "Paths":
+        """Those of another spool of this state directory."""
+        return Paths(self.state, self.checkpoints, spool)
+
     def folder(self, key: RunKey) -> str:
         """Of a run, for what every launch passes: there, making a Path costs more than what is done with it."""
         return f"{self.state}/{RUNS}/{self.spool}/{key.name}"

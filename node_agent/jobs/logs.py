@@ -39,7 +39,7 @@ class LogRefused(Exception):
 class Logs:
     """The logs of one agent's runs. For the event loop alone.
 
-    `find` looks up what is known of a run, and `path` says where its log is: no path comes from outside.
+    `find` looks up what is known of a run. `path` says where its log is, and may look for it: no path comes from outside.
     """
 
     def __init__(self, find: Callable[[RunKey], RunRecord | None], path: Callable[[RunKey], Path]) -> None:
@@ -115,7 +115,7 @@ class Logs:
         """None where the run has no process (yet), and so no log. Raises LogRefused."""
         record = self._find(key)  # first: a file that is missing although there was a process is gone
         try:
-            return await self._in_thread(partial(_File, self._path(key)))
+            return await self._in_thread(lambda: _File(self._path(key)))
         except OSError as error:
             if error.errno not in _NOT_THERE:
                 raise LogRefused("LOG_UNREADABLE", f"its log cannot be read now ({error.strerror})") from error

@@ -70,6 +70,11 @@ def run_directory(state: Path, job: int, run: int = 1) -> Path:
     return until(lambda: next(state.glob(f"runs/*/{job}.{run}"), None))  # type: ignore[return-value]
 
 
+def lose_spool(state: Path) -> None:
+    for file in state.glob("spool.db*"):
+        file.unlink()
+
+
 def of_state(state: Path) -> list[int]:
     """Every process of a state directory: jobs by their environment, the launcher by where it works."""
     found = []

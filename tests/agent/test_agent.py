@@ -14,7 +14,7 @@ from ebb.v1 import agent_link_pb2 as pb
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
 from node_agent.jobs.processes import group_members, kill_group
 from node_agent.jobs.spool import open_spool
-from tests.agent.conftest import AgentProcess, alive, of_state, run_directory, until
+from tests.agent.conftest import AgentProcess, alive, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import LIMIT, FakeScheduler
 from tests.agent.fake_scheduler import gang as fake_gang
 
@@ -309,11 +309,6 @@ def test_another_cluster_is_refused_until_told_to_forget(agent: Start, scheduler
     assert scheduler.connected(seen + 1).cluster_id == ""
     scheduler.start(1, "true")
     scheduler.exited(1)
-
-
-def lose_spool(state: Path) -> None:
-    for file in state.glob("spool.db*"):
-        file.unlink()
 
 
 @pytest.mark.parametrize("launcher_too", [False, True])

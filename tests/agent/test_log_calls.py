@@ -11,7 +11,7 @@ from ebb.v1 import agent_link_pb2 as pb
 
 from node_agent.jobs.logs import PIECE
 from node_agent.transport.logs import AT_ONCE
-from tests.agent.conftest import AgentProcess, until
+from tests.agent.conftest import AgentProcess, lose_spool, until
 from tests.agent.fake_scheduler import FakeScheduler, Log
 
 Start = Callable[..., AgentProcess]
@@ -160,3 +160,37 @@ def test_a_log_that_is_taken_away(agent: Start, scheduler: FakeScheduler) -> Non
     assert scheduler.log("gone").messages[-1].error.startswith("LOG_GONE: ")
     go(scheduler, 1)
     scheduler.exited(1)
+
+
+def test_the_log_of_a_run_of_before_a_reboot(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    """There is another spool since; the file is where it was."""
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/echo", "of before")
+    scheduler.exited(1)
+    assert first.terminate() == 0
+    lose_spool(state)
+    agent()
+    scheduler.connected(2)
+    scheduler.start(2, "/bin/echo", "of now")
+    scheduler.exited(2)
+    for job, said in ((1, b"of before\n"), (2, b"of now\n")):
+        for follow in (False, True):
+            scheduler.ask_log(f"{job} {follow}", job, follow=follow)
+            assert scheduler.log(f"{job} {follow}").data == said
+    scheduler.ask_log("of neither", 3)
+    assert scheduler.log("of neither").messages[-1].error.startswith("LOG_GONE: ")
+
+
+def test_no_log_of_another_cluster(agent: Start, scheduler: FakeScheduler) -> None:
+    """Its runs had the same numbers."""
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "/bin/echo", "somebody else's")
+    scheduler.exited(1)
+    assert first.terminate() == 0
+    scheduler.cluster_id = "c2"
+    agent("--forget-cluster")
+    scheduler.connected(2)
+    scheduler.ask_log("theirs", 1)
+    assert scheduler.log("theirs").messages[-1].error.startswith("LOG_GONE: ")
