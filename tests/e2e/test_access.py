@@ -56,7 +56,7 @@ def test_a_site_with_tls_and_tokens(folder: Path) -> None:
             site.make_token(user, role)
         cluster.start_agent("n1", "dgx-a100", "--tls-ca", site.ca, "--token-file", str(site.file("agents")))
         cluster.start_agent("n2", "dgx-a100", "--tls-ca", site.ca)
-        wait_for(lambda: "the scheduler asks for a token, and none was sent" in cluster.tail("n2"), LIMIT)
+        wait_for(lambda: "it asks for a token: name a file with one in token_file" in cluster.tail("n2"), LIMIT)
 
         submitted = site.ebb("ada", "submit", "-q", "--devices", "1", "--", "sleep", "1000")
         assert submitted.returncode == 0, submitted.stderr
