@@ -74,7 +74,8 @@ def _remove(run: Path) -> None:
 
 
 def _subfolders(folder: Path) -> Iterator[Path]:
-    with suppress(FileNotFoundError, NotADirectoryError):
+    """None of one that cannot be read: nothing is removed there, and the agent has better things to do than to fail of it."""
+    with suppress(OSError):
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):
                 yield Path(entry.path)

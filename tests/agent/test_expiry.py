@@ -61,6 +61,20 @@ def test_there_may_be_none(tmp_path: Path) -> None:
     assert names(tmp_path) == set()
 
 
+async def test_a_disk_that_cannot_be_read_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder(tmp_path, "s/1.1", "exit.json")
+    sick = folder(tmp_path, "t", OVER)
+    scandir = os.scandir
+
+    def fails(path: Path) -> object:
+        if path == sick:
+            raise OSError(5, "Input/output error", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", fails)
+    assert await remove_expired(tmp_path, "s", (), BEFORE) == 1
+
+
 async def test_what_a_link_leads_to_stays(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
