@@ -1,0 +1,161 @@
+"""The verbs that change jobs, and those that tell of them."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import yaml
+
+from client_sdk import (
+    Client,
+    Decision,
+    Explanation,
+    JobReason,
+    JobState,
+    PreemptionCost,
+    Resources,
+    StartEstimate,
+    Victim,
+)
+from client_sdk.testing import FakeCluster
+from tests.sdk.cli.conftest import Run, refused
+
+
+def test_suspend_and_resume_several(run: Run, client: Client) -> None:
+    for _ in range(2):
+        run("submit", "-q", "sleep")
+    some = run("suspend", "1", "9", "2")
+    assert some.exit_code == 1
+    assert some.stdout == "job 1 is STOPPING (suspended)\njob 2 is STOPPING (suspended)\n"
+    assert some.stderr.startswith("ebb: job 9: there is no job 9")
+    assert len(some.stderr.splitlines()) == 1
+    assert run("list", "-q", "-s", "S").output == "2\n1\n"
+    assert run("resume", "-q", "1").output == "1\n"
+    (shown,) = json.loads(run("resume", "2", "-o", "json").output)
+    assert (shown["id"], shown["reason"]) == (2, "RESUMED")
+    assert client.get(1).run == 2
+    again = run("resume", "1", "2")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert len(again.stderr.splitlines()) == 2
+
+
+def test_hold_release_and_update(run: Run, client: Client) -> None:
+    run("submit", "-q", "-g", "2", "sleep")
+    run("submit", "-q", "-g", "2", "true")
+    assert run("hold", "2").output == "job 2 is QUEUED (held)\n"
+    changed = run("update", "2", "--priority", "5", "--time-limit", "2h", "--after-any", "1")
+    assert changed.output == "job 2 is QUEUED (held): priority 5, time limit 2:00:00\n"
+    assert run("release", "2").output == "job 2 is QUEUED (dependency 1)\n"
+    assert "submitted to run" not in run("show", "2").output
+    assert run("update", "2", "--time-limit", "0", "--no-dependencies", "-q").output == "2\n"
+    job = client.get(2)
+    assert (job.priority, job.time_limit, job.reason) == (5, None, JobReason.NO_ROOM)
+    assert run("update", "2").exit_code == 2
+    assert run("update", "2", "--no-dependencies", "--after-ok", "1").exit_code == 2
+    assert refused(run, "update", "2", "--after-ok", "x").startswith("ebb: --after-ok: 'x'")
+    assert refused(run, "update", "1", "--after-ok", "2").startswith("ebb: job 1 is RUNNING and cannot be given")
+
+
+def test_requeue_and_cancel(run: Run, client: Client) -> None:
+    run("submit", "-q", "sleep")
+    assert run("requeue", "1").output == "job 1 is STOPPING (requeued)\n"
+    assert client.get(1).run == 2
+    assert run("cancel", "1").output == "job 1 was asked to stop, and is STOPPING\n"
+    assert client.get(1).state is JobState.CANCELLED
+
+
+def test_lists_by_slurms_codes(run: Run, fake: FakeCluster, client: Client) -> None:
+    victim, trial = client.submit(["sleep"], devices=2), client.submit(["sleep"], devices=2, job_class="trial")
+    fake.preempt(victim, for_=trial)
+    behind = client.submit(["sleep"], devices=2)
+    assert run("list", "-q", "-s", "PR").output == f"{victim.id}\n"
+    assert run("list", "-q", "-s", "PD").output == f"{behind.id}\n{victim.id}\n"
+    assert run("list", "-q", "-s", "PR,R").output == f"{trial.id}\n{victim.id}\n"
+    assert run("list", "-q", "-s", "TO,OOM").output == ""
+
+
+def test_lists_and_shows_arrays_and_limits(run: Run) -> None:
+    run("submit", "-q", "--array", "3%1", "--priority", "4", "-t", "90s", "--retries", "1", "sleep")
+    wide = run("list", "-o", "wide", "--no-header").output.splitlines()
+    assert "  4  1:30  1[0]  " in wide[0]
+    assert "  3: 2 pending, 1 live, 0 succeeded, 0 failed  " in wide[1]
+    lines = [re.split("  +", line, maxsplit=1) for line in run("show", "1").output.splitlines()]
+    assert ["reason", "array limit"] in lines
+    assert ["array", "3: 2 pending, 1 live, 0 succeeded, 0 failed"] in lines
+    assert ["priority", "4"] in lines
+    assert ["time limit", "1:30, of which runs that are over took 0:00"] in lines
+    assert ["retries", "0 of 1"] in lines
+    assert "array limit: 1 of its elements have begun and not ended" in run("explain", "1").output
+    run("submit", "-q", "--task", "2:cpus=2", "sleep")
+    gang = run("show", "3").output.splitlines()
+    assert gang[-3:] == ["TASK  NODE  DEVICES  HOLDS", "0     n1    -        2 cpus, 1GiB", "1     n1    -        2 cpus, 1GiB"]
+
+
+def test_explain(run: Run, fake: FakeCluster, client: Client) -> None:
+    victim, trial = client.submit(["sleep"], devices=2), client.submit(["sleep"], devices=2, job_class="trial")
+    fake.preempt(victim, for_=trial)
+    behind = client.submit(["sleep"], devices=1)
+    assert run("explain", str(trial.id)).output == "job 2 is RUNNING on n1\nnothing keeps it from running\n"
+    lines = run("explain", str(victim.id)).output.splitlines()
+    assert lines[0] == "job 1 is QUEUED: preempted for 2"
+    assert lines[2].startswith(
+        "  no room; it needs 1 cpu, 1GiB, 2 devices, and n1, which comes closest, has 7 cpus, 15GiB free;"
+    )
+    assert lines[3] == "when it may start is not known: a fake cluster foresees nothing"
+    assert re.fullmatch(r"last preempted at [0-9: -]+, for trial 2 of ada: it has not started again since", lines[4])
+    lines = run("explain", str(behind.id)).output.splitlines()
+    assert lines[:3] == ["job 3 is QUEUED: behind 1", "what keeps it from starting:", "  behind 1: 1 job is before it"]
+    assert "ahead of it: 1" in lines
+    told = json.loads(run("explain", "3", "-o", "json").output)
+    assert (told["job"]["id"], told["ahead_job_ids"]) == (3, [1])
+    assert yaml.safe_load(run("explain", "3", "-o", "yaml").output) == told
+    assert refused(run, "explain", "9").startswith("ebb: there is no job 9")
+
+
+def test_an_explanation_with_everything(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = client.submit(["sleep"], devices=2)
+    at = datetime(2020, 1, 2, tzinfo=UTC)
+    one = Resources(cpus=1, memory_mib=1024, devices=1)
+    victim = Victim(job_id=4, user="bob", node="n1", resources=one, grace_period=timedelta(seconds=30), score=0.25)
+    decision = Decision(
+        trial_job_id=1,
+        node="n1",
+        demand=one,
+        rule="fitgpp",
+        s=4,
+        cap=1,
+        max_size=1,
+        max_grace_period=timedelta(seconds=30),
+        considered=3,
+        candidates=(),
+    )
+    why = Explanation(
+        job=job,
+        ahead=20,
+        ahead_job_ids=(2, 3),
+        victims=(victim,),
+        decision=decision,
+        estimate=StartEstimate(time=at, basis="guesses", runs_of_unknown_length=2),
+        preempted=PreemptionCost(by_job_id=8, by_user="eve", time=at, away=timedelta(seconds=95), device_hours=0.0528),
+    )
+    monkeypatch.setattr(Client, "explain", lambda _self, _job: why)
+    when = at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    assert run("explain", "1").output.splitlines()[1:] == [
+        "ahead of it: 2, 3 and 18 more",
+        "these runs leave for it, or would have to:",
+        "  JOB  USER  NODE  HOLDS                  GRACE  SCORE",
+        "  4    bob   n1    1 cpu, 1GiB, 1 device  30s    0.2500",
+        "  by fitgpp: 3 runs considered, s 4, cap 1",
+        f"it may start at {when} (by guesses; 2 runs are of unknown length)",
+        f"last preempted at {when}, for trial 8 of eve: it was away for 1:35, 0.05 device-hours",
+    ]
+
+
+def test_a_story_of_the_new_events(run: Run, client: Client) -> None:
+    failed = client.submit(["fail"])
+    array = client.submit(["fail"], array=1, after_failed=failed, retries=1)
+    told = [line.split("  ", 1)[1] for line in run("story", str(array.id + 1)).output.splitlines()]
+    assert told[0] == f"submitted - element 0 of array {array.id}"
+    assert told[3] == "back in the queue: retrying"
+    assert run("story", str(array.id)).output.splitlines()[-1].endswith("  ended, elements failed")
