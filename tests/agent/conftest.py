@@ -14,6 +14,7 @@ from examples.cluster import Start, start_module
 from node_agent.jobs.processes import stat_fields
 from tests import preloaded
 from tests.agent.fake_scheduler import FakeScheduler
+from tests.agent.launching import play as play
 
 ROOT = Path(__file__).parents[2]
 ROOT_FLAG = ["--allow-root"] if os.geteuid() == 0 else []

@@ -22,8 +22,8 @@ from node_agent.jobs.processes import inside, kill_inside, populated
 from node_agent.jobs.watch import GroupWatch
 from tests.agent.conftest import ROOT, AgentProcess, alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
+from tests.agent.launching import KEY, Client
 from tests.agent.test_executor import ONE, TWO
-from tests.agent.test_launcher import KEY, Client
 
 Start = Callable[..., AgentProcess]
 

@@ -1,14 +1,10 @@
 """The launcher with real processes."""
 
 import asyncio
-import errno
 import json
 import os
-import resource
 import signal
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -16,89 +12,15 @@ from node_agent.jobs.launching import (
     Absent,
     Connected,
     Ended,
-    Event,
-    Launching,
-    Lost,
     NotSpawned,
     Spawned,
-    SpawnRequest,
-    Unable,
 )
 from node_agent.jobs.model import Process, RunKey
 from node_agent.jobs.processes import group_members, kill_group, kill_rest, start_ticks
-from node_agent.jobs.spawning import EXIT_FILE, LOG_FILE, PROCESS_FILE
+from node_agent.jobs.spawning import LOG_FILE, PROCESS_FILE
 from node_agent.jobs.watch import GroupWatch
 from tests.agent.conftest import alive, until
-
-E = TypeVar("E")
-KEY = RunKey(1, 1)
-SPOOL = "s1"
-
-
-class Client:
-    """A connection to the launcher of `state`, whose events can be awaited."""
-
-    def __init__(self, state: Path, spool: str = SPOOL) -> None:
-        self.state = state
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self.launching = Launching(state, spool, self.hear, idle_limit=1)
-
-    def hear(self, events: list[Event]) -> None:
-        for event in events:
-            self.events.put_nowait(event)
-
-    async def __aenter__(self) -> "Client":
-        self.task = asyncio.create_task(self.launching.run())
-        await self.next(Connected)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-
-    async def next(self, kind: type[E]) -> E:
-        event = await asyncio.wait_for(self.events.get(), 20)
-        assert isinstance(event, kind), event
-        return event
-
-    def spawn(
-        self,
-        *command: str,
-        key: RunKey = KEY,
-        cpus: frozenset[int] | None = None,
-        cwd: Path | None = None,
-        group: Path | None = None,
-        **env: str,
-    ) -> Path:
-        run = self.state / str(key)
-        environment = {"PATH": os.defpath, "EBB_RUN_DIR": f"{self.state}/{key}"} | env
-        self.launching.spawn(SpawnRequest(key, command, environment, cwd or run, run, cpus, str(group or "")))
-        return run
-
-    async def run(self, *command: str, **options: object) -> tuple[Ended, str]:
-        run = self.spawn(*command, **options)  # type: ignore[arg-type]
-        await self.next(Spawned)
-        return await self.next(Ended), (run / LOG_FILE).read_text()
-
-
-def end_on_disk(run: Path) -> tuple[int, int]:
-    end = json.loads((run / EXIT_FILE).read_text())
-    return end["code"], end["signal"]
-
-
-@pytest.fixture
-def play(state: Path) -> Callable[[Callable[[Client], Awaitable[None]]], None]:
-    """Runs a scene with a client in an event loop."""
-    state.mkdir()
-
-    async def scene(what: Callable[[Client], Awaitable[None]]) -> None:
-        async with Client(state) as client:
-            await what(client)
-
-    return lambda what: asyncio.run(scene(what))
-
-
-Play = Callable[[Callable[[Client], Awaitable[None]]], None]
+from tests.agent.launching import KEY, SPOOL, Client, Play, end_on_disk
 
 
 def test_exit_codes_signals_and_the_log(play: Play) -> None:
@@ -214,83 +136,6 @@ def test_what_comes_in_the_head_start_of_a_run_finds_it(play: Play) -> None:
     play(scene)
 
 
-def test_runs_that_are_not_told_of_yet_do_not_take_all_descriptors(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        launcher = client.launching.pid
-        resource.prlimit(launcher, resource.RLIMIT_NOFILE, (40, 40))
-        keys = [RunKey(number, 1) for number in range(1, 51)]
-        os.kill(launcher, signal.SIGSTOP)  # so that it finds them all at once
-        for key in keys:
-            client.spawn("sleep", "1000", key=key)
-        os.kill(launcher, signal.SIGCONT)
-        assert [(await client.next(Spawned)).key for _ in keys] == keys
-        await client.launching.quit()
-
-    play(scene)
-
-
-async def spare(client: Client) -> Path:
-    """The folder that the launcher has made in advance."""
-    async with asyncio.timeout(20):
-        while not (spares := list(client.state.glob(f"spare-*/{LOG_FILE}"))):
-            await asyncio.sleep(0.02)
-    return spares[0].parent
-
-
-def test_a_run_gets_the_folder_that_was_made_in_advance(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        (client.state / str(RunKey(2, 1))).mkdir()  # as for a task of a gang, which waits there
-        for key in (KEY, RunKey(2, 1)):
-            made = (await spare(client)).stat().st_ino
-            run = client.spawn("sh", "-c", "echo out; pwd; exit 7", key=key)
-            await client.next(Spawned)
-            assert run.stat().st_ino == made
-            assert (await client.next(Ended)).code == 7
-            assert (run / LOG_FILE).read_text() == f"out\n{run}\n"
-            assert end_on_disk(run) == (7, 0)
-
-    play(scene)
-
-
-def test_runs_that_come_together_do_not_wait_for_folders(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        await spare(client)
-        keys = [RunKey(number, 1) for number in range(1, 6)]
-        runs = [client.spawn("sh", "-c", "pwd", key=key) for key in keys]
-        told = [await asyncio.wait_for(client.events.get(), 20) for _ in range(2 * len(keys))]
-        assert [sum(isinstance(event, kind) for event in told) for kind in (Spawned, Ended)] == [5, 5], told  # in any order
-        assert [(run / LOG_FILE).read_text() for run in runs] == [f"{run}\n" for run in runs]
-
-    play(scene)
-
-
-def test_the_folder_made_in_advance_takes_the_place_of_nothing(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        await spare(client)
-        run = client.state / str(KEY)
-        run.mkdir()
-        (run / "work").write_text("mine")
-        assert client.spawn("cat", "work") == run
-        await client.next(Spawned)
-        await client.next(Ended)
-        assert (run / LOG_FILE).read_text() == "mine"
-
-    play(scene)
-
-
-def test_no_folder_made_in_advance_is_left(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        left = await spare(client)
-        os.kill(client.launching.pid, signal.SIGKILL)
-        await client.next(Connected)
-        assert await spare(client) != left
-        assert not left.exists()
-        await client.launching.quit()
-        assert list(client.state.glob("spare-*")) == []
-
-    play(scene)
-
-
 def test_the_next_client_finds_the_same_launcher(play: Play) -> None:
     async def scene(client: Client) -> None:
         run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 9")
@@ -304,31 +149,6 @@ def test_the_next_client_finds_the_same_launcher(play: Play) -> None:
         (run / "go").touch()
         assert (await again.next(Ended)).code == 9
         await again.__aexit__()
-
-    play(scene)
-
-
-def test_after_the_launchers_death_jobs_go_on_and_are_known(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        script = ("sh", "-c", "echo once; until [ -e go ]; do sleep 0.02; done")
-        run = client.spawn(*script)
-        spawned = await client.next(Spawned)
-        os.kill(client.launching.pid, signal.SIGKILL)
-        assert (await client.next(Connected)).runs == {}
-        assert alive(spawned.pid)
-        client.spawn(*script)
-        assert await client.next(Spawned) == Spawned(KEY, spawned.pid, spawned.start_ticks, child=False)
-        (run / PROCESS_FILE).write_text("")  # as if it had died before it wrote this
-        client.spawn(*script)
-        assert await client.next(Spawned) == Spawned(KEY, spawned.pid, spawned.start_ticks, child=False)
-        ended = asyncio.Event()
-        GroupWatch(spawned.pid, spawned.start_ticks, ended.set).begin()
-        (run / "go").touch()
-        await asyncio.wait_for(ended.wait(), 20)
-        (run / PROCESS_FILE).write_text("")
-        client.spawn(*script)
-        assert await client.next(Lost) == Lost(KEY)
-        assert (run / LOG_FILE).read_text() == "once\n"
 
     play(scene)
 
@@ -401,21 +221,6 @@ def test_an_idle_launcher_leaves(play: Play) -> None:
     play(scene)
 
 
-def test_an_end_is_kept_whatever_the_job_does_to_the_files_of_its_run(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        for number, script in enumerate(("rm *.json", "echo [ >exit.json", "rm process.json; mkfifo process.json"), start=1):
-            key = RunKey(number, 1)
-            await client.run("sh", "-c", f"{script}; exit {number}", key=key)
-            assert end_on_disk(client.state / str(key)) == (number, 0)
-        victim = client.state / "victim"
-        victim.write_text("untouched")
-        await client.run("sh", "-c", f"ln -sf {victim} process.json; exit 7", key=RunKey(9, 1))
-        assert end_on_disk(client.state / "9.1") == (7, 0)
-        assert victim.read_text() == "untouched"
-
-    play(scene)
-
-
 def test_commands_are_looked_for_on_the_path_of_the_job(play: Play) -> None:
     async def scene(client: Client) -> None:
         work, first, second = (client.state / name for name in ("work", "first", "second"))
@@ -437,78 +242,6 @@ def test_commands_are_looked_for_on_the_path_of_the_job(play: Play) -> None:
     play(scene)
 
 
-def limit(pid: int, what: int, most: int) -> None:
-    resource.prlimit(pid, what, (most, resource.prlimit(pid, what)[1]))
-
-
-def test_a_full_disk_costs_neither_the_launcher_nor_an_exit_status(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        launcher = client.launching.pid
-        unlimited = resource.prlimit(launcher, resource.RLIMIT_FSIZE)[0]
-        limit(launcher, resource.RLIMIT_FSIZE, 0)  # files can be made, and nothing written into them
-        run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 5")
-        spawned = await client.next(Spawned)
-        assert spawned.start_ticks == start_ticks(spawned.pid)
-        assert (run / PROCESS_FILE).read_text() == ""
-        client.spawn("/no/such/program", key=RunKey(2, 1))
-        assert "No such file" in (await client.next(NotSpawned)).error
-        (run / "go").touch()
-        assert (await client.next(Ended)).code == 5
-        assert not (run / EXIT_FILE).exists()
-        await client.__aexit__()
-        again = Client(client.state)
-        again.task = asyncio.create_task(again.launching.run())
-        assert list((await again.next(Connected)).runs) == [KEY]
-        assert again.launching.pid == launcher
-        assert await again.next(Ended) == Ended(KEY, 5, 0)
-        limit(launcher, resource.RLIMIT_FSIZE, unlimited)
-        while not (run / EXIT_FILE).exists():
-            await asyncio.sleep(0.02)
-        assert end_on_disk(run) == (5, 0)
-        await again.__aexit__()
-
-    play(scene)
-
-
-def test_without_descriptors_nothing_is_launched_and_nothing_forgotten(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        launcher = client.launching.pid
-        before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)[0]
-        run = client.spawn("sh", "-c", "(trap '' TERM; sleep 1000 & sleep 1000) & until [ -e go ]; do sleep 0.02; done; exit 6")
-        spawned = await client.next(Spawned)
-        limit(launcher, resource.RLIMIT_NOFILE, 3)
-        client.spawn("true", key=RunKey(2, 1))
-        assert "Too many open files" in (await client.next(Unable)).error
-        (run / "go").touch()
-        while alive(spawned.pid):
-            await asyncio.sleep(0.02)
-        client.launching.find(RunKey(3, 1), client.state / "3.1")
-        assert isinstance(await client.next(Unable), Unable)
-        assert client.launching.pid == launcher
-        limit(launcher, resource.RLIMIT_NOFILE, before)
-        assert (await client.next(Ended)).code == 6
-        assert group_members(spawned.pid) == []
-        client.spawn("true", key=RunKey(2, 1))
-        await client.next(Spawned)
-        assert (await client.next(Ended)).code == 0
-
-    play(scene)
-
-
-def test_a_log_that_cannot_be_opened_is_the_nodes_fault(play: Play) -> None:
-    async def scene(client: Client) -> None:
-        log = client.state / str(KEY) / LOG_FILE
-        log.mkdir(parents=True)
-        client.spawn("true")
-        assert await client.next(Unable) == Unable(KEY, f"{log}: Is a directory")
-        log.rmdir()
-        client.spawn("true")
-        await client.next(Spawned)
-        assert (await client.next(Ended)).code == 0
-
-    play(scene)
-
-
 def test_runs_of_another_spool_are_told_apart(play: Play) -> None:
     async def scene(client: Client) -> None:
         run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 9")
@@ -523,34 +256,5 @@ def test_runs_of_another_spool_are_told_apart(play: Play) -> None:
         other.launching.find(KEY, client.state / "elsewhere")
         assert await other.next(Absent) == Absent(KEY)  # and not the end of the other's
         await other.__aexit__()
-
-    play(scene)
-
-
-def test_what_the_listener_raises_is_not_taken_for_the_launchers_fault(state: Path) -> None:
-    def listen(_: list[Event]) -> None:
-        raise ValueError("the executor's")
-
-    state.mkdir()
-    with pytest.raises(ValueError, match="the executor's"):
-        asyncio.run(asyncio.wait_for(Launching(state, SPOOL, listen, idle_limit=1).run(), 20))
-
-
-def test_a_watch_without_descriptors_waits_for_one(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scene(client: Client) -> None:
-        run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done")
-        spawned = await client.next(Spawned)
-        ended = asyncio.Event()
-        with monkeypatch.context() as patched:
-
-            def none_left(_: int) -> int:
-                raise OSError(errno.EMFILE, "Too many open files")
-
-            patched.setattr(os, "pidfd_open", none_left)
-            GroupWatch(spawned.pid, spawned.start_ticks, ended.set).begin()
-        assert not ended.is_set()
-        (run / "go").touch()
-        await asyncio.wait_for(ended.wait(), 20)
-        assert not alive(spawned.pid)
 
     play(scene)
