@@ -61,8 +61,8 @@ class LocalNode:
         inventory = self._inventory
         if (seen := self.observations()) is not None:
             inventory = inventory.with_faults({device.index: device.fault for device in seen.devices})
-        runs, acknowledged = tuple(self._spool.runs.values()), self._spool.acknowledged
-        return Hello(self._name, self._spool.boot_id, cluster_id, epoch, inventory, runs, _version(), acknowledged)
+        spool = self._spool
+        return Hello(self._name, spool.boot_id, cluster_id, epoch, inventory, spool.told(), _version(), spool.acknowledged)
 
     def observations(self) -> Observations | None:
         return None if self.observing is None else self.observing.latest

@@ -151,6 +151,8 @@ def _contradictions(override: Override) -> Iterable[str]:
     for level, times in Counter(override.levels).items():
         if times > 1:
             yield f"levels: {level} stands there {times} times; names of levels are unique, so choose others"
+        if level in ("device", "node"):
+            yield f"levels: {level} is a level of every node; choose another name"
     if override.levels and not override.devices:
         yield "devices: is missing; levels say nothing without a path for each device (a file may also have leave_out alone)"
     for name, times in Counter(map(_name, (*override.devices, *override.leave_out))).items():

@@ -55,6 +55,12 @@ class Spool:
     def live(self) -> list[RunRecord]:
         return [record for record in self._runs.values() if record.phase is not RunPhase.ENDED]
 
+    def told(self) -> tuple[RunRecord, ...]:
+        """What a scheduler must know of when the agent connects: runs that are not over, or with a report that is not
+        acknowledged. All others are over for the scheduler as well."""
+        waiting = {report.key for report in self._reports.values()}
+        return tuple(r for r in self._runs.values() if r.phase is not RunPhase.ENDED or r.key in waiting)
+
     def pending(self, after: int = 0) -> list[Report]:
         """Reports that are not acknowledged, in order."""
         return [report for sequence, report in self._reports.items() if sequence > after]

@@ -5,7 +5,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 from urllib.parse import unquote
 
 from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc
@@ -16,20 +15,14 @@ from scheduler_service.core.job import NodeState
 from scheduler_service.core.messages import Acknowledged, Joined, Reply
 from scheduler_service.rpc.agents import hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.front import Front, Leading
-from scheduler_service.rpc.interceptors import Context, InvalidArgument, check, refuse
+from scheduler_service.rpc.hello import HELLO_LIMIT, hello_of
+from scheduler_service.rpc.interceptors import Context, check, refuse
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.observed import Observer
 from scheduler_service.run.dispatch import Link
 from scheduler_service.run.ports import NotCommitted
 
 log = logging.getLogger(__name__)
-
-HELLO_LIMIT = 10.0
-"""Seconds in which an agent must have said who it is."""
-MOST_CPUS = 4096
-"""Of a node: more than any machine has. Each may be a cell, so that one agent's mistake must not make a million of them."""
-LARGEST_EPOCH = 2**62
-"""Far above what any number of take-overs makes, and below what the database can count to."""
 
 
 class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
@@ -47,7 +40,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                     first = await anext(aiter(requests), None)
             # Not before: an agent that is still writing when it is refused may be told by gRPC that this failed, and not why.
             leading = self._front.leading
-            hello = _hello(first, leading)
+            hello = hello_of(first, leading)
             self._refuse_twin(leading, hello)
             link = leading.dispatch.open(hello.node, hello.boot_id)
             try:
@@ -68,7 +61,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], context: Context
     ) -> agent_link_pb2.SendLogResponse:
         try:
-            await self._transfers.receive(requests)
+            await self._transfers.receive(_checked(requests))
         except Exception as error:
             await refuse(context, error, self._front)
         return agent_link_pb2.SendLogResponse()
@@ -160,31 +153,10 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         )
 
 
-def _hello(first: Any, leading: Leading) -> agent_link_pb2.Hello:
-    """The first message of an agent, checked."""
-    if first is None or first.WhichOneof("message") != "hello":
-        raise InvalidArgument("HELLO_FIRST", f"an agent's first message must be Hello, within {HELLO_LIMIT:g} s")
-    hello: agent_link_pb2.Hello = first.hello
-    check(hello)
-    if hello.epoch > LARGEST_EPOCH:
-        raise InvalidArgument("INVALID_FIELD", f"epoch: must be at most {LARGEST_EPOCH}", field="epoch", rule="int64.lte")
-    if hello.cluster_id and hello.cluster_id != leading.cluster_id:
-        raise FailedPrecondition(
-            "OTHER_CLUSTER",
-            f"node {hello.node} belongs to cluster {hello.cluster_id}, this is {leading.cluster_id}; "
-            "check --scheduler, or start the agent once with --forget-cluster",
-        )
-    if hello.epoch > leading.epoch:
-        if hello.cluster_id:
-            leading.meet(hello.epoch, f"an agent has obeyed epoch {hello.epoch} of this cluster")
-        raise FailedPrecondition(
-            "OLD_EPOCH", f"node {hello.node} has obeyed epoch {hello.epoch}, this scheduler leads in {leading.epoch}"
-        )
-    if [d.index for d in hello.devices] != list(range(len(hello.devices))) or hello.capacity.devices != len(hello.devices):
-        raise InvalidArgument("DEVICES", f"node {hello.node}: devices must be numbered 0, 1, ... and agree with its capacity")
-    if not hello.capacity.memory_mib or not 0 < hello.capacity.cpu_milli <= 1000 * MOST_CPUS:
-        raise InvalidArgument("CAPACITY", f"node {hello.node}: it must have memory, and CPUs, of which at most {MOST_CPUS}")
-    return hello
+async def _checked(requests: AsyncIterator[agent_link_pb2.SendLogRequest]) -> AsyncIterator[agent_link_pb2.SendLogRequest]:
+    async for request in requests:
+        check(request)
+        yield request
 
 
 def _other_spool(one: str, other: str) -> bool:

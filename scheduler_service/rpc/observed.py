@@ -37,6 +37,9 @@ class Observer:
         for cycle in seen.cycles:
             if cycle.device not in devices:
                 raise InvalidArgument("DEVICES", f"node {self._link.node} has no device {cycle.device}")
+            if cycle.maximum_mib < cycle.minimum_mib:
+                text = f"cycles.maximum_mib: {cycle.maximum_mib} is below minimum_mib, {cycle.minimum_mib}"
+                raise InvalidArgument("INVALID_FIELD", text, field="cycles.maximum_mib", rule="at_least_minimum_mib")
             if cycle.HasField("period") and not 0 < duration_in(cycle.period) <= LONGEST_PERIOD:
                 text = "cycles.period: must be above 0 and at most a day"
                 raise InvalidArgument("INVALID_FIELD", text, field="cycles.period", rule="duration.gt_lte")

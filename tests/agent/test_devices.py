@@ -90,6 +90,7 @@ async def test_addresses_are_taken_as_people_write_them(written: Any) -> None:
         (("{path: [0]}", "{path: [-1]}"), "devices.00:05.0.path.0: Input should be greater than or equal to 0; is '-1'"),
         (("{path: [0]}", "{paths: [0]}"), "devices.00:05.0.paths: there is no such field; take it out"),
         (("levels: [socket]", "levels: [socket, socket]"), "levels: socket stands there 2 times"),
+        (("levels: [socket]", "levels: [node]"), "levels: node is a level of every node; choose another name"),
         (("levels: [socket]", "levels: ['']"), "levels.0: String should have at least 1 character"),
         (("levels: [socket]", "levels: [socket]\n    level: x"), "level: there is no such field"),
         (("00:05.0", "05.0"), "devices: 05.0: is neither a UUID (GPU-..., MIG-...) nor a PCI address"),

@@ -22,6 +22,10 @@ def known(job_id: int, phase: "link_pb.RunPhase", run: int = 1) -> Any:
     return link_pb.RunStatus(job_id=job_id, run=run, phase=phase)
 
 
+def devices_of(*uuids: str, **device: Any) -> list[Any]:
+    return [cluster_pb2.Device(index=index, uuid=uuid, **device) for index, uuid in enumerate(uuids)]
+
+
 # ---- hello -------------------------------------------------------------------------------------------------------------
 
 
@@ -37,6 +41,16 @@ def known(job_id: int, phase: "link_pb.RunPhase", run: int = 1) -> Any:
         ({"capacity": job_pb2.Resources(memory_mib=1, devices=2)}, "CAPACITY", "must have memory, and CPUs"),
         ({"capacity": job_pb2.Resources(cpu_milli=1, devices=2)}, "CAPACITY", "must have memory, and CPUs"),
         ({"capacity": job_pb2.Resources(cpu_milli=4_096_001, memory_mib=1, devices=2)}, "CAPACITY", "at most 4096"),
+        ({"devices": devices_of("u", "v", "u")}, "DEVICES", "devices 0, 2 have the same UUID 'u'"),
+        ({"levels": ["switch"]}, "DEVICES", "the path [] of device 0 must have one number for each of the node's 1 levels"),
+        ({"devices": devices_of("u", "v", path=[0])}, "DEVICES", "the path [0] of device 0 must have one number"),
+        ({"levels": ["switch"], "devices": devices_of("u", "v", path=[-1])}, "INVALID_FIELD", "devices.path"),
+        ({"levels": ["switch", "switch"]}, "INVALID_FIELD", "levels"),
+        ({"levels": [""]}, "INVALID_FIELD", "levels"),
+        ({"levels": ["node"], "devices": devices_of("u", "v", path=[0])}, "DEVICES", "a level is named 'node'"),
+        ({"devices": devices_of("u", "v", memory_mib=2**63 - 1)}, "INVALID_FIELD", "devices.memory_mib"),
+        ({"cluster_id": "c" * 3_000_000}, "INVALID_FIELD", "cluster_id"),
+        ({"epoch": 2**63 - 1}, "INVALID_FIELD", "epoch"),
         ({"cluster_id": "another"}, "OTHER_CLUSTER", "belongs to cluster another"),
         ({"epoch": 99}, "OLD_EPOCH", "has obeyed epoch 99, this scheduler leads in 1"),
     ],
@@ -47,6 +61,8 @@ def test_who_is_turned_away(server: Server, hello: dict[str, Any], reason: str, 
         if devices is not None:
             del agent.hello.devices[:]
             agent.hello.devices.extend(devices)
+            if "capacity" not in hello:
+                agent.hello.capacity.devices = len(devices)
         why = failure(agent.connect)
         assert why.reason == reason
         assert said in why.text

@@ -53,6 +53,46 @@ def test_every_pattern_has_words_for_people() -> None:
     assert set(found) - {""} == PATTERNS.keys()
 
 
+COUNTED = {"job_id", "run", "task", "pid", "sequence", "acknowledged"}
+"""Numbers that only grow: any is possible, and one that is not known means nothing."""
+
+
+def unbounded(message: Descriptor, seen: set[str]) -> Iterator[str]:
+    """The fields of which an agent could send as much as it likes."""
+    if message.full_name in seen or not message.full_name.startswith("ebb."):
+        return
+    seen.add(message.full_name)
+    for field in message.fields:
+        of_field = field.GetOptions().Extensions[validate_pb2.field]
+        rules = of_field.repeated.items if field.is_repeated else of_field
+        if field.is_repeated and not of_field.repeated.HasField("max_items"):
+            yield f"{field.full_name}[]"
+        match field.type:
+            case FieldDescriptor.TYPE_MESSAGE:
+                yield from unbounded(field.message_type, seen)
+            case FieldDescriptor.TYPE_BOOL:
+                pass
+            case FieldDescriptor.TYPE_ENUM:
+                if not rules.enum.defined_only:
+                    yield field.full_name
+            case FieldDescriptor.TYPE_STRING | FieldDescriptor.TYPE_BYTES:
+                if not (rules.string.max_len or rules.bytes.max_len):
+                    yield field.full_name
+            case _:
+                number = getattr(rules, rules.WhichOneof("type") or "int64")
+                below = number.WhichOneof("greater_than") is not None
+                above = number.WhichOneof("less_than") is not None
+                if not below or not (above or field.name in COUNTED):
+                    yield field.full_name
+
+
+def test_every_field_of_what_agents_send_has_bounds() -> None:
+    seen: set[str] = set()
+    methods = agent_link_pb2.DESCRIPTOR.services_by_name["AgentLink"].methods
+    assert [name for method in methods for name in unbounded(method.input_type, seen)] == []
+    assert "ebb.v1.DeviceObservation" in seen
+
+
 def test_what_breaks_a_pattern_is_told_in_words() -> None:
     with pytest.raises(InvalidArgument, match=r"^spec\.environment: the names of variables have .* begin with no digit$"):
         check(submit_request(environment={"1A": ""}))

@@ -1,0 +1,60 @@
+"""The checks of an agent's first message. Rules of single fields are in the .proto files; what fields mean together is here."""
+
+from collections import Counter
+from typing import Any
+
+from ebb.v1 import agent_link_pb2
+
+from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.rpc.front import Leading
+from scheduler_service.rpc.interceptors import InvalidArgument, check
+
+HELLO_LIMIT = 10.0
+"""Seconds in which an agent must have said who it is."""
+MOST_CPUS = 4096
+"""Of a node: more than any machine has. Each may be a cell, so that one agent's mistake must not make a million of them."""
+OWN_LEVELS = ("device", "node")
+"""Levels that every node has: no level between them can have one of these names."""
+
+
+def hello_of(first: Any, leading: Leading) -> agent_link_pb2.Hello:
+    """The Hello in an agent's first message. Raises InvalidArgument, and FailedPrecondition for an agent that must not obey
+    this scheduler."""
+    if first is None or first.WhichOneof("message") != "hello":
+        raise InvalidArgument("HELLO_FIRST", f"an agent's first message must be Hello, within {HELLO_LIMIT:g} s")
+    hello: agent_link_pb2.Hello = first.hello
+    check(hello)
+    check_inventory(hello)
+    if hello.cluster_id and hello.cluster_id != leading.cluster_id:
+        raise FailedPrecondition(
+            "OTHER_CLUSTER",
+            f"node {hello.node} belongs to cluster {hello.cluster_id}, this is {leading.cluster_id}; "
+            "check --scheduler, or start the agent once with --forget-cluster",
+        )
+    if hello.epoch > leading.epoch:
+        if hello.cluster_id:
+            leading.meet(hello.epoch, f"an agent has obeyed epoch {hello.epoch} of this cluster")
+        raise FailedPrecondition(
+            "OLD_EPOCH", f"node {hello.node} has obeyed epoch {hello.epoch}, this scheduler leads in {leading.epoch}"
+        )
+    return hello
+
+
+def check_inventory(hello: agent_link_pb2.Hello) -> None:
+    """Raises InvalidArgument if the node's capacity, its levels and its devices contradict each other."""
+    node, devices, levels = hello.node, hello.devices, len(hello.levels)
+    if [d.index for d in devices] != list(range(len(devices))) or hello.capacity.devices != len(devices):
+        raise InvalidArgument("DEVICES", f"node {node}: devices must be numbered 0, 1, ... and agree with its capacity")
+    for uuid, times in Counter(d.uuid for d in devices).items():
+        if times > 1:
+            which = ", ".join(str(d.index) for d in devices if d.uuid == uuid)
+            text = f"node {node}: devices {which} have the same UUID {uuid!r}; each device must have its own"
+            raise InvalidArgument("DEVICES", text)
+    for device in devices:
+        if len(device.path) != levels:
+            text = f"node {node}: the path {list(device.path)} of device {device.index} must have one number for each of the "
+            raise InvalidArgument("DEVICES", f"{text}node's {levels} levels")
+    for level in set(hello.levels).intersection(OWN_LEVELS):
+        raise InvalidArgument("DEVICES", f"node {node}: a level is named {level!r}, which every node has; choose another name")
+    if not hello.capacity.memory_mib or not 0 < hello.capacity.cpu_milli <= 1000 * MOST_CPUS:
+        raise InvalidArgument("CAPACITY", f"node {node}: it must have memory, and CPUs, of which at most {MOST_CPUS}")
