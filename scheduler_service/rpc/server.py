@@ -47,6 +47,9 @@ _FILES = (
     agent_link_pb2.DESCRIPTOR,
 )
 SERVICES = tuple(service.full_name for file in _FILES for service in file.services_by_name.values())
+MOST_UNSEEN = 50_000
+"""Calls that may wait until the event loop gets to them. From 1,000 on, gRPC would end some of them at random, and any of
+them from 3,000 on: as CANCELLED, whosever they are. A cluster whose agents all connect again has as many."""
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.so_reuseport", 0),  # a second scheduler on the same port is a mistake, not a partner
     ("grpc.keepalive_time_ms", 20_000),
@@ -57,6 +60,8 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     # What comes in is small, but for logs, of which no more is to wait here than its reader takes: not the megabytes that
     # gRPC would let in ahead where it finds the network fast.
     ("grpc.http2.bdp_probe", 0),
+    ("grpc.server.max_pending_requests", MOST_UNSEEN),
+    ("grpc.server.max_pending_requests_hard_limit", MOST_UNSEEN),
 )
 
 

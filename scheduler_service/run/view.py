@@ -65,6 +65,8 @@ class View:
         """The current or last run of each live job: its tasks."""
         self.nodes: dict[int, Node] = {}
         """With those that are deleted: jobs ran there."""
+        self._ids: dict[str, int] = {}
+        """The same nodes by their names."""
         self.devices: dict[int, dict[int, NodeDevice]] = {}
         self.operations: dict[int, Operation] = {}
         self.runs_on: dict[int, dict[RunKey, Run]] = {}
@@ -104,6 +106,7 @@ class View:
                         touched.setdefault(new.job_id, self.jobs[new.job_id])
                 case Node():
                     self.nodes[new.id] = new
+                    self._ids[new.name] = new.id
                     nodes.add(new.id)
                 case NodeDevice():
                     self.devices.setdefault(new.node, {})[new.index] = new
@@ -164,7 +167,8 @@ class View:
 
     def named(self, name: str) -> Node | None:
         """The row of a node, also of one that is deleted; None where there never was one."""
-        return next((node for node in self.nodes.values() if node.name == name), None)
+        node_id = self._ids.get(name)
+        return None if node_id is None else self.nodes[node_id]
 
     def all_nodes(self) -> tuple[NodeView, ...]:
         return tuple(self.node(node_id) for node_id in sorted(self.nodes) if present(self.nodes[node_id]))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 
@@ -203,3 +204,22 @@ async def test_a_task_that_changes_without_its_jobs_row_is_seen_by_who_watches_t
         (shown,) = (await following(updates)).jobs
         assert shown.runs == (after,)
         run = after
+
+
+def test_a_node_is_found_by_its_name_without_a_look_at_the_others() -> None:
+    """Each hello asks for its node: where a thousand agents connect, that must not cost a million looks."""
+    nodes = [replace(NODE, id=i, name=f"n{i}") for i in range(1, 4)]
+    view = View([("node", node.id, node) for node in nodes], commit_no=1)
+    view.apply(2, [change(replace(nodes[1], state=NodeState.DELETED)), change(replace(NODE, id=4, name="n4"))], {})
+
+    class Unlisted(dict[int, Node]):
+        def __iter__(self) -> NoReturn:
+            raise AssertionError("the nodes are walked through")
+
+        values = items = keys = __iter__  # type: ignore[assignment]
+
+    view.nodes = Unlisted(view.nodes)
+    assert view.named("n1") == nodes[0]
+    assert view.named("n2") == replace(nodes[1], state=NodeState.DELETED)
+    assert view.named("n4") == replace(NODE, id=4, name="n4")
+    assert view.named("n5") is None
