@@ -5,24 +5,18 @@ service are its own user and may do everything; `config` lets such a one listen 
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import unquote
-
-import grpc
 
 from scheduler_service.core.access import Role, Token
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import Context, PermissionDenied, Unauthenticated, abort
-from scheduler_service.rpc.methods import Handler
+from scheduler_service.rpc.interceptors import PermissionDenied, Unauthenticated
+from scheduler_service.rpc.methods import Call, Context, Method
 from scheduler_service.run.tokens import Tokens, wall_clock
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,49 +111,43 @@ class Access:
         self._tokens = tokens
         self._anybody = Caller(front.user, frozenset(Role))
 
-    def guarded(self, method: str, handler: Handler) -> Handler:
-        rule = MAY.get(method, Rule(frozenset()))
+    def admitted(self, method: Method, call: Call) -> Call:
+        """Lets in who has the role. Nothing of the request is looked at before."""
+        rule = _rule(method)
         if rule is OPEN:
-            return handler
-        behaviour: Any = handler
-        coders = handler.request_deserializer, handler.response_serializer
-        if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(self._unary(method, rule, behaviour.unary_unary), *coders)
-        if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(self._stream(method, rule, behaviour.unary_stream), *coders)
-        assert not rule.own_job, "a stream of requests names no job that could be looked at here"
-        if handler.stream_unary is not None:
-            return grpc.stream_unary_rpc_method_handler(self._unary(method, rule, behaviour.stream_unary), *coders)
-        return grpc.stream_stream_rpc_method_handler(self._stream(method, rule, behaviour.stream_stream), *coders)
+            return call
 
-    def _unary(
-        self, method: str, rule: Rule, behaviour: Callable[[Any, Context], Awaitable[Any]]
-    ) -> Callable[[Any, Context], Awaitable[Any]]:
-        async def call(request: Any, context: Context) -> Any:
-            who = await self._admit(method, rule, request, context)
-            async with self._while_it_holds(method, who, context):
-                return await behaviour(request, context)
+        async def admitting(request: Any, context: Context) -> Any:
+            who = await self._who(context)
+            if not who.roles & rule.roles:
+                raise _wrong_role(method.name, rule, who)
+            _caller.set(who)
+            async with self._while_it_holds(who, context):
+                return await call(request, context)
 
-        return call
+        return admitting
 
-    def _stream(
-        self, method: str, rule: Rule, behaviour: Callable[[Any, Context], AsyncGenerator[Any, None]]
-    ) -> Callable[[Any, Context], Awaitable[None]]:
-        async def call(request: Any, context: Context) -> None:
-            who = await self._admit(method, rule, request, context)
-            # Written here, for a generator would not see its end come while gRPC waits for a reader who has stopped.
-            async with self._while_it_holds(method, who, context), aclosing(behaviour(request, context)) as responses:
-                async for response in responses:
-                    await context.write(response)
+    def owned(self, method: Method, call: Call) -> Call:
+        """Lets a user do to their own jobs alone what an operator may do to any."""
+        rule = _rule(method)
+        if rule is OPEN or not rule.own_job:
+            return call
+        assert not method.streams_requests, "a stream of requests names no job that could be looked at here"
 
-        return call
+        async def owning(request: Any, context: Context) -> Any:
+            who = caller()
+            if Role.OPERATOR not in who.roles:
+                await self._require_own(method.name, who, request.job_id)
+            return await call(request, context)
 
-    def _while_it_holds(self, method: str, who: Caller, context: Context) -> AbstractAsyncContextManager[None]:
+        return owning
+
+    def _while_it_holds(self, who: Caller, context: Context) -> AbstractAsyncContextManager[None]:
         """Ends the call at hand when its token is revoked or expires: a stream may last for months."""
-        return _NOTHING if self._tokens is None else self._held(self._tokens, method, who, context)
+        return _NOTHING if self._tokens is None else self._held(self._tokens, who, context)
 
     @asynccontextmanager
-    async def _held(self, tokens: Tokens, method: str, who: Caller, context: Context) -> AsyncIterator[None]:
+    async def _held(self, tokens: Tokens, who: Caller, context: Context) -> AsyncIterator[None]:
         lost = False
         this = asyncio.current_task()
         assert this is not None
@@ -175,25 +163,7 @@ class Access:
         except asyncio.CancelledError:
             if not lost:
                 raise
-            await self._refuse(method, _over(who.token), context)
-
-    async def _admit(self, method: str, rule: Rule, request: Any, context: Context) -> Caller:
-        """The caller, who may do it; who may not gets an error from here."""
-        try:
-            who = await self._who(context)
-            if not who.roles & rule.roles:
-                raise _wrong_role(method, rule, who)
-            if rule.own_job and Role.OPERATOR not in who.roles:
-                await self._require_own(method, who, request.job_id)
-        except Exception as error:
-            await self._refuse(method, error, context)
-        _caller.set(who)
-        return who
-
-    async def _refuse(self, method: str, error: Exception, context: Context) -> None:
-        if isinstance(error, Unauthenticated | PermissionDenied):
-            log.info("%s from %s is refused: %s", method, unquote(str(context.peer())), error)
-        await abort(context, error)
+            raise _over(who.token) from None
 
     async def _who(self, context: Context) -> Caller:
         if self._tokens is None:
@@ -220,6 +190,10 @@ class Access:
                 job_id=str(job_id),
                 user=owner,
             )
+
+
+def _rule(method: Method) -> Rule | None:
+    return MAY.get(method.name, Rule(frozenset()))
 
 
 def _secret(context: Context) -> str:

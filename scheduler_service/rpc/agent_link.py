@@ -16,8 +16,9 @@ from scheduler_service.core.messages import Acknowledged, Joined, Reply
 from scheduler_service.rpc.agents import hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.front import Front, Leading
 from scheduler_service.rpc.hello import HELLO_LIMIT, hello_of
-from scheduler_service.rpc.interceptors import Context, check, refuse
+from scheduler_service.rpc.interceptors import check
 from scheduler_service.rpc.logs import Transfers
+from scheduler_service.rpc.methods import Context
 from scheduler_service.rpc.observed import Observer
 from scheduler_service.run.dispatch import Link
 from scheduler_service.run.ports import NotCommitted
@@ -33,37 +34,29 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
     async def Connect(  # noqa: N802
         self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
+        first = None
+        with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
+            async with asyncio.timeout(HELLO_LIMIT):
+                first = await anext(aiter(requests), None)
+        # Not before: an agent that is still writing when it is refused may be told by gRPC that this failed, and not why.
+        leading = self._front.leading
+        hello = hello_of(first, leading)
+        self._refuse_twin(leading, hello)
+        link = leading.dispatch.open(hello.node, hello.boot_id)
         try:
-            first = None
-            with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
-                async with asyncio.timeout(HELLO_LIMIT):
-                    first = await anext(aiter(requests), None)
-            # Not before: an agent that is still writing when it is refused may be told by gRPC that this failed, and not why.
-            leading = self._front.leading
-            hello = hello_of(first, leading)
-            self._refuse_twin(leading, hello)
-            link = leading.dispatch.open(hello.node, hello.boot_id)
-            try:
-                async for response in self._serve(leading, link, hello, requests, context):
-                    yield response
-            except asyncio.CancelledError:
-                if not link.ended:
-                    raise
-                raise FailedPrecondition(
-                    "LINK_ENDED", f"node {link.node} was silent, or connected anew: say hello again"
-                ) from None
-            finally:
-                leading.dispatch.close(link)
-        except Exception as error:
-            await refuse(context, error, self._front)
+            async for response in self._serve(leading, link, hello, requests, context):
+                yield response
+        except asyncio.CancelledError:
+            if not link.ended:
+                raise
+            raise FailedPrecondition("LINK_ENDED", f"node {link.node} was silent, or connected anew: say hello again") from None
+        finally:
+            leading.dispatch.close(link)
 
     async def SendLog(  # noqa: N802
-        self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], context: Context
+        self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], _context: Context
     ) -> agent_link_pb2.SendLogResponse:
-        try:
-            await self._transfers.receive(_checked(requests))
-        except Exception as error:
-            await refuse(context, error, self._front)
+        await self._transfers.receive(_checked(requests))
         return agent_link_pb2.SendLogResponse()
 
     async def _serve(

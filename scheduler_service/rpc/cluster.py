@@ -18,7 +18,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.convert import node_out
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import Context
+from scheduler_service.rpc.methods import Context
 from scheduler_service.rpc.observed import observations_of
 from scheduler_service.run.service import NotLeading
 

@@ -16,7 +16,8 @@ from scheduler_service.core.exchanges import check_same_deal, check_same_post
 from scheduler_service.core.messages import Exchanged, OrderChanged, ReturnRequested, WithdrawRequested
 from scheduler_service.rpc.access import caller, user
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import Context, PermissionDenied
+from scheduler_service.rpc.interceptors import PermissionDenied
+from scheduler_service.rpc.methods import Context
 from scheduler_service.rpc.orders import Names, accepted_in, entry_out, exchange_out, orders_out, posted_in, surplus_out
 from scheduler_service.rpc.paging import DEFAULT_PAGE, before
 from scheduler_service.run.tokens import wall_clock

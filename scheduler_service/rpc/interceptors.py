@@ -1,11 +1,12 @@
-"""What every call has in common: its message is checked before a handler sees it, and every error becomes a status.
+"""What every call has in common: its request is checked before a handler sees it, and every error becomes a status.
 
 A status carries google.rpc.ErrorInfo (reason, domain, metadata), so that clients need not read sentences.
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 import grpc
 import protovalidate
@@ -14,7 +15,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused, ResourceExhausted
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.methods import Handler
+from scheduler_service.rpc.methods import Call, Context, Method
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.service import NotLeading, Overloaded
 
@@ -23,7 +24,6 @@ SHOWN = 5
 """Broken rules that an error names."""
 FROM_LEADER = ("ebb-read", "leader")
 """Metadata of a call whose sender wants the leader's answer, and a standby's only where nobody leads."""
-Context = grpc.aio.ServicerContext[Any, Any]
 
 log = logging.getLogger(__name__)
 
@@ -140,53 +140,37 @@ async def abort(context: Context, error: BaseException) -> NoReturn:
     raise AssertionError("abort always raises")
 
 
-async def refuse(context: Context, error: Exception, front: Front) -> NoReturn:
-    """`abort`, and whoever needs the leader is told where that is."""
-    if isinstance(error, NotLeading) and not error.leader:
-        error = await front.refer()
-    await abort(context, error)
+def answered(front: Front, method: Method, call: Call) -> Call:
+    """Answers with the status of whatever the call raises. Whoever needs the leader is told where that is."""
 
-
-def checked(front: Front, method: str, handler: Handler) -> Handler:
-    """Validates requests of ebb.v1's unary-request calls and maps what handlers raise."""
-    behaviour: Any = handler
-    coders = handler.request_deserializer, handler.response_serializer
-    if not method.startswith("/ebb."):
-        return handler
-    if handler.unary_unary is not None:
-        return grpc.unary_unary_rpc_method_handler(_unary(behaviour.unary_unary, front), *coders)
-    if handler.unary_stream is not None:
-        return grpc.unary_stream_rpc_method_handler(_stream(behaviour.unary_stream, front), *coders)
-    return handler
-
-
-def _unary(behaviour: Callable[[Any, Context], Awaitable[Any]], front: Front) -> Callable[[Any, Context], Awaitable[Any]]:
-    async def call(request: Any, context: Context) -> Any:
+    async def answering(request: Any, context: Context) -> Any:
         try:
-            check(request)
-            wants_leader = FROM_LEADER in (context.invocation_metadata() or ())
-            if wants_leader and front.leads is None and (leader := await front.leader()):
-                raise NotLeading(leader)
-            return await behaviour(request, context)
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:
-            await refuse(context, error, front)
+            try:
+                return await call(request, context)
+            except grpc.aio.BaseError:  # of gRPC itself, as when the call was aborted further in
+                raise
+            except Exception as error:
+                if isinstance(error, Unauthenticated | PermissionDenied):
+                    log.info("%s from %s is refused: %s", method.name, unquote(str(context.peer())), error)
+                if isinstance(error, NotLeading) and not error.leader:
+                    error = await front.refer()
+                await abort(context, error)
+        except grpc.aio.InternalError:  # nothing can be written: the client has gone, which gRPC is about to say
+            raise asyncio.CancelledError from None
 
-    return call
+    return answering
 
 
-def _stream(
-    behaviour: Callable[[Any, Context], AsyncIterator[Any]], front: Front
-) -> Callable[[Any, Context], AsyncIterator[Any]]:
-    async def call(request: Any, context: Context) -> AsyncIterator[Any]:
-        try:
-            check(request)
-            async for response in behaviour(request, context):
-                yield response
-        except grpc.aio.AbortError:
-            raise
-        except Exception as error:
-            await refuse(context, error, front)
+def checked(front: Front, method: Method, call: Call) -> Call:
+    """Validates the requests of ebb.v1. A stream's are validated by its handler, which knows which are due."""
+    if method.streams_requests or not method.name.startswith("/ebb."):
+        return call
 
-    return call
+    async def checking(request: Any, context: Context) -> Any:
+        check(request)
+        wants_leader = FROM_LEADER in (context.invocation_metadata() or ())
+        if wants_leader and front.leads is None and (leader := await front.leader()):
+            raise NotLeading(leader)
+        return await call(request, context)
+
+    return checking

@@ -15,7 +15,8 @@ from ebb.v1 import agent_link_pb2, scheduler_pb2
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, ResourceExhausted
 from scheduler_service.core.job import Job, RunKey, RunPhase
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import Context, OutOfRange, Unavailable
+from scheduler_service.rpc.interceptors import OutOfRange, Unavailable
+from scheduler_service.rpc.methods import Context
 from scheduler_service.run.dispatch import Link, LogRequest
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView

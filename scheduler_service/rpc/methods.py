@@ -5,18 +5,46 @@ method that is registered its server keeps a task, and all of these tasks wake u
 the number of methods. Handlers that are not registered share one task.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Layer = Callable[[str, Handler], Handler]
-"""Wraps the handler of a method, whose full name is given first."""
+Context = grpc.aio.ServicerContext[Any, Any]
+Call = Callable[[Any, Context], Awaitable[Any]]
+"""Serves a call, given its request, or an iterator of its requests. Returns the response, or writes responses and returns
+None. All four kinds of methods have this one shape, so that a layer is written once."""
+
+
+class Method(NamedTuple):
+    name: str
+    """In full: /package.Service/Method."""
+    parse: Callable[[bytes], Any]
+    """Makes a request of its bytes. Raises DecodeError."""
+    streams_requests: bool
+
+
+Layer = Callable[[Method, Call], Call]
+"""Wraps what serves the calls of a method."""
+
+_KINDS: Mapping[tuple[bool, bool], Callable[..., Handler]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+"""By whether requests and responses are streams."""
 
 
 class Methods(grpc.GenericRpcHandler):
-    """Stands in for the server where the generated code adds a servicer. The first of `layers` is the outermost."""
+    """Stands in for the server where the generated code adds a servicer. The first of `layers` is the outermost.
+
+    gRPC hands over the bytes of requests as they came, and a layer parses them: if gRPC did, it would answer before anybody
+    has asked who is calling, and would answer UNKNOWN, with a traceback in the log, where the bytes are no message.
+    """
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._layers = layers
@@ -24,13 +52,30 @@ class Methods(grpc.GenericRpcHandler):
 
     def add_registered_method_handlers(self, service: str, handlers: Mapping[str, Handler]) -> None:
         for name, handler in handlers.items():
-            method = f"/{service}/{name}"
-            for layer in reversed(self._layers):
-                handler = layer(method, handler)
-            self._handlers[method] = handler
+            self._handlers[f"/{service}/{name}"] = self._wrapped(f"/{service}/{name}", handler)
 
     def add_generic_rpc_handlers(self, _handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         """The generated code says everything twice."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "Handler | None":
         return self._handlers.get(handler_call_details.method)
+
+    def _wrapped(self, name: str, handler: Any) -> Handler:
+        method = Method(name, handler.request_deserializer, handler.request_streaming)
+        call = _call(handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream)
+        for layer in reversed(self._layers):
+            call = layer(method, call)
+        kind = _KINDS[handler.request_streaming, handler.response_streaming]
+        return kind(call, request_deserializer=None, response_serializer=handler.response_serializer)
+
+
+def _call(behaviour: Callable[[Any, Context], Any]) -> Call:
+    if not inspect.isasyncgenfunction(behaviour):
+        return behaviour
+
+    async def written(request: Any, context: Context) -> None:
+        async with aclosing(behaviour(request, context)) as responses:
+            async for response in responses:
+                await context.write(response)
+
+    return written

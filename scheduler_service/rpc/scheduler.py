@@ -26,7 +26,8 @@ from scheduler_service.rpc.access import user
 from scheduler_service.rpc.convert import dependencies_in, duration_in, event_out, job_out, spec_in
 from scheduler_service.rpc.explain import Answers, preempted_out
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import Context, InvalidArgument
+from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.methods import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, before
 from scheduler_service.rpc.pieces import LARGEST, pieces
 from scheduler_service.run.service import NotLeading

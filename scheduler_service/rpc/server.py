@@ -28,9 +28,10 @@ from scheduler_service.rpc import reflected, tls
 from scheduler_service.rpc.access import Access
 from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.cluster import Cluster
+from scheduler_service.rpc.decoding import decoded
 from scheduler_service.rpc.exchange import Exchange
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import checked
+from scheduler_service.rpc.interceptors import answered, checked
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.methods import Methods
 from scheduler_service.rpc.scheduler import Scheduler
@@ -87,7 +88,8 @@ async def serving(
     It answers from the start, and says that it does not lead until it does. Raises RuntimeError when the port is taken.
     """
     transfers = Transfers()
-    methods: Any = Methods([Access(front, tokens).guarded, partial(checked, front)])
+    access = Access(front, tokens)
+    methods: Any = Methods([partial(answered, front), access.admitted, decoded, partial(checked, front), access.owned])
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), methods)
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), methods)
     virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), methods)

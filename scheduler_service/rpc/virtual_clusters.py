@@ -18,7 +18,8 @@ from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.rpc.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.convert import duration_in
 from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.interceptors import Context, InvalidArgument
+from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.methods import Context
 from scheduler_service.run.service import Service
 
 _NODES_AT_ONCE = 256

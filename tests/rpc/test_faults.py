@@ -11,6 +11,8 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Acknowledged, Reply
 from scheduler_service.database import Writer
 from scheduler_service.rpc import agent_link, scheduler
+from scheduler_service.rpc.interceptors import answered
+from scheduler_service.rpc.methods import Method
 from scheduler_service.run.dispatch import Dispatch, Link
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from tests.rpc.server import Agent, Server, failure
@@ -41,6 +43,29 @@ def test_a_fault_in_a_handler(server: Server, monkeypatch: pytest.MonkeyPatch) -
     assert (said.code, said.reason) == (grpc.StatusCode.INTERNAL, "INTERNAL")
     assert "ZeroDivisionError" in said.text
     assert server.get(job.id).id == job.id
+
+
+@pytest.mark.parametrize("fails", ["write", "abort"])
+async def test_a_caller_who_goes_as_it_is_answered_is_no_fault(fails: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As an agent that reads nothing and then cancels. The write that fails may be seen before the cancellation is, and gRPC
+    logs a traceback of what a call then raises, unless it is that it was cancelled."""
+
+    class Context:
+        async def write(self, _: Any) -> None:
+            raise grpc.aio.InternalError
+
+        async def abort(self, *_: Any, **_more: Any) -> None:
+            raise grpc.aio.InternalError
+
+    async def call(_: Any, context: Any) -> None:
+        if fails == "write":
+            await context.write(None)
+        raise FailedPrecondition("WRONG_STATE", "no")
+
+    method = Method("/ebb.v1.Scheduler/Watch", bytes, streams_requests=False)
+    with pytest.raises(asyncio.CancelledError):
+        await answered(None, method, call)(None, Context())  # type: ignore[arg-type]
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_a_report_of_a_boot_that_is_over_ends_the_link() -> None:

@@ -1,13 +1,15 @@
 """How calls find their handlers."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
 import pytest
 
 from scheduler_service.rpc.access import MAY
-from scheduler_service.rpc.methods import Handler, Methods
+from scheduler_service.rpc.methods import Call, Method, Methods
 from tests.rpc.server import LIMIT, Server
 
 
@@ -17,21 +19,44 @@ class _Called:
         self.invocation_metadata = ()
 
 
-def test_each_handler_is_wrapped_once_by_every_layer_the_first_outermost() -> None:
-    wrapped = []
+async def test_every_kind_of_method_is_wrapped_once_by_every_layer_the_first_outermost() -> None:
+    wrapped, written = [], []
 
-    def layer(name: str, method: str, handler: Handler) -> Handler:
-        wrapped.append((name, method))
-        behaviour: Any = handler
-        return grpc.unary_unary_rpc_method_handler(lambda said, context: f"{name}({behaviour.unary_unary(said, context)})")
+    def layer(name: str, method: Method, call: Call) -> Call:
+        wrapped.append((name, *method))
 
-    methods = Methods([lambda *given: layer("outer", *given), lambda *given: layer("inner", *given)])
-    method: Any = grpc.unary_unary_rpc_method_handler(lambda said, _: said)
-    methods.add_registered_method_handlers("a.B", {"C": method})
-    for _ in range(3):
-        found: Any = methods.service(_Called("/a.B/C"))
-        assert found.unary_unary("x", None) == "outer(inner(x))"
-    assert wrapped == [("inner", "/a.B/C"), ("outer", "/a.B/C")]
+        async def around(request: Any, context: Any) -> Any:
+            return f"{name}({await call(request, context)})"
+
+        return around
+
+    async def answer(request: Any, _: Any) -> Any:
+        return request
+
+    async def answers(request: Any, _: Any) -> AsyncIterator[Any]:
+        yield request
+        yield 2
+
+    class Context:
+        async def write(self, response: Any) -> None:
+            written.append(response)
+
+    methods = Methods([partial(layer, "outer"), partial(layer, "inner")])
+    kinds: dict[str, Any] = {
+        "unary_unary": grpc.unary_unary_rpc_method_handler(answer, int, str),  # type: ignore[arg-type]
+        "unary_stream": grpc.unary_stream_rpc_method_handler(answers, int, str),  # type: ignore[arg-type]
+        "stream_unary": grpc.stream_unary_rpc_method_handler(answer, int, str),  # type: ignore[arg-type]
+        "stream_stream": grpc.stream_stream_rpc_method_handler(answers, int, str),  # type: ignore[arg-type]
+    }
+    methods.add_registered_method_handlers("a.B", kinds)
+    for kind in kinds:
+        for _ in range(3):
+            found: Any = methods.service(_Called(f"/a.B/{kind}"))
+            assert (found.request_deserializer, found.response_serializer) == (None, str), "the layers parse requests"
+            said = await getattr(found, kind)("x", Context())
+            assert (said, written) == (("outer(inner(x))", []) if kind.endswith("unary") else ("outer(inner(None))", ["x", 2]))
+            written.clear()
+    assert wrapped == [(name, f"/a.B/{kind}", int, kind[0] == "s") for kind in kinds for name in ("inner", "outer")]
     assert methods.service(_Called("/a.B/D")) is None
 
 

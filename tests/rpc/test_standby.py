@@ -15,6 +15,7 @@ from scheduler_service import store
 from scheduler_service.rpc import front
 from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.run.ports import NotCommitted
+from scheduler_service.run.service import NotLeading
 from scheduler_service.store import SKIPPED
 from tests.rpc.server import LIMIT, Agent, Server, failure
 from tests.store.proxy import Proxy
@@ -144,26 +145,16 @@ def test_without_a_database_it_says_so(database_url: str, conn: Connection) -> N
 
 async def test_an_agent_is_heard_before_it_is_sent_to_the_leader() -> None:
     """One that is refused as it writes may be told by gRPC that its write failed, and not where the leader is."""
-    done: list[str] = []
-
-    class Reader:
-        def leader(self) -> str:
-            return "h:1"
-
-    class Context:
-        async def abort(self, _: grpc.StatusCode, said: str, **_more: Any) -> None:
-            done.append(said)
-            raise grpc.aio.AbortError
+    heard = asyncio.Event()
 
     async def hello() -> AsyncIterator[link_pb.ConnectRequest]:
-        done.append("heard")
+        heard.set()
         yield link_pb.ConnectRequest(hello=link_pb.Hello(node="n1"))
 
-    standing_by = front.Front(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
-    link = AgentLink(standing_by, None)  # type: ignore[arg-type]
-    with pytest.raises(grpc.aio.AbortError):
-        await anext(link.Connect(hello(), Context()))  # type: ignore[arg-type]
-    assert done == ["heard", "this scheduler stands by: the one at h:1 leads"]
+    standing_by = front.Front(None, "u", 0, 1, 1)  # type: ignore[arg-type]
+    with pytest.raises(NotLeading):
+        await anext(AgentLink(standing_by, None).Connect(hello(), None))  # type: ignore[arg-type]
+    assert heard.is_set()
     standing_by.close()
 
 
