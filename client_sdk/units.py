@@ -13,7 +13,7 @@ _BYTES: dict[str, int] = {
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)},
 }
 _TIMES = "2025-01-31T08:00 (UTC), +2h (from now) or now"
-_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def parse_memory(text: str | int) -> int:
@@ -35,7 +35,8 @@ def parse_memory(text: str | int) -> int:
 
 
 def parse_duration(value: str | float | timedelta) -> timedelta:
-    """A duration; a bare number counts seconds.
+    """A duration: a number of seconds, or text with units. Text without a unit is refused, because Slurm's users mean minutes
+    by it; "0" needs none.
 
     >>> parse_duration("1h30m"), parse_duration("30s"), parse_duration(2.5)
     (datetime.timedelta(seconds=5400), datetime.timedelta(seconds=30), datetime.timedelta(seconds=2, microseconds=500000))
@@ -93,12 +94,15 @@ def after(time: datetime, duration: timedelta) -> datetime:
 
 
 def _seconds(value: str) -> float:
-    text = value.lower()
-    parts = re.findall(r"([0-9]+(?:\.[0-9]*)?)\s*([a-z]*)", text)
-    if not parts or "".join(n + unit for n, unit in parts) != re.sub(r"\s", "", text):
-        raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
-    unknown = [unit for _, unit in parts if unit not in _SECONDS]
-    if unknown or (len(parts) > 1 and any(not unit for _, unit in parts)):
+    if re.fullmatch(r"[0-9]+(\.[0-9]*)?", bare := value.strip()):
+        if float(bare) == 0:
+            return 0
+        raise InvalidArgument(
+            f"{value!r} has no unit: write {bare}s for {bare} seconds, or {bare}m for {bare} minutes (as Slurm reads it)"
+        )
+    text = re.sub(r"\s", "", value.lower())
+    parts = re.findall(r"([0-9]+(?:\.[0-9]*)?)([a-z]+)", text)
+    if not parts or "".join(n + unit for n, unit in parts) != text or not all(unit in _SECONDS for _, unit in parts):
         raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
     return sum(float(n) * _SECONDS[unit] for n, unit in parts)
 

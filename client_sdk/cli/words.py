@@ -65,9 +65,10 @@ def _memory(value: Any) -> str | int:
 
 
 def _time(value: Any) -> timedelta:
+    """A number in a file is read as it is written there: 30 has no unit, and 1:30, which is 90 in YAML, is no duration."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InvalidArgument(f"{value!r} is not a duration; write it like 30s, 5m or 1h30m")
-    return parse_duration(value)
+    return parse_duration(str(value))
 
 
 def _class(value: Any) -> str:

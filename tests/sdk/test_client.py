@@ -225,7 +225,7 @@ def test_enums_are_those_of_the_api(kind: type) -> None:
 
 def test_units() -> None:
     assert [parse_memory(t) for t in ("512", "4GiB", "1.5g", "1GB", "1kib", 7)] == [512, 4096, 1536, 954, 1, 7]
-    assert [parse_duration(t).total_seconds() for t in ("90", "1h30m", "500ms", 2, "2d")] == [90, 5400, 0.5, 2, 172800]
+    assert [parse_duration(t).total_seconds() for t in ("0", "1h30m", "500ms", 2, "2d")] == [0, 5400, 0.5, 2, 172800]
     assert [format_memory(n) for n in (0, 512, 4096, 1536, 2**20)] == ["0MiB", "512MiB", "4GiB", "1536MiB", "1TiB"]
     assert [format_duration(timedelta(seconds=s)) for s in (-1, 7, 3723, 180000)] == ["0:00", "0:07", "1:02:03", "2-02:00:00"]
     for bad in ("", "4XB", "-1GiB", "GiB"):
@@ -234,3 +234,6 @@ def test_units() -> None:
     for bad in ("", "5x", "1 2", "m"):
         with pytest.raises(sdk.InvalidArgument, match="not a duration"):
             parse_duration(bad)
+    for bare in ("90", " 1.5 ", "007"):
+        with pytest.raises(sdk.InvalidArgument, match=f"has no unit: write {bare.strip()}s for .* or {bare.strip()}m"):
+            parse_duration(bare)

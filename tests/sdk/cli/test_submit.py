@@ -66,6 +66,8 @@ def test_gangs(run: Run) -> None:
     ("options", "said"),
     [
         (["--time-limit", "soon"], "--time-limit: 'soon' is not a duration"),
+        (["-t", "30"], "--time-limit: '30' has no unit: write 30s for 30 seconds, or 30m for 30 minutes (as Slurm reads it)"),
+        (["--grace", "90"], "--grace: '90' has no unit"),
         (["--retry-on", "SIGFOO", "--retries", "1"], "--retry-on: 'SIGFOO' is no exit code and no signal"),
         (["--retry-on", "0", "--retries", "1"], "--retry-on: 0 is no exit code of a failure"),
         (["--retry-on", "3"], "say how often a run that fails so"),
@@ -98,7 +100,7 @@ memory: 512
 gpus: 1
 grace: 2m
 time-limit: 1d
-estimate: 3600
+estimate: 1h
 priority: 10
 retries: 3
 retry_on: [75, SIGKILL]
@@ -135,8 +137,17 @@ def test_a_job_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (changed.job_class, changed.environment) == (JobClass.BEST_EFFORT, {"LR": "1", "NAME": "x y"})
     assert (changed.working_directory, changed.priority) == ("/", 10)
     monkeypatch.chdir(tmp_path)
-    piped = submitted(run, "-f", "-", input="command: [sleep]\ncwd: sub\nenv: [A=b, C]\n", env={"C": "d"})
+    text = "command: [sleep]\ngrace: 0\ncwd: sub\nenv: [A=b, C]\n"
+    piped = submitted(run, "-f", "-", input=text, env={"C": "d"})
+    assert piped.grace_period == timedelta(0)
     assert (piped.working_directory, piped.environment) == (str(tmp_path / "sub"), {"A": "b", "C": "d"})
+
+
+@pytest.mark.parametrize("key", ["time_limit", "grace", "estimate"])
+def test_a_number_in_a_job_file_is_no_duration_as_on_the_command_line(run: Run, key: str) -> None:
+    said = refused(run, "submit", "-f", "-", input=f"command: [a]\n{key}: 30\n")
+    assert f"{key}: '30' has no unit: write 30s for 30 seconds, or 30m for 30 minutes" in said
+    assert f"{key}: '1:30' is not a duration" in refused(run, "submit", "-f", "-", input=f"command: [a]\n{key}: 1:30\n")
 
 
 def test_a_job_file_of_a_gang(run: Run) -> None:
@@ -188,7 +199,7 @@ def test_the_job_file_in_the_help_is_one(run: Run) -> None:
         ("class: fast\n", "class: 'fast' is no class of jobs; it is trial or best-effort"),
         ("grace: [1]\n", "grace: [1] is not a duration"),
         ("grace: true\n", "grace: True is not a duration"),
-        ("time_limit: .inf\n", "time_limit: inf is too long"),
+        ("time_limit: .inf\n", "time_limit: '.inf' is not a duration"),
         ("name: 7\n", "name: 7 is not text; put it in quotes"),
         ("env: {DEBUG: yes}\n", "env: DEBUG: True is not text; put it in quotes"),
         ("tasks: []\n", "tasks: a gang has at least one group"),

@@ -53,6 +53,8 @@ def test_hold_release_and_update(run: Run, client: Client) -> None:
     assert (job.priority, job.time_limit, job.reason) == (5, None, JobReason.NO_ROOM)
     assert run("update", "2").exit_code == 2
     assert run("update", "2", "--no-dependencies", "--after-ok", "1").exit_code == 2
+    assert "'30' has no unit: write 30s" in refused(run, "update", "2", "-t", "30")
+    assert "'30' has no unit: write 30s" in refused(run, "wait", "2", "--timeout", "30")
     assert refused(run, "update", "2", "--after-ok", "x").startswith("ebb: --after-ok: 'x'")
     assert refused(run, "update", "1", "--after-ok", "2").startswith("ebb: job 1 is RUNNING and cannot be given")
 
