@@ -50,6 +50,13 @@ class _Group(click.Group):
             click.echo(f"ebb: the output cannot be written: {error.strerror}", err=True)
             sys.exit(1)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Ctrl-C while the options are read ends as everywhere: click would say "Aborted!" and leave with 1."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except KeyboardInterrupt:
+            sys.exit(130)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             result = super().invoke(ctx)
