@@ -81,7 +81,7 @@ def main() -> None:
     help="What stays of each simulation: its figures; and a row for each job; and one for each run.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Keep jobs and runs as CSV, too, in seconds, CPUs and GiB.")
-@click.option("--fresh", is_flag=True, help="Simulate anew what is there already.")
+@click.option("--fresh", is_flag=True, help="Simulate anew what is there already, and replace results of another run.")
 @click.option("--figures/--no-figures", default=True, help="Draw figures (PNG and SVG).  [default: figures]")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of tables.")
 def run(
@@ -98,7 +98,8 @@ def run(
 ) -> None:
     """Simulate a configuration, and compare its policies.
 
-    After Ctrl-C the same command goes on where it was. The status is 0, 1 if a simulation failed, 2 for a wrong configuration,
+    After Ctrl-C the same command goes on where it was, and so does one with other policies or seeds. A folder with results of
+    another cluster or other jobs is refused. The status is 0, 1 if a simulation failed, 2 for a wrong configuration,
     and 130 after Ctrl-C. docs/simulating.md says what the figures mean.
 
     \b

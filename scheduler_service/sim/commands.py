@@ -35,6 +35,9 @@ def compute(
 ) -> int:
     """Simulates what is missing and presents all of it; returns the status to leave with."""
     notes, failed = Console(stderr=True), 0
+    if not fresh and (whose := _of_another_run(cases, folder)):
+        say(notes, f"ebb-sim: {folder} {whose}. Choose another folder with -o, or replace these results with --fresh.")
+        return 2
     try:
         with Screen(notes) as screen:
             summaries = sweep.sweep(cases, folder, on, keep=keep, as_csv=as_csv, fresh=fresh, watch=screen)
@@ -69,6 +72,15 @@ def compute(
         of = len({*cases, *(recording for case in cases if (recording := case.recording()) is not None)})
         say(notes, f"ebb-sim: {failed} of {of} simulations failed")
     return 1 if failed else 0
+
+
+def _of_another_run(cases: Sequence[Case], folder: Path) -> str:
+    """Why these cases would overwrite results in the folder that are not theirs; empty where they would not."""
+    try:
+        other = sweep.differences(folder, cases)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"has results that cannot be read ({error})"
+    return f"has the results of another run: {', '.join(other)} {'differs' if len(other) == 1 else 'differ'}" if other else ""
 
 
 def groups_in(folders: Sequence[Path]) -> list[Group]:

@@ -175,6 +175,26 @@ def load(folder: Path) -> Results:
     return Results(complete, len(cases))
 
 
+def differences(folder: Path, cases: Sequence[Case]) -> list[str]:
+    """In which settings the results in a folder are of another cluster, or of other jobs, than these cases. Other policies and
+    seeds are none: the folder is for all that were tried. Empty where the folder has no results.
+
+    Raises ValueError where the folder's list of them cannot be read."""
+    if not (folder / MANIFEST).exists():
+        return []
+    listed = _read(folder / MANIFEST).get("cases", [])
+    there = [entry for entry in listed if (folder / entry["digest"] / "summary.json").exists()]
+    ours = [_shared(case.model_dump(mode="json"), case.files()) for case in cases[:1]]
+    theirs = [_shared(Case.model_validate(entry["case"]).model_dump(mode="json"), entry.get("files", {})) for entry in there]
+    return sorted({name for mine in ours for other in theirs for name in mine if mine[name] != other[name]})
+
+
+def _shared(case: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    """Of a case, what all cases of a run have in common."""
+    own = ("policy", "seed", "repeat", "folder")
+    return {name: value for name, value in case.items() if name not in own} | {"what a file holds": dict(files)}
+
+
 def _summary(case: Case, folder: Path, files: Mapping[str, str]) -> Summary:
     told, curves = _read(folder / "summary.json"), _read(folder / "curves.json")
     return Summary(case, told["numbers"], curves, told["took_s"], told["engine"], told["skipped"], folder, files)

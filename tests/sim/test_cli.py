@@ -514,3 +514,32 @@ def test_names_that_stand_in_two_places_agree() -> None:
         command = Studies().get_command(click.Context(main), name)
         assert command is not None
         assert command.name == name
+
+
+def test_a_folder_with_results_of_another_run_is_refused(site: Path) -> None:
+    """What it listed and showed would be overwritten. Other policies and seeds of the same site go on there."""
+    folder = site / "mine"
+    (site / "more.yaml").write_text(SMALL.replace("policies: [fifo, {name: fitgpp, label: ours}]", "policies: [fifo, lrtp]"))
+    (site / "larger.yaml").write_text(SMALL.replace("nodes: 2", "nodes: 3"))
+    shutil.copytree(site / "results" / "site", folder)
+    before = {name: (folder / name).read_bytes() for name in ("sweep.json", "summary.json")}
+    said = ebb_sim("run", "larger.yaml", "-o", "mine", "--no-figures", cwd=site, status=2)
+    assert said.stdout == ""
+    assert "ebb-sim: mine has the results of another run: cluster differs." in said.stderr
+    assert "another folder with -o, or replace these results with --fresh" in " ".join(said.stderr.split())
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert "2 of 4" in ebb_sim("run", "more.yaml", "-o", "mine", "--no-figures", cwd=site).stderr
+    ebb_sim("run", "larger.yaml", "-o", "mine", "--no-figures", "--fresh", "--keep", "summary", cwd=site)
+    assert len(load_results(folder).complete) == 4
+    (folder / "sweep.json").write_text("garbage")
+    assert "cannot be read" in ebb_sim("run", "larger.yaml", "-o", "mine", cwd=site, status=2).stderr
+
+
+def test_a_trace_that_is_another_now_is_another_run(tmp_path: Path) -> None:
+    header, configuration = "submit_s,work_s,gpus\n", "workload: {kind: csv, file: jobs.csv}"
+    (tmp_path / "site.yaml").write_text(SMALL.replace("workload: {kind: fitgpp, jobs: 120}", configuration))
+    (tmp_path / "jobs.csv").write_text(header + "0,60,1\n")
+    ebb_sim("run", "site.yaml", "--no-figures", cwd=tmp_path)
+    (tmp_path / "jobs.csv").write_text(header + "0,90,1\n")
+    said = ebb_sim("run", "site.yaml", "--no-figures", cwd=tmp_path, status=2)
+    assert "what a file holds differs" in said.stderr
