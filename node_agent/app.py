@@ -62,13 +62,14 @@ class LocalNode:
         if (seen := self.observations()) is not None:
             inventory = inventory.with_faults({device.index: device.fault for device in seen.devices})
         spool = self._spool
-        return Hello(self._name, spool.boot_id, cluster_id, epoch, inventory, spool.told(), _version(), spool.acknowledged)
+        acknowledged, seal = spool.acknowledged, spool.seal
+        return Hello(self._name, spool.boot_id, cluster_id, epoch, inventory, spool.told(), _version(), acknowledged, seal)
 
     def observations(self) -> Observations | None:
         return None if self.observing is None else self.observing.latest
 
     def welcomed(self, welcome: Welcome) -> None:
-        self._spool.obey(welcome.cluster_id, welcome.epoch)
+        self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)
         self._obeyed(welcome.cluster_id)
         if welcome.acknowledged < self._spool.acknowledged:
             raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)

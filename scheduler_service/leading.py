@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -24,6 +23,7 @@ from scheduler_service.core.job import Cluster as ClusterRow
 from scheduler_service.core.job import JobState
 from scheduler_service.core.journal import Change, net
 from scheduler_service.core.messages import NodeSilent
+from scheduler_service.core.numbers import SKIPPED, skipping
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.sound import contradictions
 from scheduler_service.core.state import State
@@ -33,12 +33,12 @@ from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.rpc.front import Front, Leading
+from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.leader import Renewal
 from scheduler_service.run.sampling import watch_state
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import View
-from scheduler_service.store import SKIPPED
 from scheduler_service.store.memory import Memory
 
 log = logging.getLogger(__name__)
@@ -133,12 +133,7 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
         cluster = ClusterRow(str(uuid.uuid4()), secrets.randbits(62))
         commit_no = writer.commit([Change("cluster", 0, None, cluster)], [])
     elif forgetful:
-        cluster = replace(
-            cluster,
-            next_job=cluster.next_job + SKIPPED,
-            next_order=cluster.next_order + SKIPPED,
-            next_exchange=cluster.next_exchange + SKIPPED,
-        )
+        cluster = skipping(cluster)
         commit_no = writer.commit([Change("cluster", 0, loaded.cluster, cluster)], [])
     rows = live_rows(loaded)
     if wrong := list(islice(contradictions(rows), SHOWN + 1)):
@@ -221,7 +216,8 @@ async def lead(
 
     # Epochs are so far apart only where `ebb-scheduler restored` has skipped numbers since.
     skipped_below = epoch + 1 if forgetful else epoch - SKIPPED // 2
-    leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until, skipped_below)
+    seals = Seals(state.cluster.id, state.cluster.seed)
+    leading = Leading(service, dispatch, stages_of(config), state.cluster.id, epoch, valid_until, seals, skipped_below)
     watchers = [asyncio.create_task(dispatch.watch_silence(view, config.silent_after, fell_silent))]
     warnings = list(left_over(state))  # before the engine has it
     service.start()

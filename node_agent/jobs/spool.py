@@ -70,8 +70,13 @@ class Spool:
         """The cluster and the epoch that were obeyed last; ("", 0) at first."""
         return self._standing.cluster_id, self._standing.epoch
 
-    def obey(self, cluster_id: str, epoch: int) -> None:
-        self._hold(replace(self._standing, cluster_id=cluster_id, epoch=epoch))
+    @property
+    def seal(self) -> bytes:
+        """Of that epoch, as its scheduler gave it."""
+        return bytes.fromhex(self._standing.seal)
+
+    def obey(self, cluster_id: str, epoch: int, seal: bytes = b"") -> None:
+        self._hold(replace(self._standing, cluster_id=cluster_id, epoch=epoch, seal=seal.hex()))
 
     @property
     def node(self) -> str:

@@ -22,13 +22,16 @@ class Standing:
     epoch: int = 0
     node: str = ""
     """Whose the spool is; "" where an agent wrote this that did not keep the name."""
+    seal: str = ""
+    """Of the epoch, in hexadecimal: shows a scheduler that the cluster was led in it."""
 
 
 def read(path: Path) -> Standing | None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        node = str(fields.get("node", ""))
-        return Standing(str(fields["kernel_boot"]), str(fields["cluster_id"]), int(fields["epoch"]), node)
+        node, seal = str(fields.get("node", "")), str(fields.get("seal", ""))
+        bytes.fromhex(seal)
+        return Standing(str(fields["kernel_boot"]), str(fields["cluster_id"]), int(fields["epoch"]), node, seal)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

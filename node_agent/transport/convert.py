@@ -64,7 +64,8 @@ def decode(data: bytes) -> Downward:
     match response.WhichOneof("message"):
         case "welcome":
             welcome = response.welcome
-            return Welcome(welcome.cluster_id, welcome.epoch, _seconds(welcome.heartbeat_interval), welcome.acknowledged)
+            interval = _seconds(welcome.heartbeat_interval)
+            return Welcome(welcome.cluster_id, welcome.epoch, interval, welcome.acknowledged, welcome.seal)
         case "orders":
             orders = (_order(order) for order in response.orders.orders)
             return Orders(response.orders.commit_no, tuple(order for order in orders if order is not None))
@@ -114,6 +115,7 @@ def _hello(hello: Hello) -> pb.Hello:
         runs=[_status(record) for record in hello.runs],
         agent_version=hello.agent_version,
         acknowledged=hello.acknowledged,
+        seal=hello.seal,
     )
 
 

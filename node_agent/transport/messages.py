@@ -20,6 +20,8 @@ class Hello:
     agent_version: str
     acknowledged: int = 0
     """The last report of this boot that was."""
+    seal: bytes = b""
+    """Of the epoch, as its welcome had it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class Welcome:
     epoch: int
     heartbeat_interval: float
     acknowledged: int
+    seal: bytes = b""
+    """Shows that this cluster was led in this epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from scheduler_service.core.messages import (
     NodeDeleteRequested,
     NodeSeen,
     NodeSilent,
+    NumbersLost,
     OrderPosted,
     ReleaseRequested,
     Reply,
@@ -49,6 +50,7 @@ from scheduler_service.core.messages import (
     WithdrawRequested,
 )
 from scheduler_service.core.nodes import fence_requested, node_delete_requested, node_seen, node_silent
+from scheduler_service.core.numbers import numbers_lost
 from scheduler_service.core.requests import (
     cancel_requested,
     hold_requested,
@@ -216,6 +218,7 @@ _ACCORDING_TO: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NodeSeen: node_seen,
     NodeSilent: node_silent,
     FaultsSeen: faults_seen,
+    NumbersLost: numbers_lost,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

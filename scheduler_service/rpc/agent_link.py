@@ -12,10 +12,11 @@ from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.job import NodeState
-from scheduler_service.core.messages import Acknowledged, Joined, Reply
+from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, Reply
+from scheduler_service.core.numbers import SKIPPED
 from scheduler_service.rpc.agents import hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.front import Front, Leading
-from scheduler_service.rpc.hello import HELLO_LIMIT, hello_of
+from scheduler_service.rpc.hello import HELLO_LIMIT, asker, hello_of
 from scheduler_service.rpc.interceptors import check
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.methods import Context
@@ -40,11 +41,12 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 first = await anext(aiter(requests), None)
         # Not before: an agent that is still writing when it is refused may be told by gRPC that this failed, and not why.
         leading = self._front.leading
-        hello = hello_of(first, leading)
+        peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
+        hello = hello_of(first, leading, peer)
         self._refuse_twin(leading, hello)
         link = leading.dispatch.open(hello.node, hello.boot_id)
         try:
-            async for response in self._serve(leading, link, hello, requests, context):
+            async for response in self._serve(leading, link, hello, requests, peer):
                 yield response
         except asyncio.CancelledError:
             if not link.ended:
@@ -65,17 +67,17 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         link: Link,
         hello: agent_link_pb2.Hello,
         requests: AsyncIterator[agent_link_pb2.ConnectRequest],
-        context: Context,
+        peer: str,
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
-        peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
         try:
             joined = await leading.service.handle(hello_in(hello, peer))
         except NotCommitted:
             leading.dispatch.heard(link)
             raise
         assert isinstance(joined, Joined)
-        _refuse_if_older(leading, hello, joined.acknowledged)
-        link.renews = joined.acknowledged < hello.acknowledged
+        if joined.acknowledged < hello.acknowledged:
+            link.renews = True
+            await _skip_numbers(leading, hello, joined.acknowledged, peer)
         leading.dispatch.joined(link)
         log.info("node %s connected from %s", hello.node, peer)
         yield self._welcome(leading, joined)
@@ -142,6 +144,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 epoch=leading.epoch,
                 heartbeat_interval=interval,
                 acknowledged=joined.acknowledged,
+                seal=leading.seals.of(leading.epoch),
             )
         )
 
@@ -158,12 +161,26 @@ def _other_spool(one: str, other: str) -> bool:
     return one != other and bool(of_machine) and other.rpartition("/")[0] == machine
 
 
-def _refuse_if_older(leading: Leading, hello: agent_link_pb2.Hello, known: int) -> None:
-    """Once in a reign: the next one skips the numbers of jobs that this database has lost, and their checkpoints with them."""
-    if known < hello.acknowledged and hello.cluster_id and hello.epoch >= leading.skipped_below:
-        lost = f"node {hello.node} had its reports up to {hello.acknowledged} acknowledged, and the database knows {known}"
-        leading.meet(leading.epoch, lost)
-        raise FailedPrecondition("OLD_DATABASE", f"{lost}: this scheduler leads anew, above what may have been lost")
+async def _skip_numbers(leading: Leading, hello: agent_link_pb2.Hello, known: int, peer: str) -> None:
+    """An agent had more reports acknowledged than the database knows: it may have lost numbers of jobs, which name folders of
+    checkpoints. Such numbers are skipped once in a leadership, whoever says so: the claim cannot be proved, and costs nothing
+    else."""
+    if not hello.cluster_id or hello.epoch < (skipped_below := leading.skipped_below):
+        return
+    log.warning(
+        "%s says that its reports up to %d were acknowledged, and the database knows those up to %d: was the database restored "
+        "from a backup? Skipping %d numbers of jobs",
+        asker(hello, peer),
+        hello.acknowledged,
+        known,
+        SKIPPED,
+    )
+    leading.skipped_below = leading.epoch + 1
+    try:
+        await leading.service.handle(NumbersLost())
+    except BaseException:
+        leading.skipped_below = skipped_below
+        raise
 
 
 async def _read(

@@ -11,6 +11,7 @@ from scheduler_service.core.job import Node
 from scheduler_service.core.values import Micros
 from scheduler_service.core.vc import VcPolicy
 from scheduler_service.policies.stages import Stages
+from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.ports import NotCommitted, Reader
 from scheduler_service.run.service import NotLeading, Service
@@ -39,6 +40,7 @@ class Leading:
         cluster_id: str,
         epoch: int,
         valid_until: Callable[[], float],
+        seals: Seals,
         skipped_below: int = 0,
     ) -> None:
         self.service = service
@@ -49,13 +51,16 @@ class Leading:
         self.epoch = epoch
         self.valid_until = valid_until
         """Until when (of `time.monotonic`) the lease is known to be ours."""
+        self.seals = seals
         self.skipped_below = skipped_below
         """The numbers that the database may have lost, of which an agent of a lower epoch knows, are skipped already."""
+        self.unsealed: set[str] = set()
+        """Nodes whose agents claimed a higher epoch and did not show its seal; no more than the log is to name."""
         self.outrun: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
-        """Done when an agent of this cluster was met that knows more than the database: its epoch, and how that is seen."""
+        """Done when an agent has shown that this cluster was led in a higher epoch: that epoch, and who has shown it."""
 
     def meet(self, epoch: int, why: str) -> None:
-        """An agent of this cluster knows more than the database: this leadership ends, and the next one is above the epoch."""
+        """This cluster was led in a higher epoch: this leadership ends, and the next one is above that epoch."""
         if not self.outrun.done():
             self.outrun.set_result((epoch, why))
 

@@ -1,11 +1,13 @@
 """The checks of an agent's first message. Rules of single fields are in the .proto files; what fields mean together is here."""
 
+import logging
 from collections import Counter
-from typing import Any
+from typing import Any, NoReturn
 
 from ebb.v1 import agent_link_pb2
 
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.rpc.access import user
 from scheduler_service.rpc.front import Leading
 from scheduler_service.rpc.interceptors import InvalidArgument, check
 
@@ -15,9 +17,13 @@ MOST_CPUS = 4096
 """Of a node: more than any machine has. Each may be a cell, so that one agent's mistake must not make a million of them."""
 OWN_LEVELS = ("device", "node")
 """Levels that every node has: no level between them can have one of these names."""
+MOST_NAMED = 100
+"""Nodes that one leadership names in its log for a claim that they could not prove."""
+
+log = logging.getLogger(__name__)
 
 
-def hello_of(first: Any, leading: Leading) -> agent_link_pb2.Hello:
+def hello_of(first: Any, leading: Leading, peer: str) -> agent_link_pb2.Hello:
     """The Hello in an agent's first message. Raises InvalidArgument, and FailedPrecondition for an agent that must not obey
     this scheduler."""
     if first is None or first.WhichOneof("message") != "hello":
@@ -32,12 +38,29 @@ def hello_of(first: Any, leading: Leading) -> agent_link_pb2.Hello:
             "check --scheduler, or start the agent once with --forget-cluster",
         )
     if hello.epoch > leading.epoch:
-        if hello.cluster_id:
-            leading.meet(hello.epoch, f"an agent has obeyed epoch {hello.epoch} of this cluster")
-        raise FailedPrecondition(
-            "OLD_EPOCH", f"node {hello.node} has obeyed epoch {hello.epoch}, this scheduler leads in {leading.epoch}"
-        )
+        _refuse_ahead(hello, leading, peer)
     return hello
+
+
+def asker(hello: agent_link_pb2.Hello, peer: str) -> str:
+    """Whose word it is, for the log."""
+    return f"node {hello.node} (as {user()}, from {peer})"
+
+
+def _refuse_ahead(hello: agent_link_pb2.Hello, leading: Leading, peer: str) -> NoReturn:
+    """An agent that claims a higher epoch is right if it can show that epoch's seal: then this leadership ends."""
+    said = f"has obeyed epoch {hello.epoch}, and this scheduler leads in epoch {leading.epoch}"
+    if hello.cluster_id and leading.seals.fits(hello.epoch, hello.seal):
+        leading.meet(hello.epoch, f"{asker(hello, peer)} has obeyed epoch {hello.epoch} of this cluster")
+        raise FailedPrecondition("OLD_EPOCH", f"node {hello.node} {said}")
+    if hello.node not in leading.unsealed and len(leading.unsealed) < MOST_NAMED:
+        leading.unsealed.add(hello.node)
+        log.warning("%s is refused: it says that it %s, and does not show the seal of that epoch", asker(hello, peer), said)
+    raise FailedPrecondition(
+        "EPOCH_UNKNOWN",
+        f"node {hello.node} says that it {said}, but does not show the seal of that epoch. If the database was restored from a "
+        "backup, stop the schedulers and run `ebb-scheduler restored`",
+    )
 
 
 def check_inventory(hello: agent_link_pb2.Hello) -> None:

@@ -1,5 +1,6 @@
 """Everything durable, in PostgreSQL. `commit` is the only writer of the state; `errors` says what can go wrong."""
 
+from scheduler_service.core.numbers import SKIPPED
 from scheduler_service.store.commit import commit, outcome
 from scheduler_service.store.connect import open_engine
 from scheduler_service.store.embedded import Embedded
@@ -17,7 +18,7 @@ from scheduler_service.store.errors import (
     Unavailable,
     one_line,
 )
-from scheduler_service.store.lease import SKIPPED, Lease, holder, release, renew, skip, take
+from scheduler_service.store.lease import Lease, holder, release, renew, skip, take
 from scheduler_service.store.load import (
     Loaded,
     find_ends,

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
+from scheduler_service.core.numbers import SKIPPED
 from scheduler_service.store.connect import reading as transaction
 from scheduler_service.store.errors import Unavailable
 
@@ -99,11 +100,6 @@ def release(conn: Connection, epoch: int) -> None:
     The epoch stays valid for commits until somebody takes the lease: release it after the last one.
     """
     _ask(conn, _RELEASE, {"epoch": epoch})
-
-
-SKIPPED = 1_000_000
-"""Numbers that are not given again when the database may have forgotten which were: of jobs, which agents and checkpoints still
-know, and of orders and exchanges, which tenants may have noted."""
 
 
 def skip(conn: Connection) -> None:

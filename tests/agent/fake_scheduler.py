@@ -57,6 +57,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
                 welcome=pb.Welcome(
                     cluster_id=self.cluster_id,
                     epoch=self.epoch,
+                    seal=b"epoch %d" % self.epoch,
                     heartbeat_interval=_duration(self.heartbeat),
                     acknowledged=self.committed if self.hellos and self.hellos[-1].boot_id == hello.boot_id else 0,
                 )

@@ -166,7 +166,9 @@ def test_reports_are_sent_again_until_acknowledged(agent: Start, scheduler: Fake
     scheduler.start(2, "true")
     scheduler.exited(2)
     scheduler.hang_up()
-    assert not scheduler.connected(3).runs, "the scheduler knows that both are over"
+    hello = scheduler.connected(3)
+    assert not hello.runs, "the scheduler knows that both are over"
+    assert (hello.epoch, hello.seal) == (1, b"epoch 1")
     scheduler.start(3, "true")
     scheduler.exited(3)
     assert numbers(scheduler) == [1, 2, 1, 2, 3, 4, 5, 6]

@@ -45,8 +45,9 @@ def test_everything_is_there_again(path: Path) -> None:
     boot_id = spool.boot_id
     task = replace(STARTING, key=RunKey(1, 1, 1), phase=RunPhase.READY, port=77, memory_mib=64, oom_kills=2, out_of_memory=True)
     spool.remember([STARTING, task])
-    spool.obey("c", 4)
+    spool.obey("c", 4, b"\x00seal")
     spool = reopened(spool, path)
+    assert spool.seal == b"\x00seal"
     assert dict(spool.runs) == {KEY: STARTING, task.key: task}
     spool.report(replace(task, phase=RunPhase.ENDED), Ready("a", 77))
     spool = reopened(spool, path)

@@ -12,7 +12,8 @@ from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
 
 from scheduler_service.rpc import agent_link
-from tests.rpc.server import Agent, Failure, Server, failure
+from scheduler_service.store import SKIPPED
+from tests.rpc.server import USER, Agent, Failure, Server, failure
 from tests.store.waiting import wait_for
 
 Hold = Callable[[], AbstractContextManager[Callable[[], None]]]
@@ -52,7 +53,11 @@ def devices_of(*uuids: str, **device: Any) -> list[Any]:
         ({"cluster_id": "c" * 3_000_000}, "INVALID_FIELD", "cluster_id"),
         ({"epoch": 2**63 - 1}, "INVALID_FIELD", "epoch"),
         ({"cluster_id": "another"}, "OTHER_CLUSTER", "belongs to cluster another"),
-        ({"epoch": 99}, "OLD_EPOCH", "has obeyed epoch 99, this scheduler leads in 1"),
+        (
+            {"epoch": 99},
+            "EPOCH_UNKNOWN",
+            "says that it has obeyed epoch 99, and this scheduler leads in epoch 1, but does not show",
+        ),
     ],
 )
 def test_who_is_turned_away(server: Server, hello: dict[str, Any], reason: str, said: str) -> None:
@@ -66,7 +71,7 @@ def test_who_is_turned_away(server: Server, hello: dict[str, Any], reason: str, 
         why = failure(agent.connect)
         assert why.reason == reason
         assert said in why.text
-        fence = reason in ("OTHER_CLUSTER", "OLD_EPOCH")
+        fence = reason in ("OTHER_CLUSTER", "EPOCH_UNKNOWN")
         assert why.code is (grpc.StatusCode.FAILED_PRECONDITION if fence else grpc.StatusCode.INVALID_ARGUMENT)
     assert list(server.nodes()) == []
 
@@ -333,25 +338,56 @@ def test_the_fence_over_restarts(server: Server, database_url: str) -> None:
         assert epoch > welcome.epoch
         with Agent(second, cluster_id=welcome.cluster_id, epoch=welcome.epoch) as back:
             assert back.connect().epoch == epoch
-        with Agent(second, cluster_id=welcome.cluster_id, epoch=epoch + 1) as ahead:
+        seal = second.front.leading.seals.of(epoch + 1)
+        with Agent(second, cluster_id=welcome.cluster_id, epoch=epoch + 1, seal=seal) as ahead:
             assert failure(ahead.connect).reason == "OLD_EPOCH"
 
 
 @pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
-def test_an_agent_that_has_reported_more_than_the_database_knows(server: Server, boot: str) -> None:
-    """It may have met another boot of the node since: that costs a reign, and no job its number."""
+def test_an_agent_that_has_reported_more_than_the_database_knows(
+    server: Server, boot: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have met another boot of the node since. It is welcomed, and the numbers of jobs that may be lost are skipped."""
     with Agent(server) as agent:
         welcome = agent.connect()
         job = server.submit(devices=1)
         agent.orders()
         agent.started(1, job.id)
         assert agent.acknowledged() == 1
+        agent.hang_up()
+    leading, known = server.front.leading, 1 if boot == "boot-1" else 0
+    of_cluster = {"cluster_id": welcome.cluster_id, "epoch": welcome.epoch}
+    with Agent(server, boot=boot, acknowledged=2, **of_cluster) as ahead:
+        assert ahead.connect().acknowledged == known
+    assert f"node n1 (as {USER}, from ipv4:127.0.0.1:" in caplog.text
+    assert f"its reports up to 2 were acknowledged, and the database knows those up to {known}: " in caplog.text
+    assert server.front.leading is leading
+    assert server.submit().id == job.id + 1 + SKIPPED
+
+
+def test_nobody_ends_a_leadership_or_has_numbers_skipped_twice_by_claiming_acknowledged_reports(server: Server) -> None:
+    leading, first = server.front.leading, server.submit()
+    hello: dict[str, Any] = {"cluster_id": leading.cluster_id, "acknowledged": 2**63 - 1}
+    for name in ("n1", "n2", "n1"):
+        with Agent(server, name, epoch=leading.epoch, **hello) as liar:
+            assert liar.connect().acknowledged == 0
+        wait_for(lambda: server.front.leading.dispatch.connected(name) is None)  # noqa: B023
+    with Agent(server, epoch=leading.epoch + 1, **hello) as liar:
+        assert failure(liar.connect).reason == "EPOCH_UNKNOWN"
+    assert server.front.leading is leading
+    assert server.submit().id == first.id + 1 + SKIPPED
+
+
+def test_who_claims_a_higher_epoch_without_its_seal_is_named_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:
     leading = server.front.leading
-    with Agent(server, boot=boot, cluster_id=welcome.cluster_id, epoch=welcome.epoch, acknowledged=2) as ahead:
-        why = failure(ahead.connect)
-        assert why.reason == "OLD_DATABASE"
-        assert f"up to 2 acknowledged, and the database knows {1 if boot == 'boot-1' else 0}" in why.text
-    assert leading.outrun.result()[0] == leading.epoch
+    for seal in (b"", leading.seals.of(1), leading.seals.of(50)):
+        with Agent(server, cluster_id=leading.cluster_id, epoch=51, seal=seal) as liar:
+            why = failure(liar.connect)
+            assert (why.code, why.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_UNKNOWN")
+            assert "run `ebb-scheduler restored`" in why.text
+    (told,) = [record.getMessage() for record in caplog.records if "seal" in record.getMessage()]
+    assert told.startswith(f"node n1 (as {USER}, from ipv4:127.0.0.1:")
+    assert server.front.leading is leading
 
 
 def test_one_that_leads_above_what_was_lost_accepts_it(server: Server) -> None:

@@ -187,31 +187,20 @@ def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, con
     """As after a database was restored from a backup. Ids of jobs that may have been given are not given again."""
     cluster = server.front.leading.cluster_id
     last = server.submit()
-    with Agent(server, cluster_id=cluster, epoch=50) as ahead:
+    seal = server.front.leading.seals.of(50)
+    with Agent(server, cluster_id=cluster, epoch=50, seal=seal) as ahead:
         said = failure(ahead.connect)
         assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "OLD_EPOCH")
     leading = wait_for(lambda: (now := server.front.leads) and now.epoch > 50 and now, LIMIT)
     assert (leading.epoch, leading.cluster_id) == (51, cluster)
     assert conn.execute(text("SELECT epoch FROM leader")).scalar() == 51
-    with Agent(server, cluster_id=cluster, epoch=50) as again:
-        assert again.connect().epoch == 51
+    with Agent(server, cluster_id=cluster, epoch=50, seal=seal) as again:
+        welcome = again.connect()
+        assert (welcome.epoch, welcome.seal) == (51, leading.seals.of(51))
     assert server.submit().id == last.id + 1 + SKIPPED
     with Agent(server, cluster_id=cluster, epoch=2**63 - 1) as absurd:
         assert failure(absurd.connect).reason == "INVALID_FIELD"
     assert server.front.leading.epoch == 51
-
-
-def test_an_agent_that_had_more_acknowledged_makes_it_lead_anew_once(server: Server) -> None:
-    """As after a backup was restored that was made in the same epoch, or whose epoch has been passed since."""
-    hello: dict[str, Any] = {"cluster_id": server.front.leading.cluster_id, "epoch": 1}
-    last = server.submit()
-    with Agent(server, acknowledged=7, **hello) as ahead:
-        assert failure(ahead.connect).reason == "OLD_DATABASE"
-    leading = wait_for(lambda: (now := server.front.leads) and now.epoch > 1 and now, LIMIT)
-    with Agent(server, acknowledged=7, **hello) as again, Agent(server, "n2", acknowledged=9, **hello) as other:
-        assert [again.connect().acknowledged, other.connect().acknowledged] == [0, 0]
-    assert server.front.leading.epoch == leading.epoch
-    assert server.submit().id == last.id + 1 + SKIPPED
 
 
 def test_a_database_that_comes_back_without_its_last_commits(server: Server, conn: Connection) -> None:
@@ -235,7 +224,8 @@ def test_a_database_that_comes_back_without_its_last_commits(server: Server, con
 
 
 def test_only_an_agent_of_this_cluster_raises_it(server: Server) -> None:
+    seal = server.front.leading.seals.of(50)
     for cluster_id in ("", "another"):
-        with Agent(server, cluster_id=cluster_id, epoch=50) as stranger:
-            assert failure(stranger.connect).reason in ("OLD_EPOCH", "OTHER_CLUSTER")
+        with Agent(server, cluster_id=cluster_id, epoch=50, seal=seal) as stranger:
+            assert failure(stranger.connect).reason in ("EPOCH_UNKNOWN", "OTHER_CLUSTER")
     assert (server.submit().id, server.front.leading.epoch) == (1, 1)

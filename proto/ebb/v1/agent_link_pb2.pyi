@@ -92,7 +92,7 @@ class RunStatus(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ..., task: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged")
+    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal")
     NODE_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -103,6 +103,7 @@ class Hello(_message.Message):
     RUNS_FIELD_NUMBER: _ClassVar[int]
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     node: str
     boot_id: str
     cluster_id: str
@@ -113,7 +114,8 @@ class Hello(_message.Message):
     runs: _containers.RepeatedCompositeFieldContainer[RunStatus]
     agent_version: str
     acknowledged: int
-    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+    seal: bytes
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class Reports(_message.Message):
     __slots__ = ("reports",)
@@ -186,16 +188,18 @@ class Observations(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged")
+    __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged", "seal")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    SEAL_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     epoch: int
     heartbeat_interval: _duration_pb2.Duration
     acknowledged: int
-    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., acknowledged: _Optional[int] = ...) -> None: ...
+    seal: bytes
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ...) -> None: ...
 
 class Acknowledgement(_message.Message):
     __slots__ = ("sequence",)

@@ -242,6 +242,12 @@ class RunExited:
     """Its agent was told to stop, and to end its runs first."""
 
 
+@dataclass(frozen=True, slots=True)
+class NumbersLost:
+    """The database is older than what was done under it, as an agent has shown: numbers may have been given that it does not
+    know of."""
+
+
 JobRequest = (
     CancelRequested | SuspendRequested | ResumeRequested | HoldRequested | ReleaseRequested | RequeueRequested | UpdateRequested
 )
@@ -263,4 +269,4 @@ Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 Report = RunStarted | RunReady | RunExited
 
 
-Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen
+Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost
