@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import time
+import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -53,6 +54,7 @@ class LocalNode:
         self._inventory = inventory
         self._logs = logs
         self._obeyed = obeyed
+        self._instance = uuid.uuid4().hex
         self.executor: Executor | None = None
         self.observing: Observing | None = None
 
@@ -62,8 +64,18 @@ class LocalNode:
         if (seen := self.observations()) is not None:
             inventory = inventory.with_faults({device.index: device.fault for device in seen.devices})
         spool = self._spool
-        acknowledged, seal = spool.acknowledged, spool.seal
-        return Hello(self._name, spool.boot_id, cluster_id, epoch, inventory, spool.told(), _version(), acknowledged, seal)
+        return Hello(
+            self._name,
+            spool.boot_id,
+            cluster_id,
+            epoch,
+            inventory,
+            spool.told(),
+            _version(),
+            spool.acknowledged,
+            spool.seal,
+            self._instance,
+        )
 
     def observations(self) -> Observations | None:
         return None if self.observing is None else self.observing.latest

@@ -116,6 +116,7 @@ def _hello(hello: Hello) -> pb.Hello:
         agent_version=hello.agent_version,
         acknowledged=hello.acknowledged,
         seal=hello.seal,
+        instance=hello.instance,
     )
 
 

@@ -22,6 +22,8 @@ class Hello:
     """The last report of this boot that was."""
     seal: bytes = b""
     """Of the epoch, as its welcome had it."""
+    instance: str = ""
+    """Of this agent's process: no other has the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
         hello = hello_of(first, leading, peer)
         self._refuse_twin(leading, hello)
-        link = leading.dispatch.open(hello.node, hello.boot_id)
+        link = leading.dispatch.open(hello.node, hello.boot_id, hello.instance)
         try:
             async for response in self._serve(leading, link, hello, requests, peer):
                 yield response
@@ -115,9 +115,18 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         apart: that of a machine that was started anew is not waited for.
         """
         present = leading.dispatch.connected(hello.node)
-        if present is not None and present.boot_id == hello.boot_id:
-            return
         recent = time.monotonic() - self._front.silent_after_seconds
+        if present is not None and present.boot_id == hello.boot_id:
+            if present.instance != hello.instance and present.heard > recent and not present.ended:
+                node = leading.view.named(hello.node)
+                raise FailedPrecondition(
+                    "NODE_CONNECTED",
+                    f"another agent of node {hello.node} with a copy of the same state directory is connected"
+                    f"{f' from {node.address}' if node is not None else ''}: stop one of the two, and give it another --node "
+                    "and an empty --state. If that agent is gone, this one is accepted once nothing was heard of it for "
+                    f"{self._front.silent_after_seconds:g} s",
+                )
+            return
         if present is not None and present.heard > recent:
             raise FailedPrecondition(
                 "NODE_CONNECTED",

@@ -44,9 +44,11 @@ class Link:
     """The scheduler's end of one agent's stream. `outbox` holds orders, acknowledged sequences as int, and requests for logs;
     None ends it."""
 
-    def __init__(self, node: str, boot_id: str, call: "asyncio.Task[Any] | None") -> None:
+    def __init__(self, node: str, boot_id: str, call: "asyncio.Task[Any] | None", instance: str = "") -> None:
         self.node = node
         self.boot_id = boot_id
+        self.instance = instance
+        """Of the agent's process."""
         self.heard = time.monotonic()
         self.joined = False
         """Whether the agent was accepted: until then it is no sign of life of the node."""
@@ -113,12 +115,12 @@ class Dispatch:
         link = self._links.get(node)
         return link if link is not None and link.joined else None
 
-    def open(self, node: str, boot_id: str) -> Link:
+    def open(self, node: str, boot_id: str, instance: str = "") -> Link:
         """A new link for the node, on the call that asks for it. One that it had is ended: an agent that connects again has
         lost the old one."""
         if (old := self._links.get(node)) is not None:
             old.end()
-        link = self._links[node] = Link(node, boot_id, asyncio.current_task())
+        link = self._links[node] = Link(node, boot_id, asyncio.current_task(), instance)
         return link
 
     def joined(self, link: Link) -> None:

@@ -250,6 +250,44 @@ def test_two_agents_by_one_name(server: Server, agent: Agent) -> None:
     assert server.get(job.id).run == 1
 
 
+def test_of_two_agents_with_one_state_the_first_stays_and_the_second_is_told_why(server: Server) -> None:
+    with Agent(server, instance="one") as first:
+        first.connect()
+        job = server.submit(devices=1)
+        first.orders()
+        for _ in range(3):
+            with Agent(server, instance="two") as second:
+                why = failure(second.connect)
+                assert (why.code, why.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "NODE_CONNECTED")
+                assert "another agent of node n1 with a copy of the same state directory is connected from ipv4:127" in why.text
+        first.started(1, job.id)
+        assert first.acknowledged() == 1
+        with Agent(server, instance="one", runs=[known(job.id, link_pb.RUN_PHASE_RUNNING)]) as again:
+            assert again.connect().acknowledged == 1, "its own agent may connect again before the old link is known to be dead"
+            assert getattr(first.ended(), "reason", None) == "LINK_ENDED"
+            again.hang_up()
+    with Agent(server, instance="two", runs=[known(job.id, link_pb.RUN_PHASE_RUNNING)]) as successor:
+        assert successor.connect().acknowledged == 1
+
+
+def test_an_agent_whose_predecessor_fell_silent_is_accepted(database_url: str) -> None:
+    with Server(database_url, heartbeat=0.2, silent_after=0.5) as server, Agent(server, instance="one") as first:
+        first.connect()
+        refused = set()
+
+        def accepted() -> bool:
+            with Agent(server, instance="two") as second:
+                try:
+                    second.connect()
+                except grpc.RpcError as error:
+                    refused.add(Failure(error).reason)
+                    return False
+                return True
+
+        wait_for(accepted)
+        assert refused == {"NODE_CONNECTED"}
+
+
 def test_another_state_directory_while_the_agent_may_come_back(server: Server) -> None:
     """On the same machine, which has not rebooted: the runs of the first one may well be alive."""
     with Agent(server, boot="machine/spool-1") as agent:

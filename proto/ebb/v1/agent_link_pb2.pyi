@@ -92,7 +92,7 @@ class RunStatus(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ..., task: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal")
+    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal", "instance")
     NODE_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -104,6 +104,7 @@ class Hello(_message.Message):
     AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_FIELD_NUMBER: _ClassVar[int]
     node: str
     boot_id: str
     cluster_id: str
@@ -115,7 +116,8 @@ class Hello(_message.Message):
     agent_version: str
     acknowledged: int
     seal: bytes
-    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ...) -> None: ...
+    instance: str
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., instance: _Optional[str] = ...) -> None: ...
 
 class Reports(_message.Message):
     __slots__ = ("reports",)
