@@ -14,10 +14,11 @@ from typing import Protocol
 
 import grpc.aio
 
-from node_agent.errors import AgentError, Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
+from node_agent.errors import Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
 from node_agent.jobs.model import Order, Report
 from node_agent.jobs.observing import Observations
 from node_agent.transport import convert
+from node_agent.transport.ends import ended
 from node_agent.transport.logs import BROKEN, LogCalls
 from node_agent.transport.messages import (
     Acknowledgement,
@@ -31,7 +32,7 @@ from node_agent.transport.messages import (
     Upward,
     Welcome,
 )
-from node_agent.transport.security import Security, is_loopback, tls_problem
+from node_agent.transport.security import Security, is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +81,6 @@ class Pace:
 
 _AT_ONCE = 1000
 """Reports of one message: far from the largest that the scheduler takes."""
-
-_UNSAID = "Internal error from Core"
-"""What the library says where a stream had ended as we were about to write: it may have been told why, and does not tell us."""
 
 # A peer that is dead, or stands still, is noticed even when no data goes; the scheduler permits pings as often as this.
 _OPTIONS = (
@@ -138,7 +136,7 @@ async def run(
             complaints.clear()
         tell(text)
         if (reason or text) not in complaints:
-            log.error("%s Trying again; jobs go on.", text)
+            log.warning("%s Trying again; jobs go on.", text)
             complaints.add(reason or text)
         target = following
         # Full jitter: a thousand agents that lost one scheduler do not return in step.
@@ -186,13 +184,13 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
         connect = channel.stream_stream(convert.METHOD, request_serializer=convert.encode, response_deserializer=convert.decode)
         call: Call = connect(metadata=metadata)
         logs = LogCalls(channel, node.log, metadata)
-        perhaps = security.perhaps()
+        welcomed = False
         try:
             hello = node.hello()
             with contextlib.suppress(*BROKEN):  # refused before it was heard: what is read then says why
                 await call.write(hello)
             welcome = await _welcome(target, call, pace.answer)
-            perhaps = ""
+            welcomed = True
             check_fence(target, hello, welcome)
             node.welcomed(welcome)
             node.acknowledge(welcome.acknowledged)
@@ -201,7 +199,7 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
             await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)
         except BROKEN as error:
-            raise _ended(target, error, perhaps) from error
+            raise ended(target, error, security, welcomed=welcomed) from error
         finally:
             call.cancel()
             await logs.close()
@@ -274,25 +272,3 @@ async def _send(call: Call, node: Node, interval: float) -> None:
                 seen = node.observations()
                 faults = None if seen is None else seen.faults
                 await call.write(seen or Heartbeat())
-
-
-def _ended(target: str, error: Exception, perhaps: str) -> AgentError:
-    """What the end of the stream means, in the scheduler's own words where it gave a reason. `perhaps`: why it
-    may be that a connection is closed at once."""
-    if not isinstance(error, grpc.aio.AioRpcError):
-        return Disconnected(target=target, why="closed the connection")
-    reason, leader = convert.refusal(error.trailing_metadata())
-    if leader:
-        return StandsBy(target=target, leader=leader)
-    if reason == "NO_TOKEN":  # what the scheduler says is for users, who set it elsewhere
-        why = "it asks for a token: name a file with one in token_file (`ebb-scheduler token create --role agent` makes one)"
-        return Refused(target=target, reason=reason, why=why)
-    if reason and error.code() is not grpc.StatusCode.UNAVAILABLE:
-        return Refused(target=target, reason=reason, why=error.details() or reason)
-    if problem := tls_problem(error.details() or ""):
-        return Disconnected(target=target, why=problem)
-    said = error.details() or ""
-    if said == _UNSAID:
-        return Disconnected(target=target, why=f"closed the connection{perhaps}")
-    hint = perhaps if "Socket closed" in said or "Connection reset" in said else ""
-    return Disconnected(target=target, why=f"cannot be reached ({error.code().name.lower()}: {said}{hint})")

@@ -4,7 +4,6 @@ Files are read at each connection, so that a renewed certificate or token is use
 """
 
 import ipaddress
-import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,14 +32,6 @@ class Security:
             return grpc.aio.insecure_channel(target, options=options)
         ca, key, cert = (_read(target, path) for path in (self.tls_ca, self.tls_key, self.tls_cert))
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(ca, key, cert), options=options)
-
-    def perhaps(self) -> str:
-        """Why a scheduler that does not say may have closed a connection before its welcome."""
-        if self.tls_ca is None:
-            return "; if it speaks TLS, set tls_ca"
-        if self.tls_cert is None:
-            return "; if it asks for a client's certificate, set tls_cert and tls_key"
-        return "; perhaps it does not accept the certificate in tls_cert"
 
     def metadata(self, target: str) -> tuple[tuple[str, str], ...]:
         """What every call brings along. Raises Disconnected."""
@@ -90,17 +81,6 @@ def is_loopback(target: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def tls_problem(said: str) -> str:
-    """What gRPC says of a connection that TLS kept from being made, for people; empty where it was something else."""
-    if found := re.search(r"CERTIFICATE_VERIFY_FAILED: ([^:]+)", said):
-        return f"shows a certificate that the CA in tls_ca does not vouch for ({found[1].strip()})"
-    if "Hostname Verification Check failed" in said:
-        return "shows a certificate for another name than that"
-    if "WRONG_VERSION_NUMBER" in said:
-        return "does not speak TLS, and tls_ca is set"
-    return ""
 
 
 def one_line(token: bytes) -> str:

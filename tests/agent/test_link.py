@@ -15,7 +15,9 @@ from google.rpc import error_details_pb2, status_pb2
 from node_agent.devices.base import Inventory
 from node_agent.errors import Disconnected, Refused
 from node_agent.transport import link
+from node_agent.transport.ends import ended
 from node_agent.transport.messages import Acknowledgement, Hello, Welcome
+from node_agent.transport.security import Security
 from tests.agent.fake_scheduler import FakeScheduler
 
 
@@ -142,7 +144,7 @@ def test_an_agent_without_a_token_is_told_of_its_own_setting() -> None:
     status = status_pb2.Status(code=16, message="none was sent: set EBB_TOKEN_FILE", details=[detail])
     trailing = grpc.aio.Metadata(("grpc-status-details-bin", status.SerializeToString()))
     error = grpc.aio.AioRpcError(grpc.StatusCode.UNAUTHENTICATED, grpc.aio.Metadata(), trailing, status.message)
-    said = str(link._ended("sched:7737", error, ""))
+    said = str(ended("sched:7737", error, Security(), welcomed=False))
     assert "sched:7737 refuses this node: it asks for a token: name a file with one in token_file" in said
     assert "EBB_TOKEN_FILE" not in said
 
@@ -156,7 +158,7 @@ async def test_a_refusal_is_told_once_and_tried_more_and_more_seldom(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(link.run(refusing.address, QuietNode(), link.Pace(first=0.05)), 0.7)  # type: ignore[arg-type]
     assert 2 <= refusing.connects <= 4  # after 0, 0.05, 0.15 and 0.35 s
-    (told,) = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+    (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert f"{refusing.address} refuses this node: node n1 is connected from elsewhere." in told
 
 

@@ -15,7 +15,8 @@ from node_agent.cli import main
 from node_agent.config import BadSettings, load
 from node_agent.errors import AsRoot, Disconnected
 from node_agent.transport import convert, link
-from node_agent.transport.security import Security, tls_problem
+from node_agent.transport.ends import ended, tls_problem
+from node_agent.transport.security import Security
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.test_link import QuietNode
 from tests.certificates import Authority
@@ -153,7 +154,7 @@ async def test_a_file_that_is_gone_is_told_and_tried_again(
 
         monkeypatch.setattr(link.random, "uniform", jitter)
         await _connected(fake, Security(token), 1)
-        (told,) = [record.message for record in caplog.records if record.levelno >= logging.ERROR][:1]
+        (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING][:1]
         assert f"{token} cannot be read (No such file or directory)" in told
         assert fake.shown == ["Bearer ebb_secret"]
     finally:
@@ -166,12 +167,15 @@ async def test_what_tls_kept_from_being_is_told_in_words(ca: Authority, caplog: 
     try:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(link.run(fake.address, node, security=Security(tls_ca=ca.certificate)), 1)
-        (told,) = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
-        assert told == f"The scheduler at {fake.address} does not speak TLS, and tls_ca is set. Trying again; jobs go on."
+        (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+        assert told.startswith(
+            f"The scheduler at {fake.address} does not speak TLS, and tls_ca is set: leave tls_ca out, or give"
+        )
+        assert told.endswith(". Trying again; jobs go on.")
     finally:
         fake.close()
     untrusted = "SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: certificate has expired: OK"
-    assert tls_problem(untrusted).endswith("(certificate has expired)")
+    assert "does not vouch for (certificate has expired): set tls_ca" in tls_problem(untrusted)
     assert tls_problem("Connection refused") == ""
 
 
@@ -189,7 +193,7 @@ async def test_what_tls_kept_from_being_is_told_in_words(ca: Authority, caplog: 
 def test_a_connection_that_is_closed_at_once_may_want_tls(files: dict[str, Path], hint: str) -> None:
     nothing = grpc.aio.Metadata()
     closed = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, nothing, nothing, details="Socket closed")
-    said = str(link._ended("127.0.0.1:1", closed, Security(**files).perhaps()))
+    said = str(ended("127.0.0.1:1", closed, Security(**files), welcomed=False))
     assert said == f"The scheduler at 127.0.0.1:1 cannot be reached (unavailable: Socket closed{hint})."
 
 
@@ -201,7 +205,8 @@ async def test_a_stream_that_ended_as_it_was_written_to_was_closed() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as broken:
             await call.read()
         call.cancel()
-    assert str(link._ended("127.0.0.1:1", broken.value, "")) == "The scheduler at 127.0.0.1:1 closed the connection."
+    said = str(ended("127.0.0.1:1", broken.value, Security(), welcomed=True))
+    assert said == "The scheduler at 127.0.0.1:1 closed the connection."
 
 
 def test_jobs_do_not_find_what_the_agent_was_given() -> None:

@@ -13,10 +13,12 @@ from grpc_reflection.v1alpha import reflection_pb2
 from sqlalchemy import Engine
 
 from client_sdk import AsyncClient, Client, PermissionDenied, Unauthenticated
+from node_agent.transport.security import Security
 from scheduler_service import store
 from scheduler_service.core.access import Role
 from scheduler_service.rpc.access import MAY, OPEN
 from scheduler_service.run.tokens import digest_of, wall_clock
+from tests.agent.test_first_message import first_message
 from tests.rpc.server import LIMIT, Agent, Failure, Server, closing, failure, submit_request
 from tests.store.waiting import wait_for
 
@@ -225,6 +227,32 @@ async def test_a_stream_goes_on_with_the_new_token_in_the_file(server: Server, t
             file.write_text("old")
             with pytest.raises(Unauthenticated):
                 next(client.watch(other.id))
+
+
+@pytest.mark.parametrize(
+    ("secret", "problem", "remedy"),
+    [
+        (None, "it asks for a token: name a file with one in token_file", ""),
+        ("unheard-of", "the token is not known here, or was revoked. ", "Put another token into {file}"),
+        ("of-ada", "Connect is for agents, and the token is of ada as user. ", "Put an agent's token into {file}"),
+    ],
+)
+async def test_an_agent_that_is_refused_says_so_at_once(
+    server: Server,
+    tokens: Tokens,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    secret: str | None,
+    problem: str,
+    remedy: str,
+) -> None:
+    tokens.add("of-ada", "ada")
+    file = tmp_path / "agent.token"
+    file.write_text(secret or "")
+    caplog.clear()
+    said = await first_message(server.address, Security(file if secret else None), caplog)
+    assert f"The scheduler at {server.address} refuses this node: {problem}{remedy.format(file=file)}" in said
+    assert "(`ebb-scheduler token create --user agents --role agent` on the scheduler's machine makes one)" in said
 
 
 def test_a_revoked_agent_loses_its_link(server: Server, tokens: Tokens) -> None:
