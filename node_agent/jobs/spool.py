@@ -8,6 +8,9 @@ tells of it are one transaction. All runs are held in memory as well, and memory
 Each spool has an id of its own, which is part of the boot id: a new spool means that older runs are gone.
 """
 
+import contextlib
+import itertools
+import logging
 import sqlite3
 import time
 import uuid
@@ -18,10 +21,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs import standing, tables
+from node_agent.jobs import leftovers, standing, tables
 from node_agent.jobs.model import Report, RunEvent, RunKey, RunPhase, RunRecord, short
 from node_agent.jobs.processes import boot_id
 from node_agent.jobs.standing import Standing
+
+log = logging.getLogger(__name__)
+
+_MAGIC = b"SQLite format 3\0"
 
 KEEP_ENDED = 24 * 3600.0
 """How long an ended run is remembered, so that its start, sent again, does not run it twice."""
@@ -216,17 +223,50 @@ class _Unwritten:
 
 def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
     """Opens or creates a spool. One that was written before the machine's last boot is replaced by a new one, which
-    obeys the same: its runs are gone."""
+    obeys the same: its runs are gone. One that cannot be read is set aside, and a new one takes its place."""
     kernel_boot = kernel_boot or boot_id()
     try:
         held = standing.read(path.with_name(standing.FILE))
-        if held is None or held.kernel_boot != kernel_boot:
+        if held is not None and held.kernel_boot == kernel_boot:
+            try:
+                return _opened(path, held)
+            except tables.Newer as error:
+                raise SpoolDamaged(path=path, why=error) from error
+            except sqlite3.OperationalError:  # the disk is full, or cannot be read: nothing is wrong with the spool
+                raise
+            except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
+                damage = str(error)
+        elif held is not None:
+            damage = ""
             _discard(path)
-            held = Standing(kernel_boot) if held is None else replace(held, kernel_boot=kernel_boot)
-            standing.write(path.with_name(standing.FILE), held)
-        db = sqlite3.connect(path, isolation_level=None)
+            held = replace(held, kernel_boot=kernel_boot)
+        else:
+            damage = f"{standing.FILE} beside it is missing" if path.exists() else ""
+            held = Standing(kernel_boot)
+        aside = _set_aside(path) if damage else path
+        standing.write(path.with_name(standing.FILE), held)
+        spool = _opened(path, held)
     except (OSError, sqlite3.Error) as error:
         raise StateUnusable(path=path.parent, why=error) from error
+    if damage:
+        log.warning(
+            "The spool %s cannot be used (%s). It is set aside as %s, and a new one takes its place, as after a reboot: runs "
+            "that are still alive are killed, and their jobs go back to their queues. Runs found alive: %s",
+            path,
+            damage,
+            aside.name,
+            ", ".join(sorted(set(leftovers.find(path.parent, spool.short_id).values()))) or "none",
+        )
+    return spool
+
+
+def _opened(path: Path, held: Standing) -> Spool:
+    """Raises OSError, sqlite3.Error, and what reading broken rows raises."""
+    if path.exists():
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:  # SQLite takes a file of one byte, or of none, for a new one
+                raise ValueError("file is not a database")
+    db = sqlite3.connect(path, isolation_level=None)
     try:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")
         db.execute("PRAGMA journal_mode=WAL")
@@ -236,13 +276,20 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
         (spool_id,) = db.execute("SELECT value FROM meta WHERE name = 'spool_id'").fetchone()
         spool = Spool(path, db, spool_id, held)
         spool.prune(time.time())
-    except sqlite3.OperationalError as error:  # the disk is full, or cannot be read: nothing is wrong with the spool
+    except BaseException:
         db.close()
-        raise StateUnusable(path=path.parent, why=error) from error
-    except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-        db.close()
-        raise SpoolDamaged(path=path, why=error) from error
+        raise
     return spool
+
+
+def _set_aside(path: Path) -> Path:
+    """Renames the spool, and what SQLite keeps beside it, to a name that is free."""
+    number = next(number for number in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{number}").exists())
+    aside = path.with_name(f"{path.name}.damaged-{number}")
+    for suffix in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside
 
 
 def _discard(path: Path) -> None:

@@ -36,15 +36,19 @@ COMMIT;
 """
 
 
+class Newer(ValueError):
+    """A newer agent wrote these tables."""
+
+
 def make(db: sqlite3.Connection) -> None:
-    """Makes the tables, or brings those of an older agent into their shape. Raises ValueError for a newer agent's."""
+    """Makes the tables, or brings those of an older agent into their shape. Raises Newer."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if "run" not in tables:
         db.executescript(f"BEGIN; {_SCHEMA} INSERT INTO meta VALUES ('schema', {_VERSION}); COMMIT;")
         return
     (version,) = db.execute("SELECT coalesce(max(value), 1) FROM meta WHERE name = 'schema'").fetchone()
     if version > _VERSION:
-        raise ValueError(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
+        raise Newer(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
     if version == 1:
         db.executescript(_FROM_1)
 

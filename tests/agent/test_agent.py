@@ -346,6 +346,29 @@ def test_runs_of_a_lost_spool_are_gone_before_the_scheduler_hears(
             kill_group(pid)
 
 
+def test_the_runs_of_a_spool_of_garbage_are_reported_and_over_before_the_agent_connects(
+    agent: Start, scheduler: FakeScheduler, state: Path
+) -> None:
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "sleep", "1000")
+    pid = scheduler.started(1).pid
+    spool = run_directory(state, 1).parent.name
+    first.kill()
+    for file in state.glob("spool.db*"):
+        file.write_bytes(b"garbage" * 1000)
+    second = agent()
+    try:
+        assert not scheduler.connected(2).runs
+        assert not group_members(pid)
+    finally:
+        kill_group(pid)
+    (said,) = [line for line in second.log.read_text().splitlines() if "cannot be used" in line]
+    assert "WARNING" in said
+    assert said.endswith(f"Runs found alive: {spool}/1.1")
+    assert (state / "spool.db.damaged-1").read_bytes() == b"garbage" * 1000
+
+
 def test_nothing_old_is_met_by_the_jobs_of_a_new_cluster(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     one = agent()
     scheduler.connected()

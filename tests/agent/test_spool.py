@@ -311,11 +311,36 @@ def test_a_disk_that_fills_up_is_said_in_words_and_memory_says_what_the_file_say
         assert list(spool.runs) == [RunKey(1, 1)]
 
 
-def test_a_damaged_file_is_said_to_be(path: Path) -> None:
-    open_spool(path).close()
+@pytest.mark.parametrize("damaged", [GARBAGE, b"x", b"", "half", "row", "node.json"])
+def test_a_damaged_spool_is_set_aside_and_said(path: Path, damaged: bytes | str, caplog: pytest.LogCaptureFixture) -> None:
+    spool = open_spool(path)
+    spool.remember([replace(STARTING, key=RunKey(1, run)) for run in range(1, 100)])
+    spool.obey("c", 9)
+    spool.close()
+    match damaged:
+        case bytes():
+            path.write_bytes(damaged)
+        case "half":
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        case "row":
+            with closing(sqlite3.connect(path)) as db, db:
+                db.execute("UPDATE run SET start_order = '{'")
+        case _:
+            path.with_name(standing.FILE).unlink()
+    found = path.read_bytes()
+    again = open_spool(path)
+    assert again.boot_id != spool.boot_id
+    assert (dict(again.runs), again.cluster) == ({}, ("", 0) if damaged == "node.json" else ("c", 9))
+    assert path.with_name("spool.db.damaged-1").read_bytes() == found
+    (said,) = caplog.records
+    assert said.levelname == "WARNING"
+    assert f"The spool {path} cannot be used (" in said.message
+    assert "set aside as spool.db.damaged-1" in said.message
+    assert said.message.endswith("Runs found alive: none")
+    again.close()
     path.write_bytes(GARBAGE)
-    with pytest.raises(SpoolDamaged, match="cannot be read: file is not a database"):
-        open_spool(path)
+    reopened(again, path).close()
+    assert path.with_name("spool.db.damaged-2").read_bytes() == GARBAGE
 
 
 def test_the_nodes_name_outlives_the_spool_and_may_be_missing(path: Path) -> None:
