@@ -86,6 +86,8 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         virtual_cluster=message.virtual_cluster,
         guarantee=enum(models.Guarantee, message.guarantee) or models.Guarantee.GUARANTEED,
         cells=_convert_cells.cells(message.cells) if message.HasField("cells") else ANY_CELLS,
+        inherited=dict(message.inherited_environment),
+        redacted=tuple(message.redacted),
     )
 
 
@@ -108,7 +110,12 @@ def dependency_message(value: models.Dependency) -> job_pb2.Dependency:
 
 
 def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
-    """Raises InvalidArgument where a value does not fit into its field at all; the rules are the scheduler's to check."""
+    """Raises InvalidArgument where a value does not fit into its field at all, and for a spec that is not whole; the rules are
+    the scheduler's to check."""
+    if value.redacted:
+        raise InvalidArgument(
+            f"this spec lacks what only the owner of its job may see ({', '.join(value.redacted)}): make one of your own"
+        )
     try:
         return job_pb2.JobSpec(
             name=value.name,
@@ -116,6 +123,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             command=value.command,
             # `or None`: protobuf makes room for a field that is named, also where there is nothing in it.
             environment=value.environment or None,
+            inherited_environment=value.inherited or None,
             working_directory=value.working_directory or "",
             resources=resources_message(value.resources),
             grace_period=duration_message(value.grace_period),
@@ -136,7 +144,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
 
 def _unfit(value: models.JobSpec) -> str:
     """Which of the values that are often wrong is, which protobuf does not say."""
-    for name, text in value.environment.items():
+    for name, text in (*value.inherited.items(), *value.environment.items()):
         if not (isinstance(name, str) and isinstance(text, str)):
             return f"of the environment, {name!r} or its value {text!r} is not text; write it as a str"
     for field in ("name", "virtual_cluster"):
@@ -217,6 +225,7 @@ def task(message: job_pb2.Task) -> models.Task:
         resources=resources(message.resources),
         log_path=message.log_path or None,
         guaranteed=message.guaranteed,
+        program=message.program or None,
     )
 
 

@@ -19,6 +19,8 @@ class Task:
     log_path: str | None = None
     guaranteed: bool = False
     """It holds cells of its virtual cluster; else it goes when somebody has a right to its devices."""
+    program: str | None = None
+    """The file that its node executed for the first word of the command; None until it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Literal, TypeAlias, TypedDict
 
 from client_sdk import units
+from client_sdk._export import exported
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import (
     Array,
@@ -57,6 +58,11 @@ class JobOptions(TypedDict, total=False):
     """How long it needs to save its work when it is preempted. None leaves it to the site; zero says that it may be killed at
     once and go on from its last checkpoint."""
     env: Mapping[str, str] | None
+    """Variables that the job is to have. They win over what it inherits."""
+    export: str | Iterable[str] | None
+    """What the job inherits from the environment of this process, as for sbatch: "ALL", "NONE", or names and NAME=VALUE, such
+    as "PATH,LR=0.1" or ["PATH", "CONDA_*"]. By default PATH, VIRTUAL_ENV and CONDA_*, so that an active virtual environment is
+    the job's, too. The directories of the agent's own PATH follow those of PATH."""
     working_directory: str | os.PathLike[str] | None
     """An absolute path on the node; None means the job's own directory there."""
     priority: int
@@ -109,6 +115,7 @@ def job_spec(
     devices: int | None = None,
     grace: Time | None = None,
     env: Mapping[str, str] | None = None,
+    export: str | Iterable[str] | None = None,
     working_directory: str | os.PathLike[str] | None = None,
     priority: int = 0,
     time_limit: Time | None = None,
@@ -144,6 +151,7 @@ def job_spec(
         raise InvalidArgument(f'{job_class!r} is not a class of jobs; it is "trial" or "best-effort"')
     if not (isinstance(tasks, int) or not tasks or cpus is memory is devices is None):
         raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
+    inherited, given = exported(export)
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
     if isinstance(tasks, int):
@@ -158,7 +166,8 @@ def job_spec(
         resources=Resources() if groups else resources,
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
-        environment=_environment(env),
+        environment=given | _environment(env),
+        inherited=inherited,
         working_directory=_folder(working_directory),
         grace_period=_time(grace),
         priority=priority,

@@ -105,3 +105,8 @@ class JobSpec:
     """To which it belongs; empty where the site has none."""
     guarantee: Guarantee = Guarantee.GUARANTEED
     cells: CellRequest = field(default_factory=CellRequest)
+    inherited: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What it takes over from the shell or program that submitted it (see `JobOptions.export`); `environment` wins over it."""
+    redacted: tuple[str, ...] = ()
+    """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
+    be submitted."""

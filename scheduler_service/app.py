@@ -36,6 +36,7 @@ from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leader import wait_to_lead
 from scheduler_service.run.ports import DatabaseOlder, LeadershipLost, NotCommitted
 from scheduler_service.run.tokens import Tokens
+from scheduler_service.secret_arguments import SecretArguments
 
 log = logging.getLogger("ebb.scheduler")
 
@@ -75,7 +76,8 @@ async def serve(config: Config) -> None:
 def _front(config: Config, engines: Engines) -> Front:
     reader = Reader(engines.reader)
     times = micros(config.default_grace), config.heartbeat, config.silent_after
-    return Front(reader, getpass.getuser(), *times, config.virtual_clusters, vc_policy_of(config))
+    secrets = SecretArguments(config.secret_arguments)
+    return Front(reader, getpass.getuser(), *times, config.virtual_clusters, vc_policy_of(config), secrets)
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from scheduler_service import secret_arguments
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.once import Once
 from scheduler_service.pools_config import PoolConfig, check_pools
@@ -51,6 +52,9 @@ class Config(BaseSettings):
     tls_key: Path | None = Field(None, description="PEM file: the certificate's key")
     tls_client_ca: Path | None = Field(None, description="PEM file: callers must show a certificate of this CA, too")
     auth: Literal["none", "token"] = Field("none", description="whether callers show a token; none is for loopback alone")
+    secret_arguments: list[str] = Field(
+        [], description="arguments of commands that only the owner of a job and operators see, such as [--token, '*_KEY=*']"
+    )
     policy: Literal["fitgpp", "thrifty", "lrtp", "rand", "fifo"] = "fitgpp"
     fitgpp_s: float = Field(4.0, ge=0, description="s of FitGpp: the weight of the grace period against the size")
     fitgpp_cap: int = Field(1, ge=0, description="P of FitGpp, for every policy: how often a job may be preempted for trials")
@@ -89,6 +93,13 @@ class Config(BaseSettings):
     def _named(cls, value: object) -> object:
         if value == "":
             raise ValueError("it is empty: name a file or folder, or leave the setting out")
+        return value
+
+    @field_validator("secret_arguments")
+    @classmethod
+    def _patterns(cls, value: list[str]) -> list[str]:
+        if wrong := next(filter(None, map(secret_arguments.problem, value)), ""):
+            raise ValueError(wrong)
         return value
 
     @field_validator("listen")

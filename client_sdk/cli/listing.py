@@ -1,6 +1,7 @@
 """`ebb list` and `ebb show`."""
 
 import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -135,7 +136,8 @@ def _lines(job: Job) -> dict[str, str]:
         "priority": str(job.priority),
         "grace": "the site's" if spec.grace_period is None else f"{spec.grace_period.total_seconds():g} s",
         "directory": spec.working_directory or "the job's own",
-        "environment": " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(spec.environment.items())) or "-",
+        "environment": _hidden(job) if "environment" in spec.redacted else _variables(spec.environment),
+        "inherited": _hidden(job) if "environment" in spec.redacted else _variables(spec.inherited),
         "run": str(job.run),
         "node": (", ".join(_nodes(job)) or "-") + left,
         "devices": "see its tasks" if spec.task_groups and job.tasks else output.numbers(job.devices) + left,
@@ -146,6 +148,8 @@ def _lines(job: Job) -> dict[str, str]:
         "time": output.ran_for(job, datetime.now(UTC)),
         "preempted": f"{job.preempted_for_trial} times for trials",
     }
+    if programs := dict.fromkeys(task.program for task in job.tasks if task.program):
+        lines["program"] = ", ".join(programs)
     if job.ended and job.run and (exit_ := _exit(job)):
         lines["exit"] = exit_
     if job.time_limit is not None:
@@ -179,6 +183,14 @@ def _lines(job: Job) -> dict[str, str]:
     if job.cancel_requested:
         lines["cancel"] = "requested"
     return lines
+
+
+def _variables(values: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items())) or "-"
+
+
+def _hidden(job: Job) -> str:
+    return f"(hidden: {job.user} and operators see it)"
 
 
 def _has_place(job: Job) -> bool:

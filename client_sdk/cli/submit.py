@@ -28,6 +28,11 @@ from client_sdk.models import JobState
     "--grace", metavar="TIME", help="From the stop signal to the kill, such as 30s; 0: killed at once.  [default: the site's]"
 )
 @click.option("-e", "--env", multiple=True, metavar="NAME=VALUE", help="Set a variable; NAME alone takes it from here.")
+@click.option(
+    "--export",
+    metavar="NAMES",
+    help="What the job inherits: ALL, NONE, or names and NAME=VALUE with commas.  [default: PATH,VIRTUAL_ENV,CONDA_*]",
+)
 @click.option("--cwd", metavar="DIR", help="The command's directory on the node.  [default: this one]")
 @click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.  [default: 0]")
 @click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 90s, 2h, 1d.")
@@ -127,6 +132,7 @@ def submit(
       # vacates: true
       # lazy: true
       env: {LR: 0.1}
+      # export: [PATH, CONDA_*]   # or ALL, NONE: what it inherits from your shell
       cwd: /data/resnet
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]

@@ -141,6 +141,10 @@ def _environment(value: Any) -> dict[str, str]:
     return result
 
 
+def _export(value: Any) -> str | list[str]:
+    return list(map(text, value)) if isinstance(value, list | tuple) else text(value)
+
+
 def _variables(value: dict[Any, Any]) -> dict[str, str]:
     wrong = next(
         (name for name, said in value.items() if isinstance(said, bool) or not isinstance(said, str | int | float)), None
@@ -277,6 +281,7 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "devices": _named("devices", whole),
     "grace": _named("grace", _time),
     "env": _named("env", _environment),
+    "export": _named("export", _export),
     "cwd": _named("working_directory", _directory),
     "priority": _named("priority", whole),
     "time_limit": _named("time_limit", _time),

@@ -37,7 +37,11 @@ NO_VIRTUAL_CLUSTERS = "this scheduler runs without virtual clusters; so does eve
 def submit(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Job:
     spec = whole_spec(state, request)
     if (known := state.requests.get(request.request_id)) is not None:
-        if state.jobs[known].spec != spec:
+        asked = job_pb2.JobSpec()
+        asked.CopyFrom(spec)
+        asked.ClearField("inherited_environment")
+        asked.MergeFrom(job_pb2.JobSpec(inherited_environment=state.jobs[known].spec.inherited_environment))
+        if state.jobs[known].spec != asked:
             raise AlreadyExists(
                 f"request_id {request.request_id!r} was already used for job {known}, which asks for something else; "
                 "take a new request_id for a new job",

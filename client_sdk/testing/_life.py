@@ -1,5 +1,6 @@
 """A job's life in the fake cluster, as the service gives it, without processes or time."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,19 @@ def _start(state: State, job: job_pb2.Job, tasks: list[job_pb2.Task]) -> job_pb2
     log = log_file(state.folder, job.id, job.run)
     log.touch()
     job.log_path = job.tasks[0].log_path = str(log)
+    for task, command in zip(job.tasks, _commands(job.spec), strict=True):
+        task.program = command[0]
     if not job.HasField("start_time"):
         set_now(job.start_time)
     state.show(job, JobState.RUNNING)
     state.tell(job, JobEventKind.STARTED, run=job.run, node=node)
     return job
+
+
+def _commands(spec: job_pb2.JobSpec) -> Iterator[Sequence[str]]:
+    """That of each task."""
+    groups = spec.task_groups or [job_pb2.TaskGroup(count=1)]
+    return (group.command or spec.command for group in groups for _ in range(group.count))
 
 
 def _next_element(state: State, array: job_pb2.Job) -> job_pb2.Job:

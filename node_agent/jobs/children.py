@@ -23,10 +23,12 @@ AGAIN = 0.5
 class Run:
     """A run that this launcher started and that is not over."""
 
-    __slots__ = ("code", "directory", "group", "key", "over", "pid", "saves", "signal", "start", "watched")
+    __slots__ = ("code", "directory", "group", "key", "over", "pid", "program", "saves", "signal", "start", "watched")
 
-    def __init__(self, key: str, pid: int, directory: str, group: str) -> None:
+    def __init__(self, key: str, pid: int, directory: str, group: str, program: str = "") -> None:
         self.key, self.pid, self.directory, self.group = key, pid, directory, group
+        self.program = program
+        """The file that was executed."""
         self.start = 0
         """Known from when it is told that it runs."""
         self.code = self.signal = 0
@@ -158,6 +160,7 @@ class Children:
     def keep(self, run: Run) -> None:
         """Leaves the exit status where it outlives this program, now or later."""
         content = {"pid": run.pid, "start": run.start, "boot": self.boot, "code": run.code, "signal": run.signal}
+        content["program"] = run.program
         if write_exit(run.directory, content):
             del self.runs[run.key]
         else:

@@ -78,9 +78,13 @@ def environment(
     inventory: Inventory,
     devices: Mapping[str, str],
 ) -> dict[str, str]:
-    """The agent's own variables where they make sense, then the user's, then those that nobody may change."""
+    """The agent's own variables where they make sense, then those that the job took over from its submitter, then those that
+    its user set, then those that nobody may change."""
     uuids = {device.index: device.uuid for device in inventory.devices}
-    inherited = {name: base[name] for name in _INHERITED if name in base}
+    here = _DEFAULTS | {name: base[name] for name in _INHERITED if name in base}
+    inherited = dict(order.inherited)
+    if "PATH" in inherited:
+        inherited["PATH"] = _path(inherited["PATH"], here["PATH"])
     own = {
         "EBB_JOB_ID": str(order.key.job_id),
         "EBB_RUN": str(order.key.run),
@@ -99,7 +103,12 @@ def environment(
         own["EBB_ARRAY_INDEX"] = str(order.array_index)
     if order.gang is not None:
         own |= _gang(order.gang)
-    return {**_DEFAULTS, **inherited, **dict(order.environment), **devices, **own}
+    return {**here, **inherited, **dict(order.environment), **devices, **own}
+
+
+def _path(theirs: str, here: str) -> str:
+    """The submitter's machine may have its programs elsewhere than this one: what is in none of those folders is in ours."""
+    return ":".join(dict.fromkeys([*theirs.split(":"), *here.split(":")]))
 
 
 def _gang(gang: Gang) -> dict[str, str]:

@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 LAUNCH_ERROR_LIMIT = 2048
 """Bytes. What is reported must fit wherever the scheduler keeps it."""
+PROGRAM_LIMIT = 4096
+"""Bytes of a path, as of the kernel's."""
 _LOOK_AGAIN = 1.0
 """Seconds that a launcher may take to write down the end of a run that is seen to be over."""
 
@@ -202,7 +204,7 @@ class Executor:
     def _started(self, record: RunRecord, event: Spawned) -> None:
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
         record = replace(record, phase=phase, order=None, pid=event.pid, start_ticks=event.start_ticks)
-        self._spool.report(record, Started(event.pid, record.log_path))
+        self._spool.report(record, Started(event.pid, record.log_path, clean(event.program, PROGRAM_LIMIT)))
         self._reported()
         self.starting.retries.over(record.key)
         self._holding.hold(record)

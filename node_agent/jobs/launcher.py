@@ -6,7 +6,7 @@ this program, which does little enough to be left running while agents come and 
 
 One agent at a time talks to it over a unix socket, a JSON object a line:
 
-    spawn {key, argv, env, cwd, dir, cpus, group}       ->  spawned {key, pid, start, child} | lost {key}
+    spawn {key, argv, env, cwd, dir, cpus, group}       ->  spawned {key, pid, start, child, program} | lost {key}
                                                             | failed {key, error}   the command or its folder is at fault
                                                             | unable {key, error}   this node is; nothing was launched
     find {key, dir}      the same, without starting it   -> ... | absent {key}
@@ -20,7 +20,8 @@ own death. `exit.json` appears, complete, when the run is over: an agent that wa
 the first, which has the end added, since a new file can cost more than all else of a launch; and for that reason the next
 run's directory is made in advance, with its files, as soon as there is nothing else to do. A command that was started has a
 moment for itself: that it runs is written and told after that, or when something else is to be done. `child` is false for a
-run that this launcher has not started, or that is over. Where one of the files cannot be written, as on a full disk, the
+run that this launcher has not started, or that is over. `program` is the file that was executed, which was looked for by the
+job's PATH. Where one of the files cannot be written, as on a full disk, the
 launcher goes on: what it has launched it answers for, and an end that it could not write down it keeps, tells every agent that
 connects, and writes down when it can.
 
@@ -145,7 +146,7 @@ class Launcher:
             self.children.kill()
         elif run := self.children.runs.get(str(request["key"])):
             self.tell_begun()
-            self.send({"event": "spawned", "key": run.key, "pid": run.pid, "start": run.start, "child": True})
+            self.tell_spawned(run)
             if run.over:
                 self.tell_end(run)
         elif request["op"] == "spawn":
@@ -171,7 +172,9 @@ class Launcher:
             pid = find_leader(directory)
             known = {"pid": pid, "start": start_ticks(pid)} if pid else {}
         if "pid" in known:
-            self.send({"event": "spawned", "key": key, "pid": known["pid"], "start": known["start"], "child": False})
+            program = known.get("program", "")
+            told = {"event": "spawned", "key": key, "pid": known["pid"], "start": known["start"], "child": False}
+            self.send({**told, "program": program})
         elif "error" in known:
             self.send({"event": "failed", "key": key, "error": known["error"]})
         else:
@@ -192,7 +195,7 @@ class Launcher:
                 self.find(request)
                 return
         try:
-            pid = self.execute(request, log)
+            pid, program = self.execute(request, log)
         except (OSError, ValueError) as error:
             text = blame(error, request)
             if not text or not note(mark, {"error": text}):
@@ -202,7 +205,7 @@ class Launcher:
             self.send({"event": kind, "key": key, "error": text})
         else:
             # It runs. Whatever fails from here on, that is what is answered.
-            run = Run(key, pid, directory, str(request["group"]))
+            run = Run(key, pid, directory, str(request["group"]), program)
             self.children.add(run)
             self.begun.append((run, mark))
             mark = -1
@@ -218,13 +221,17 @@ class Launcher:
         begun, self.begun = self.begun, []
         for run, mark in begun:
             run.start = start_of(run.pid)
-            note(mark, {"pid": run.pid, "start": run.start, "boot": self.children.boot})
+            note(mark, {"pid": run.pid, "start": run.start, "boot": self.children.boot, "program": run.program})
             with contextlib.suppress(OSError):
                 os.close(mark)
-            self.send({"event": "spawned", "key": run.key, "pid": run.pid, "start": run.start, "child": True})
+            self.tell_spawned(run)
 
-    def execute(self, request: dict[str, object], log: int) -> int:
-        """Starts it; its pid. `log` is its open log, if not -1, and closed."""
+    def tell_spawned(self, run: Run) -> None:
+        about = {"key": run.key, "pid": run.pid, "start": run.start, "child": True, "program": run.program}
+        self.send({"event": "spawned", **about})
+
+    def execute(self, request: dict[str, object], log: int) -> tuple[int, str]:
+        """Starts it; its pid, and the file that was executed. `log` is its open log, if not -1, and closed."""
         cpus: list[int] = request["cpus"]  # type: ignore[assignment]
         if log < 0:
             log = os.open(f"{request['dir']}/{LOG_FILE}", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -233,7 +240,8 @@ class Launcher:
                 os.sched_setaffinity(0, cpus)
             os.chdir(str(request["cwd"]))  # before the command is looked for, which may be named relative to it
             streams = [(os.POSIX_SPAWN_DUP2, self.nothing, 0), (os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
-            return spawn_found(request["argv"], request["env"], streams, request["group"])  # type: ignore[arg-type]
+            pid, path = spawn_found(request["argv"], request["env"], streams, request["group"])  # type: ignore[arg-type]
+            return pid, os.path.join(str(request["cwd"]), path.removeprefix("./"))  # noqa: PTH118
         finally:
             os.fchdir(self.home)
             os.close(log)

@@ -48,6 +48,8 @@ class Spawned:
     start_ticks: int
     child: bool
     """This launcher is going to tell its end."""
+    program: str = ""
+    """The file that was executed; empty where an older launcher does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +282,7 @@ class Launching:
 def _event(message: dict[str, Any], key: RunKey) -> Event:
     match message["event"]:
         case "spawned":
-            return Spawned(key, message["pid"], message["start"], message["child"])
+            return Spawned(key, message["pid"], message["start"], message["child"], message.get("program", ""))
         case "failed":
             return NotSpawned(key, message["error"])
         case "unable":

@@ -91,6 +91,8 @@ class StartOrder:
     """How much host memory it asked for; 0 where it did not say."""
     array_index: int | None = None
     gang: Gang | None = None
+    inherited: tuple[tuple[str, str], ...] = ()
+    """What the job takes over from the environment of whoever submitted it."""
 
     @property
     def waits(self) -> bool:
@@ -125,6 +127,8 @@ class Started:
 
     pid: int
     log_path: str
+    program: str = ""
+    """The file that was executed; empty where the launcher did not say."""
 
 
 @dataclass(frozen=True, slots=True)

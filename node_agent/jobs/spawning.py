@@ -25,8 +25,8 @@ _SAVERS_LIMIT = 1 << 16
 _NODES_FAULT = SCARCE | {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE, errno.ETIMEDOUT, errno.EFBIG}
 
 
-def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, group: str) -> int:
-    """Spawns the command, which is looked for as execvpe would, in a session of its own; its pid.
+def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, group: str) -> tuple[int, str]:
+    """Spawns the command, which is looked for as execvpe would, in a session of its own; its pid, and the file that it is.
 
     Costs half of what the subprocess module does. Raises OSError with the command for its file name.
     """
@@ -39,8 +39,8 @@ def spawn_found(argv: list[str], environment: dict[str, str], streams: Streams, 
             if len(found) > 1:
                 os.stat(path)  # noqa: PTH116 (pathlib is not loaded here; a spawn that fails costs much more)
             if group:
-                return spawn_inside(group, path, argv, environment, streams)
-            return os.posix_spawn(path, argv, environment, file_actions=streams, setsid=True, setsigdef=IGNORED)
+                return spawn_inside(group, path, argv, environment, streams), path
+            return os.posix_spawn(path, argv, environment, file_actions=streams, setsid=True, setsigdef=IGNORED), path
         except Misplaced as error:
             raise OSError(error.number, f"{os.strerror(error.number)} (control group {group})") from error
         except OSError as error:

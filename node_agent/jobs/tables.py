@@ -89,7 +89,8 @@ def record(values: tuple[Any, ...]) -> RunRecord:
 def _order(held: dict[str, Any]) -> StartOrder:
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in held.items()}
     plain["key"] = RunKey(*held["key"])
-    plain["environment"] = tuple((name, value) for name, value in held["environment"])
+    for pairs in ("environment", "inherited"):
+        plain[pairs] = tuple((name, value) for name, value in held.get(pairs, ()))
     if gang := held.get("gang"):
         plain["gang"] = Gang(**gang | {"nodes": tuple(gang["nodes"])})
     return StartOrder(**plain)

@@ -172,8 +172,8 @@ def _report(report: Report) -> pb.Report:
     match report.event:
         case Ready(address, port):
             message.ready.CopyFrom(pb.RunReady(address=address, port=port))
-        case Started(pid, log_path):
-            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path))
+        case Started(pid, log_path, program):
+            message.started.CopyFrom(pb.RunStarted(pid=pid, log_path=log_path, program=program))
         case Exited() as event:
             message.exited.CopyFrom(
                 pb.RunExited(
@@ -198,6 +198,7 @@ def _order(order: pb.RunOrder) -> Order | None:
                 key,
                 command=tuple(spec.command),
                 environment=tuple(spec.environment.items()) if spec.environment else (),
+                inherited=tuple(spec.inherited_environment.items()) if spec.inherited_environment else (),
                 working_directory=spec.working_directory,
                 name=spec.name,
                 user=start.user,

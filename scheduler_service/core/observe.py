@@ -142,7 +142,7 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     guard = state.settings.min_run_us
     phase = _RUNS if running else run.phase
     guarded = now + guard if guard and running else None
-    run = changed(run, phase=phase, started_us=now, log_path=event.log_path, guarded_us=guarded)
+    run = changed(run, phase=phase, started_us=now, log_path=event.log_path, program=event.program, guarded_us=guarded)
     state.put(state.runs, run.key, run)
     before = state.jobs.rows[run.job_id]
     job = all_started(state, before)

@@ -50,8 +50,11 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
 
 
 def check_same_request(known: Job, event: Submitted) -> None:
-    """Raises AlreadyExists unless the request_id came with the spec that it first came with."""
-    asked = event.spec if event.grace_given else changed(event.spec, grace_us=known.spec.grace_us)
+    """Raises AlreadyExists unless the request_id came with the spec that it first came with. A script that is run again from
+    another shell inherits another environment, and still means the same job."""
+    asked = changed(event.spec, inherited=known.spec.inherited)
+    if not event.grace_given:
+        asked = changed(asked, grace_us=known.spec.grace_us)
     if known.spec != asked:
         raise AlreadyExists(
             "REQUEST_ID_REUSED",

@@ -29,7 +29,8 @@ def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> Report:
     key = RunKey(report.job_id, report.run, report.task)
     match report.WhichOneof("event"):
         case "started":
-            return RunStarted(node, boot_id, report.sequence, key, _clean(report.started.log_path))
+            started = report.started
+            return RunStarted(node, boot_id, report.sequence, key, _clean(started.log_path), _clean(started.program))
         case "ready":
             return RunReady(node, boot_id, report.sequence, key, _clean(report.ready.address), report.ready.port)
         case _:

@@ -1,6 +1,7 @@
 """Between the core's rows and ebb.v1. The only place, with the files of the services, that knows both."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ebb.v1 import cluster_pb2, job_pb2
@@ -23,6 +24,7 @@ from scheduler_service.core.job import (
 )
 from scheduler_service.core.values import ZERO, Micros, Vector, add
 from scheduler_service.core.vc import CellRequest, Guarantee, Within
+from scheduler_service.rpc.sight import Sight
 from scheduler_service.run.view import JobView, NodeView
 
 # ---- in ----------------------------------------------------------------------------------------------------------------
@@ -41,6 +43,8 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         more["job_class"] = JobClass(spec.job_class)
     if spec.environment:
         more["environment"] = tuple(sorted(spec.environment.items()))
+    if spec.inherited_environment:
+        more["inherited"] = _inherited(tuple(sorted(spec.inherited_environment.items())))
     if spec.HasField("time_limit"):
         more["time_limit_us"] = duration_in(spec.time_limit)
     if spec.HasField("estimate"):
@@ -64,6 +68,12 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         priority=spec.priority,
         **more,
     )
+
+
+@lru_cache(4096)
+def _inherited(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """One object for all jobs that inherited the same, which are many."""
+    return found
 
 
 def _cells_in(spec: job_pb2.JobSpec) -> CellRequest:
@@ -122,6 +132,8 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         grace_period=duration_out(spec.grace_us),
         priority=spec.priority,
     )
+    if spec.inherited:
+        out.inherited_environment.update(spec.inherited)
     if spec.time_limit_us:
         out.time_limit.CopyFrom(duration_out(spec.time_limit_us))
     if spec.estimate_us:
@@ -154,11 +166,14 @@ def _cells_out(spec: JobSpec, out: job_pb2.JobSpec) -> None:
         out.cells.CopyFrom(asked)
 
 
-def job_out(view: JobView, nodes: Nodes) -> job_pb2.Job:
+def job_out(view: JobView, nodes: Nodes, sight: Sight) -> job_pb2.Job:
+    """As whoever has this sight may see it."""
     job, runs = view
+    spec = spec_out(job.spec)
+    sight.redact(spec, job)
     out = job_pb2.Job(
         id=job.id,
-        spec=spec_out(job.spec),
+        spec=spec,
         user=job.user,
         state=int(job.state),  # type: ignore[arg-type]
         reason=int(job.reason),  # type: ignore[arg-type]
@@ -206,6 +221,7 @@ def task_out(run: Run, nodes: Nodes) -> job_pb2.Task:
         resources=vector_out(run.demand),
         log_path=run.log_path,
         guaranteed=run.guaranteed,
+        program=run.program,
     )
 
 

@@ -16,6 +16,7 @@ from scheduler_service.policies.explained import Explanation, Victim
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.convert import Nodes, decision_out, duration_out, job_out, task_out, time_out, vector_out
 from scheduler_service.rpc.front import Front, Leading
+from scheduler_service.rpc.sight import Sight, sight
 from scheduler_service.run.view import JobView
 
 
@@ -63,7 +64,7 @@ class Answers:
         def question(state: State, now: Micros, rng: Rng, policy: Policy) -> Previewed:
             return _previewed(state, event, now, rng, policy, stages)
 
-        return _preview_out(await leading.service.ask(question), leading)
+        return _preview_out(await leading.service.ask(question), leading, sight(self._front.secrets))
 
 
 # ---- in the engine's thread --------------------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ def _explanation_out(explained: Explained, nodes: Nodes) -> scheduler_pb2.Explan
     return out
 
 
-def _preview_out(found: Previewed, leading: Leading) -> scheduler_pb2.SubmitResponse:
+def _preview_out(found: Previewed, leading: Leading, seen: Sight) -> scheduler_pb2.SubmitResponse:
     nodes = leading.view.nodes
     preview = scheduler_pb2.Preview(
         starts=bool(found.runs),
@@ -153,7 +154,7 @@ def _preview_out(found: Previewed, leading: Leading) -> scheduler_pb2.SubmitResp
         preview.explanation.CopyFrom(_explanation_out(found.explained, nodes))
         if found.decision is not None:
             preview.explanation.decision.CopyFrom(decision_out(found.decision, nodes))
-    job: job_pb2.Job = job_out(JobView(found.job, found.runs), nodes)
+    job: job_pb2.Job = job_out(JobView(found.job, found.runs), nodes, seen)
     job.id = 0
     return scheduler_pb2.SubmitResponse(job=job, preview=preview)
 

@@ -16,11 +16,13 @@ from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.ports import NotCommitted, Reader
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import View
+from scheduler_service.secret_arguments import SecretArguments
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _FIFO = VcPolicy()
+_NO_SECRETS = SecretArguments()
 READERS = 5
 """Queries at once: as many as there are connections to read on."""
 ASK_AGAIN = 1.0
@@ -77,6 +79,7 @@ class Front:
         silent_after_seconds: float,
         virtual_clusters: bool = False,
         vc_policy: VcPolicy = _FIFO,
+        secrets: SecretArguments = _NO_SECRETS,
     ) -> None:
         self.reader = reader
         self.user = user
@@ -87,6 +90,8 @@ class Front:
         """Whether the site has such, whoever leads it."""
         self.vc_policy = vc_policy
         """Of virtual clusters that name no other."""
+        self.secrets = secrets
+        """What others than a job's owner and operators do not see of its command."""
         self._leading: Leading | None = None
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.clock = time.monotonic

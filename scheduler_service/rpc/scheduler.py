@@ -30,6 +30,7 @@ from scheduler_service.rpc.interceptors import InvalidArgument
 from scheduler_service.rpc.methods import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, before
 from scheduler_service.rpc.pieces import LARGEST, pieces
+from scheduler_service.rpc.sight import sight
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
 
@@ -70,6 +71,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         ):
             whose = "spec.virtual_cluster: say whose cells and guarantee are meant"
             raise InvalidArgument("INVALID_FIELD", whose, field="spec.virtual_cluster", rule="virtual_cluster.given")
+        if asked.redacted:
+            parts = "spec.redacted: this spec lacks what its owner alone may see: take one that you have made yourself"
+            raise InvalidArgument("INVALID_FIELD", parts, field="spec.redacted", rule="redacted.whole")
         spec = spec_in(request.spec, self._front.default_grace_us)
         given = request.spec.HasField("grace_period")
         who = user()
@@ -83,7 +87,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
 
     async def Get(self, request: scheduler_pb2.GetRequest, _context: Context) -> scheduler_pb2.GetResponse:  # noqa: N802
         found = await _find(self._front, request.job_id)
-        return scheduler_pb2.GetResponse(job=job_out(found, await self._front.names()))
+        return scheduler_pb2.GetResponse(job=await self._shown(found))
 
     async def List(self, request: scheduler_pb2.ListRequest, _context: Context) -> scheduler_pb2.ListResponse:  # noqa: N802
         front = self._front
@@ -92,13 +96,14 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         begins = before(request.page_token)
         names = await front.names()
         leading = front.leads
+        seen = sight(front.secrets)
         if request.mine and request.user not in ("", user()):
             return scheduler_pb2.ListResponse()
         only = request.virtual_cluster, user() if request.mine else request.user, request.name
 
         def made(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
             # A live job's row comes from the leader's view, whose reason knows its place in the queue.
-            return job_out((leading and leading.view.job(found[0].id)) or JobView(*found), names)
+            return job_out((leading and leading.view.job(found[0].id)) or JobView(*found), names, seen)
 
         page: list[job_pb2.Job] = []
         room, more = LARGEST, True
@@ -119,10 +124,11 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     ) -> AsyncIterator[scheduler_pb2.SchedulerWatchResponse]:
         leading = self._front.leading
         nodes = leading.view.nodes
+        seen = sight(self._front.secrets)
         if request.job_id and (found := await _find(self._front, request.job_id)).job.ended_us is not None:
             yield scheduler_pb2.SchedulerWatchResponse(
                 snapshot=not leading.view.holds_after(request.after_commit),
-                jobs=[job_out(found, nodes)],
+                jobs=[job_out(found, nodes, seen)],
                 commit_no=leading.view.commit_no,
             )
             return
@@ -132,7 +138,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
                 jobs = (await _find(self._front, request.job_id),)
             last: list[job_pb2.Job] | None = None
             snapshot = update.snapshot
-            for piece in pieces(jobs, lambda view: job_out(view, nodes)):
+            for piece in pieces(jobs, lambda view: job_out(view, nodes, seen)):
                 if last is not None:
                     yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last)
                     snapshot = False
@@ -147,7 +153,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         try:
             job = await self._ask(CancelRequested(request.job_id))
         except NotFound:  # not live: has it ended?
-            job = job_out(await _find(self._front, request.job_id), await self._front.names())
+            job = await self._shown(await _find(self._front, request.job_id))
         return scheduler_pb2.CancelResponse(job=job)
 
     async def Suspend(self, request: scheduler_pb2.SuspendRequest, _context: Context) -> scheduler_pb2.SuspendResponse:  # noqa: N802
@@ -184,7 +190,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)
-        return scheduler_pb2.ExplainResponse(job=job_out(found, await self._front.names()), explanation=explanation)
+        return scheduler_pb2.ExplainResponse(job=await self._shown(found), explanation=explanation)
 
     async def Story(self, request: scheduler_pb2.StoryRequest, _context: Context) -> scheduler_pb2.StoryResponse:  # noqa: N802
         front = self._front
@@ -231,7 +237,12 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         leading = self._front.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, Accepted)
-        return job_out(leading.view.job(reply.job_id) or await _find(self._front, reply.job_id), leading.view.nodes)
+        found = leading.view.job(reply.job_id) or await _find(self._front, reply.job_id)
+        return job_out(found, leading.view.nodes, sight(self._front.secrets))
+
+    async def _shown(self, found: JobView) -> job_pb2.Job:
+        """As the caller may see it."""
+        return job_out(found, await self._front.names(), sight(self._front.secrets))
 
 
 async def _find(front: Front, job_id: int) -> JobView:

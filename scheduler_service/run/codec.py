@@ -25,20 +25,21 @@ class CodecError(Exception):
 
 # ---- writing -----------------------------------------------------------------------------------------------------------
 
+_NONE: frozenset[str] = frozenset()
 Write = Callable[[Any], Any]
 """Gives what JSON can write of a value: it knows tuples and numbered enums itself."""
 
 
-def encoder(secret: str = "", hide: Write = str) -> Callable[[Any], str]:
-    """Gives the text of a value, which `decode` reads. Of fields with the name `secret`, `hide` writes the value."""
+def encoder(secret: frozenset[str] = _NONE, hide: Write = str) -> Callable[[Any], str]:
+    """Gives the text of a value, which `decode` reads. Of fields with a name in `secret`, `hide` writes the value."""
 
     def of(kind: type) -> Write:
         names = tuple(field.name for field in fields(kind))
         values = _values(names)
-        if secret in names:
+        if not secret.isdisjoint(names):
             return lambda row: (
                 kind.__name__,
-                {n: hide(v) if n == secret else v for n, v in zip(names, values(row), strict=True)},
+                {n: hide(v) if n in secret else v for n, v in zip(names, values(row), strict=True)},
             )
         if not hasattr(kind, "__slots__") and not any(isinstance(value, cached_property) for value in vars(kind).values()):
             return lambda row: (kind.__name__, row.__dict__)
@@ -47,18 +48,22 @@ def encoder(secret: str = "", hide: Write = str) -> Callable[[Any], str]:
     return _encoder(of)
 
 
-def canonical(secret: str = "", hide: Write = str) -> Callable[[Any], str]:
+def canonical(secret: frozenset[str] = _NONE, hide: Write = str) -> Callable[[Any], str]:
     """Gives a text that is the same for equal values, however they were made, and is never read: it has no field names."""
 
     def of(kind: type) -> Write:
         names = tuple(field.name for field in fields(kind))
         values = _values(names)
-        if secret in names:
-            at = names.index(secret)
-            return lambda row: (kind.__name__, (*(v := values(row))[:at], hide(v[at]), *v[at + 1 :]))
+        if not secret.isdisjoint(names):
+            writes = tuple(hide if name in secret else _as_it_is for name in names)
+            return lambda row: (kind.__name__, tuple(write(v) for write, v in zip(writes, values(row), strict=True)))
         return lambda row: (kind.__name__, values(row))
 
     return _encoder(of)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _values(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:

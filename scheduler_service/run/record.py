@@ -23,7 +23,7 @@ from scheduler_service.run.codec import canonical, encoder
 from scheduler_service.run.record_file import File
 
 FORMAT = 1
-SECRET = "environment"
+SECRET = frozenset({"environment", "inherited"})
 """The field, of whatever dataclass, whose values are not recorded: pairs of a name and a value."""
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ def integer(name: str, comment: str | None = None, null: bool = False) -> Column
     return column(name, Integer(), comment, null)
 
 
-def string(name: str, comment: str | None = None) -> Column[Any]:
-    return column(name, Text(), comment)
+def string(name: str, comment: str | None = None, null: bool = False) -> Column[Any]:
+    return column(name, Text(), comment, null)
 
 
 def flag(name: str, comment: str | None = None) -> Column[Any]:

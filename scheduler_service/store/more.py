@@ -5,6 +5,7 @@ way back from JSON.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scheduler_service.core.job import Array, Dependency, DependencyKind, Elements, Job, JobSpec, Reason, Retry, TaskGroup
@@ -41,6 +42,12 @@ def _cells(found: list[Any]) -> CellRequest:
     return CellRequest(pool, model, pin, tuple(levels), tuple(Within(*one) for one in within), *rest)
 
 
+@lru_cache(4096)
+def _pairs(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """One object for all jobs that inherited the same, which are many."""
+    return found
+
+
 _SPEC = (
     _Field("priority", 0, _same),
     _Field("time_limit_us", 0, _same),
@@ -51,6 +58,7 @@ _SPEC = (
     _Field("array", None, lambda found: Array(*found)),
     _Field("guarantee", Guarantee.GUARANTEED, Guarantee),
     _Field("cells", CellRequest(), _cells),
+    _Field("inherited", (), lambda found: _pairs(tuple((name, value) for name, value in found))),
 )
 _JOB = (
     _Field("priority", 0, _same),

@@ -67,6 +67,41 @@ def test_start_and_exit(agent: Start, scheduler: FakeScheduler, state: Path) -> 
     assert numbers(scheduler) == [1, 2]
 
 
+def test_an_active_virtual_environment_is_the_jobs_too(agent: Start, scheduler: FakeScheduler, tmp_path: Path) -> None:
+    """Its python is the one that runs, and is named. What is in none of the submitter's folders is found in the agent's."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    python = venv / "bin" / "python"
+    python.write_text('#!/bin/sh\necho "$0 $VIRTUAL_ENV $A $CUDA_VISIBLE_DEVICES."; exec env\n')
+    python.chmod(0o755)
+    agent()
+    scheduler.connected()
+    inherited = {"PATH": f"{venv}/bin:/elsewhere", "VIRTUAL_ENV": str(venv), "A": "theirs", "CUDA_VISIBLE_DEVICES": "7"}
+    scheduler.start(1, "python", inherited_environment=inherited, environment={"A": "mine"}, devices=(0,))
+    started = scheduler.started(1)
+    assert scheduler.exited(1).exit_code == 0, "env was found, which is in none of the submitter's folders"
+    assert started.program == str(python)
+    said, *variables = Path(started.log_path).read_text().splitlines()
+    assert said == f"{python} {venv} mine .", "the user's own word wins, and the agent's over all"
+    (path,) = (each.removeprefix("PATH=") for each in variables if each.startswith("PATH="))
+    assert path.split(":")[:2] == [f"{venv}/bin", "/elsewhere"]
+    assert len(set(path.split(":"))) == len(path.split(":")) > 2
+    scheduler.start(2, "sh", "-c", "echo $PATH", inherited_environment=inherited, environment={"PATH": "/usr/bin:/bin"})
+    scheduler.exited(2)
+    assert Path(scheduler.started(2).log_path).read_text() == "/usr/bin:/bin\n", "what is set is set"
+
+
+def test_the_program_that_ran_is_named_by_where_it_was_found(agent: Start, scheduler: FakeScheduler, tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "train.sh").chmod(0o755)
+    agent()
+    scheduler.connected()
+    scheduler.start(1, "./train.sh", working_directory=str(tmp_path))
+    assert scheduler.started(1).program == str(tmp_path / "train.sh")
+    scheduler.start(2, "train.sh", working_directory=str(tmp_path), environment={"PATH": ""})
+    assert scheduler.started(2).program == str(tmp_path / "train.sh")
+
+
 def test_a_start_that_is_repeated_runs_once(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     agent()
     scheduler.connected()

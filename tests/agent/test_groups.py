@@ -157,7 +157,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = os.open("/dev/stdout", os.O_WRONLY)
 say = "cat /proc/self/cgroup; grep SigIgn /proc/self/status; cut -d' ' -f5,6 /proc/$$/stat; echo $$; echo $A; echo $0"
 streams = [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
-pid = spawn_found(["sh", "-c", say, "caf\\udce9"], {{"PATH": os.defpath, "A": "b=c"}}, streams, {str(group)!r})
+pid, _ = spawn_found(["sh", "-c", say, "caf\\udce9"], {{"PATH": os.defpath, "A": "b=c"}}, streams, {str(group)!r})
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     data = subprocess.run([sys.executable, "-I", "-S", "-c", script], check=True, capture_output=True).stdout

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_spawn_runs_once(play: Play) -> None:
         (run / "go").touch()
         await client.next(Ended)
         client.spawn(*script)
-        assert await client.next(Spawned) == Spawned(KEY, first.pid, first.start_ticks, child=False)
+        assert await client.next(Spawned) == replace(first, child=False)
         assert (run / LOG_FILE).read_text() == "once\n"
         client.launching.find(RunKey(9, 9), client.state / "9.9")
         assert await client.next(Absent) == Absent(RunKey(9, 9))

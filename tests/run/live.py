@@ -155,6 +155,7 @@ class Site:
             shape.choice(list(JobClass)),
             shape.choice((0, 1_000_000)),
             environment=(("PASSWORD", f"secret-{number % 3}"), ("HOME", "/root")),
+            inherited=(("PATH", f"/home/secret-{number % 3}/bin"),),
         )
         return Submitted("ada", f"request {number}", spec)
 

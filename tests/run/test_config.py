@@ -12,7 +12,7 @@ from scheduler_service.core.vc import VcPolicy
 from scheduler_service.leading import policy_of, settings_of, stages_of, vc_policy_of
 from scheduler_service.recording import parameters
 
-DATABASE = {"database": "postgresql://ebb:secret@localhost/ebb"}
+DATABASE = {"database": "postgresql://ebb:hunter2@localhost/ebb"}
 VCS = {**DATABASE, "virtual_clusters": True}
 
 
@@ -97,7 +97,7 @@ def test_check_config_prints_what_would_hold_and_starts_nothing() -> None:
     assert result.exit_code == 0
     assert "policy: fifo" in result.stdout
     assert "postgresql://ebb:***@localhost/ebb" in result.stdout
-    assert "secret" not in result.stdout
+    assert "hunter2" not in result.stdout
     assert "listen: 127.0.0.1:7737" in result.stdout
 
 
@@ -122,14 +122,14 @@ def test_files_are_written_in_folders_that_are_there(tmp_path: Path, flag: str) 
 
 
 def test_no_password_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EBB_SCHEDULER_DATABASE", "postgresql://localhost/ebb?user=ebb&password=secret&sslmode=require")
+    monkeypatch.setenv("EBB_SCHEDULER_DATABASE", "postgresql://localhost/ebb?user=ebb&password=hunter2&sslmode=require")
     shown = CliRunner().invoke(main, ["serve", "--check-config"])
     assert "database: postgresql://localhost/ebb?user=ebb&password=***&sslmode=require" in shown.output
-    monkeypatch.setenv("EBB_SCHEDULER_DATABASE", "postgresql://ebb:secret@localhost:none/ebb")
+    monkeypatch.setenv("EBB_SCHEDULER_DATABASE", "postgresql://ebb:hunter2@localhost:none/ebb")
     wrong = CliRunner().invoke(main, ["serve", "--check-config"])
     assert wrong.exit_code == 2
     assert "database: postgresql://ebb:***@localhost:none/ebb is not postgresql://USER@HOST:PORT/NAME" in wrong.stderr
-    assert "secret" not in shown.output + wrong.output
+    assert "hunter2" not in shown.output + wrong.output
 
 
 def test_a_wrong_setting_ends_the_command_with_status_2() -> None:

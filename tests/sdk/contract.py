@@ -5,6 +5,7 @@ of other jobs only that there may be some.
 """
 
 import asyncio
+import os
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -111,14 +112,23 @@ def behaviour(function: Behaviour) -> Behaviour:
 @behaviour
 async def a_submitted_job_is_answered_alive(world: World) -> None:
     job = await world.client.submit(
-        ["true"], name="n 1", cpus=0.5, memory="2GiB", env={"A": "b"}, working_directory="/tmp", job_class="trial", grace=1.5
+        ["true"],
+        name="n 1",
+        cpus=0.5,
+        memory="2GiB",
+        env={"A": "b"},
+        export=["PATH", "SET=yes", "A=c"],
+        working_directory="/tmp",
+        job_class="trial",
+        grace=1.5,
     )
     assert job.spec == sdk.JobSpec(
         command=("true",),
         resources=sdk.Resources(cpus=0.5, memory_mib=2048),
         name="n 1",
         job_class=sdk.JobClass.TRIAL,
-        environment={"A": "b"},
+        environment={"A": "b", "SET": "yes"},
+        inherited={"PATH": os.environ["PATH"]},
         working_directory="/tmp",
         grace_period=timedelta(seconds=1.5),
     )
@@ -126,6 +136,19 @@ async def a_submitted_job_is_answered_alive(world: World) -> None:
     assert (bool(job.user), job.cancel_requested, job.end_time, job.preempted_for_trial) == (True, False, None, 0)
     assert job.submit_time is not None
     assert job.submit_time.tzinfo is UTC
+    (task,) = (await world.client.wait(job, LIMIT)).tasks
+    assert task.program is not None
+    assert task.program.rpartition("/")[2] == "true"
+
+
+@behaviour
+async def what_is_inherited_makes_no_other_job_of_a_request(world: World) -> None:
+    """A script that is run again from another shell means the same job."""
+    job = await world.client.submit(["true"], export="PATH", request_id="from-a-shell")
+    again = await world.client.submit(["true"], export="NONE", request_id="from-a-shell")
+    assert (again.id, again.spec.inherited) == (job.id, job.spec.inherited)
+    with pytest.raises(sdk.AlreadyExists):
+        await world.client.submit(["true"], env={"A": "b"}, request_id="from-a-shell")
     await world.client.wait(job, LIMIT)
 
 

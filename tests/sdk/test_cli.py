@@ -292,7 +292,20 @@ def test_submit(run: Run, fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("FROM_HERE", "x=y")
     options = ["--trial", "--name", "n", "--cpus", "0.5", "--memory", "2GiB", "--gpus", "1", "--grace", "30s", "--cwd", "sub"]
     submitted = run(
-        "submit", *options, "--env", "A=b=c", "-e", "FROM_HERE", "--request-id", "r", "--", "python", "-c", "--help"
+        "submit",
+        *options,
+        "--export",
+        "NONE",
+        "--env",
+        "A=b=c",
+        "-e",
+        "FROM_HERE",
+        "--request-id",
+        "r",
+        "--",
+        "python",
+        "-c",
+        "--help",
     )
     assert (submitted.exit_code, submitted.output) == (0, "submitted job 1\n")
     assert json_format.MessageToDict(fake.submits[0]) == {

@@ -28,6 +28,7 @@ def test_submit_says_what_was_asked(client: Client, fake: Fake) -> None:
         devices=2,
         grace=1.5,
         env={"A": "b"},
+        export="NONE",
         working_directory="/w",
         request_id="mine",
     )

@@ -1,5 +1,6 @@
 """What the SDK makes of the options of a job, and of the answers: each value where the API has it."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from signal import Signals
 from typing import Any
@@ -49,6 +50,8 @@ def test_every_option_is_sent() -> None:
         after_failed=other,
         array=10,
         array_at_once=2,
+        export="A=1",
+        env={"B": "2"},
     )
     message = sent(Submit(spec, "r"))
     assert message == {
@@ -72,6 +75,7 @@ def test_every_option_is_sent() -> None:
                 {"jobId": "9", "kind": "DEPENDENCY_KIND_AFTER_OK"},
             ],
             "array": {"size": 10, "atOnce": 2},
+            "environment": {"A": "1", "B": "2"},
         },
     }
     assert _convert.spec(json_format.ParseDict(message["spec"], job_pb2.JobSpec())) == spec
@@ -82,7 +86,7 @@ def test_what_is_left_out_is_not_sent() -> None:
     for none in (float("nan"), float("inf")):
         with pytest.raises(sdk.InvalidArgument, match="is no number of CPUs"):
             job_spec(["a"], cpus=none)
-    plain = job_spec(["a"], cpus=0, memory=0)
+    plain = job_spec(["a"], cpus=0, memory=0, export="NONE")
     assert sent(TryOut(plain)) == {**BASE, "validateOnly": True}
     assert job_spec(["a"]).resources == Resources(cpus=1, memory_mib=1024)
 
@@ -116,6 +120,34 @@ def test_options_that_make_no_sense(options: dict[str, Any], said: str) -> None:
         job_spec(["echo", 5])  # type: ignore[list-item]
     with pytest.raises(sdk.InvalidArgument, match="amount of memory"):
         TaskGroup(1, memory="lots")
+
+
+def test_what_a_job_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As sbatch's --export says it. By default what tells which programs run, and nothing that is a secret."""
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    shell = {"PATH": "/venv/bin", "VIRTUAL_ENV": "/venv", "CONDA_PREFIX": "/conda", "CONDA_SHLVL": "1", "A": "1"}
+    of_here = {"EBB_TOKEN": "s", "SHLVL": "2", "RANK": "3", "CUDA_VISIBLE_DEVICES": "0", "BASH_FUNC_f%%": "()", "B": "\udcff"}
+    for name, value in (shell | of_here).items():
+        monkeypatch.setenv(name, value)
+
+    def of(export: Any = None, **env: str) -> tuple[dict[str, str], dict[str, str]]:
+        spec = job_spec(["a"], export=export, env=env)
+        encode(TryOut(spec))
+        return dict(spec.inherited), dict(spec.environment)
+
+    default = {name: value for name, value in shell.items() if name != "A"}
+    assert of() == (default, {})
+    assert of(A="2") == (default, {"A": "2"})
+    assert of("NONE") == of([]) == ({}, {})
+    assert of("ALL") == (shell, {})
+    assert of("ALL,A=2") == (shell, {"A": "2"})
+    assert of("A=2", A="3") == ({}, {"A": "3"})
+    assert of("PATH, A, UNSET, B") == ({"PATH": "/venv/bin", "A": "1"}, {})
+    assert of(["CONDA_*", "L=a,b"]) == ({"CONDA_PREFIX": "/conda", "CONDA_SHLVL": "1"}, {"L": "a,b"})
+    for wrong in ("", "PATH,,A", "NONE,A", "1A", "A B", "EBB_TOKEN", "*", "A?", "=x", 7, [7]):
+        with pytest.raises(sdk.InvalidArgument):
+            of(wrong)
 
 
 def test_updates() -> None:

@@ -193,6 +193,7 @@ specs = st.builds(
     vc=words,
     guarantee=st.sampled_from(Guarantee),
     cells=cell_requests,
+    inherited=st.lists(st.tuples(words, words), max_size=2).map(tuple),
 )
 
 
@@ -266,6 +267,7 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         draw(maybe(times)),
         vc,
         draw(st.booleans()),
+        draw(words),
     )
 
 

@@ -28,7 +28,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x65\x62\x62/v1/cluster.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x10\x65\x62\x62/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x02\n\x06\x44\x65vice\x12\x19\n\x05index\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00\x12\"\n\x04uuid\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12#\n\x05model\x18\x03 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12!\n\nmemory_mib\x18\x04 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00\x12\x1f\n\x04path\x18\x05 \x03(\x05\x42\x11\xbaH\x0e\x92\x01\x0b\x10\x10\"\x07\x1a\x05\x10\x80\x08(\x00\x12#\n\x05\x66\x61ult\x18\x06 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x02\x32\n^[^\\x00]*$\x12\"\n\tnuma_node\x18\x07 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00H\x00\x88\x01\x01\x12$\n\x0blink_domain\x18\x08 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00H\x01\x88\x01\x01\x42\x0c\n\n_numa_nodeB\x0e\n\x0c_link_domain\"\xd9\x01\n\x11\x44\x65viceObservation\x12\x19\n\x05index\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00\x12+\n\x0fmemory_used_mib\x18\x02 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00H\x00\x88\x01\x01\x12+\n\x13utilisation_percent\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00H\x01\x88\x01\x01\x12#\n\x05\x66\x61ult\x18\x04 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x02\x32\n^[^\\x00]*$B\x12\n\x10_memory_used_mibB\x16\n\x14_utilisation_percent\"\xc1\x02\n\x0bMemoryCycle\x12\x17\n\x06job_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x14\n\x03run\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x01\x12\x15\n\x04task\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1a\n\x06\x64\x65vice\x18\x04 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00\x12)\n\x06period\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\"\n\x0bminimum_mib\x18\x06 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00\x12\"\n\x0bmaximum_mib\x18\x07 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00\x12+\n\nconfidence\x18\x08 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00\x12\x30\n\x06source\x18\t \x01(\x0e\x32\x14.ebb.v1.MemorySourceB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\"-\n\nShareGroup\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\x05\x12\x0f\n\x07job_ids\x18\x02 \x03(\x03\"\x88\x03\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05state\x18\x02 \x01(\x0e\x32\x11.ebb.v1.NodeState\x12#\n\x08\x63\x61pacity\x18\x03 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x1f\n\x04\x66ree\x18\x04 \x01(\x0b\x32\x11.ebb.v1.Resources\x12$\n\tearmarked\x18\x05 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x0e\n\x06levels\x18\x06 \x03(\t\x12\x1f\n\x07\x64\x65vices\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Device\x12(\n\x0cshare_groups\x18\x08 \x03(\x0b\x32\x12.ebb.v1.ShareGroup\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\x15\n\ragent_version\x18\n \x01(\t\x12.\n\nstate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12 \n\x05\x64rain\x18\x0c \x01(\x0b\x32\x11.ebb.v1.NodeDrain\x12\x0f\n\x07strikes\x18\r \x01(\x05\"S\n\tNodeDrain\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x12\n\x10ListNodesRequest\"0\n\x11ListNodesResponse\x12\x1b\n\x05nodes\x18\x01 \x03(\x0b\x32\x0c.ebb.v1.Node\"6\n\x0eGetNodeRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"]\n\x0fGetNodeResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\x12.\n\x0cobservations\x18\x02 \x01(\x0b\x32\x18.ebb.v1.NodeObservations\"\x8d\x01\n\x10NodeObservations\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x19.ebb.v1.DeviceObservation\x12#\n\x06\x63ycles\x18\x03 \x03(\x0b\x32\x13.ebb.v1.MemoryCycle\"i\n\x0c\x44rainRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\x12$\n\x06reason\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x02\x32\n^[^\\x00]*$\x12\r\n\x05\x65vict\x18\x03 \x01(\x08\"+\n\rDrainResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"6\n\x0eUndrainRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"-\n\x0fUndrainResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"4\n\x0c\x46\x65nceRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"+\n\rFenceResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"9\n\x11\x44\x65leteNodeRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"\x14\n\x12\x44\x65leteNodeResponse\"\x15\n\x13\x43lusterWatchRequest\"X\n\x14\x43lusterWatchResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x08\x12\x1b\n\x05nodes\x18\x02 \x03(\x0b\x32\x0c.ebb.v1.Node\x12\x11\n\tcommit_no\x18\x03 \x01(\x03*i\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rNODE_STATE_UP\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x12\x16\n\x12NODE_STATE_DELETED\x10\x03*E\n\x0cMemorySource\x12\x1d\n\x19MEMORY_SOURCE_UNSPECIFIED\x10\x00\x12\x16\n\x12MEMORY_SOURCE_NVML\x10\x01\x32\xba\x03\n\x07\x43luster\x12@\n\tListNodes\x12\x18.ebb.v1.ListNodesRequest\x1a\x19.ebb.v1.ListNodesResponse\x12:\n\x07GetNode\x12\x16.ebb.v1.GetNodeRequest\x1a\x17.ebb.v1.GetNodeResponse\x12\x34\n\x05\x44rain\x12\x14.ebb.v1.DrainRequest\x1a\x15.ebb.v1.DrainResponse\x12:\n\x07Undrain\x12\x16.ebb.v1.UndrainRequest\x1a\x17.ebb.v1.UndrainResponse\x12\x34\n\x05\x46\x65nce\x12\x14.ebb.v1.FenceRequest\x1a\x15.ebb.v1.FenceResponse\x12\x43\n\nDeleteNode\x12\x19.ebb.v1.DeleteNodeRequest\x1a\x1a.ebb.v1.DeleteNodeResponse\x12\x44\n\x05Watch\x12\x1b.ebb.v1.ClusterWatchRequest\x1a\x1c.ebb.v1.ClusterWatchResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x65\x62\x62/v1/cluster.proto\x12\x06\x65\x62\x62.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x10\x65\x62\x62/v1/job.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbd\x02\n\x06\x44\x65vice\x12\x19\n\x05index\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00\x12\"\n\x04uuid\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12#\n\x05model\x18\x03 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x01\x32\n^[^\\x00]*$\x12!\n\nmemory_mib\x18\x04 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00\x12\x1f\n\x04path\x18\x05 \x03(\x05\x42\x11\xbaH\x0e\x92\x01\x0b\x10\x10\"\x07\x1a\x05\x10\x80\x08(\x00\x12#\n\x05\x66\x61ult\x18\x06 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x02\x32\n^[^\\x00]*$\x12\"\n\tnuma_node\x18\x07 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00H\x00\x88\x01\x01\x12$\n\x0blink_domain\x18\x08 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00H\x01\x88\x01\x01\x42\x0c\n\n_numa_nodeB\x0e\n\x0c_link_domain\"\xd9\x01\n\x11\x44\x65viceObservation\x12\x19\n\x05index\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00\x12+\n\x0fmemory_used_mib\x18\x02 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00H\x00\x88\x01\x01\x12+\n\x13utilisation_percent\x18\x03 \x01(\x05\x42\t\xbaH\x06\x1a\x04\x18\x64(\x00H\x01\x88\x01\x01\x12#\n\x05\x66\x61ult\x18\x04 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x02\x32\n^[^\\x00]*$B\x12\n\x10_memory_used_mibB\x16\n\x14_utilisation_percent\"\xc1\x02\n\x0bMemoryCycle\x12\x17\n\x06job_id\x18\x01 \x01(\x03\x42\x07\xbaH\x04\"\x02(\x01\x12\x14\n\x03run\x18\x02 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x01\x12\x15\n\x04task\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x1a\n\x06\x64\x65vice\x18\x04 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x10\x80\x08(\x00\x12)\n\x06period\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\"\n\x0bminimum_mib\x18\x06 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00\x12\"\n\x0bmaximum_mib\x18\x07 \x01(\x03\x42\r\xbaH\n\"\x08\x18\x80\x94\xeb\xdc\x03(\x00\x12+\n\nconfidence\x18\x08 \x01(\x01\x42\x17\xbaH\x14\x12\x12\x19\x00\x00\x00\x00\x00\x00\xf0?)\x00\x00\x00\x00\x00\x00\x00\x00\x12\x30\n\x06source\x18\t \x01(\x0e\x32\x14.ebb.v1.MemorySourceB\n\xbaH\x07\x82\x01\x04\x10\x01 \x00\"-\n\nShareGroup\x12\x0e\n\x06\x64\x65vice\x18\x01 \x01(\x05\x12\x0f\n\x07job_ids\x18\x02 \x03(\x03\"\x88\x03\n\x04Node\x12\x0c\n\x04name\x18\x01 \x01(\t\x12 \n\x05state\x18\x02 \x01(\x0e\x32\x11.ebb.v1.NodeState\x12#\n\x08\x63\x61pacity\x18\x03 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x1f\n\x04\x66ree\x18\x04 \x01(\x0b\x32\x11.ebb.v1.Resources\x12$\n\tearmarked\x18\x05 \x01(\x0b\x32\x11.ebb.v1.Resources\x12\x0e\n\x06levels\x18\x06 \x03(\t\x12\x1f\n\x07\x64\x65vices\x18\x07 \x03(\x0b\x32\x0e.ebb.v1.Device\x12(\n\x0cshare_groups\x18\x08 \x03(\x0b\x32\x12.ebb.v1.ShareGroup\x12\x0f\n\x07\x61\x64\x64ress\x18\t \x01(\t\x12\x15\n\ragent_version\x18\n \x01(\t\x12.\n\nstate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12 \n\x05\x64rain\x18\x0c \x01(\x0b\x32\x11.ebb.v1.NodeDrain\x12\x0f\n\x07strikes\x18\r \x01(\x05\"S\n\tNodeDrain\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0c\n\x04user\x18\x02 \x01(\t\x12(\n\x04time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"X\n\x10ListNodesRequest\x12\x1d\n\tpage_size\x18\x01 \x01(\x05\x42\n\xbaH\x07\x1a\x05\x18\xe8\x07(\x00\x12%\n\npage_token\x18\x02 \x01(\tB\x11\xbaH\x0er\x0c\x18@2\x08^[0-9]*$\"I\n\x11ListNodesResponse\x12\x1b\n\x05nodes\x18\x01 \x03(\x0b\x32\x0c.ebb.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"6\n\x0eGetNodeRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"]\n\x0fGetNodeResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\x12.\n\x0cobservations\x18\x02 \x01(\x0b\x32\x18.ebb.v1.NodeObservations\"\x8d\x01\n\x10NodeObservations\x12(\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x19.ebb.v1.DeviceObservation\x12#\n\x06\x63ycles\x18\x03 \x03(\x0b\x32\x13.ebb.v1.MemoryCycle\"i\n\x0c\x44rainRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\x12$\n\x06reason\x18\x02 \x01(\tB\x14\xbaH\x11r\x0f\x18\x80\x02\x32\n^[^\\x00]*$\x12\r\n\x05\x65vict\x18\x03 \x01(\x08\"+\n\rDrainResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"6\n\x0eUndrainRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"-\n\x0fUndrainResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"4\n\x0c\x46\x65nceRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"+\n\rFenceResponse\x12\x1a\n\x04node\x18\x01 \x01(\x0b\x32\x0c.ebb.v1.Node\"9\n\x11\x44\x65leteNodeRequest\x12$\n\x04node\x18\x01 \x01(\tB\x16\xbaH\x13r\x11\x10\x01\x18\xfd\x01\x32\n^[^\\x00]*$\"\x14\n\x12\x44\x65leteNodeResponse\"\x15\n\x13\x43lusterWatchRequest\"X\n\x14\x43lusterWatchResponse\x12\x10\n\x08snapshot\x18\x01 \x01(\x08\x12\x1b\n\x05nodes\x18\x02 \x03(\x0b\x32\x0c.ebb.v1.Node\x12\x11\n\tcommit_no\x18\x03 \x01(\x03*i\n\tNodeState\x12\x1a\n\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x11\n\rNODE_STATE_UP\x10\x01\x12\x15\n\x11NODE_STATE_SILENT\x10\x02\x12\x16\n\x12NODE_STATE_DELETED\x10\x03*E\n\x0cMemorySource\x12\x1d\n\x19MEMORY_SOURCE_UNSPECIFIED\x10\x00\x12\x16\n\x12MEMORY_SOURCE_NVML\x10\x01\x32\xba\x03\n\x07\x43luster\x12@\n\tListNodes\x12\x18.ebb.v1.ListNodesRequest\x1a\x19.ebb.v1.ListNodesResponse\x12:\n\x07GetNode\x12\x16.ebb.v1.GetNodeRequest\x1a\x17.ebb.v1.GetNodeResponse\x12\x34\n\x05\x44rain\x12\x14.ebb.v1.DrainRequest\x1a\x15.ebb.v1.DrainResponse\x12:\n\x07Undrain\x12\x16.ebb.v1.UndrainRequest\x1a\x17.ebb.v1.UndrainResponse\x12\x34\n\x05\x46\x65nce\x12\x14.ebb.v1.FenceRequest\x1a\x15.ebb.v1.FenceResponse\x12\x43\n\nDeleteNode\x12\x19.ebb.v1.DeleteNodeRequest\x1a\x1a.ebb.v1.DeleteNodeResponse\x12\x44\n\x05Watch\x12\x1b.ebb.v1.ClusterWatchRequest\x1a\x1c.ebb.v1.ClusterWatchResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -75,6 +75,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MEMORYCYCLE'].fields_by_name['confidence']._serialized_options = b'\272H\024\022\022\031\000\000\000\000\000\000\360?)\000\000\000\000\000\000\000\000'
   _globals['_MEMORYCYCLE'].fields_by_name['source']._loaded_options = None
   _globals['_MEMORYCYCLE'].fields_by_name['source']._serialized_options = b'\272H\007\202\001\004\020\001 \000'
+  _globals['_LISTNODESREQUEST'].fields_by_name['page_size']._loaded_options = None
+  _globals['_LISTNODESREQUEST'].fields_by_name['page_size']._serialized_options = b'\272H\007\032\005\030\350\007(\000'
+  _globals['_LISTNODESREQUEST'].fields_by_name['page_token']._loaded_options = None
+  _globals['_LISTNODESREQUEST'].fields_by_name['page_token']._serialized_options = b'\272H\016r\014\030@2\010^[0-9]*$'
   _globals['_GETNODEREQUEST'].fields_by_name['node']._loaded_options = None
   _globals['_GETNODEREQUEST'].fields_by_name['node']._serialized_options = b'\272H\023r\021\020\001\030\375\0012\n^[^\\x00]*$'
   _globals['_DRAINREQUEST'].fields_by_name['node']._loaded_options = None
@@ -87,10 +91,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FENCEREQUEST'].fields_by_name['node']._serialized_options = b'\272H\023r\021\020\001\030\375\0012\n^[^\\x00]*$'
   _globals['_DELETENODEREQUEST'].fields_by_name['node']._loaded_options = None
   _globals['_DELETENODEREQUEST'].fields_by_name['node']._serialized_options = b'\272H\023r\021\020\001\030\375\0012\n^[^\\x00]*$'
-  _globals['_NODESTATE']._serialized_start=2448
-  _globals['_NODESTATE']._serialized_end=2553
-  _globals['_MEMORYSOURCE']._serialized_start=2555
-  _globals['_MEMORYSOURCE']._serialized_end=2624
+  _globals['_NODESTATE']._serialized_start=2543
+  _globals['_NODESTATE']._serialized_end=2648
+  _globals['_MEMORYSOURCE']._serialized_start=2650
+  _globals['_MEMORYSOURCE']._serialized_end=2719
   _globals['_DEVICE']._serialized_start=145
   _globals['_DEVICE']._serialized_end=462
   _globals['_DEVICEOBSERVATION']._serialized_start=465
@@ -104,35 +108,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NODEDRAIN']._serialized_start=1450
   _globals['_NODEDRAIN']._serialized_end=1533
   _globals['_LISTNODESREQUEST']._serialized_start=1535
-  _globals['_LISTNODESREQUEST']._serialized_end=1553
-  _globals['_LISTNODESRESPONSE']._serialized_start=1555
-  _globals['_LISTNODESRESPONSE']._serialized_end=1603
-  _globals['_GETNODEREQUEST']._serialized_start=1605
-  _globals['_GETNODEREQUEST']._serialized_end=1659
-  _globals['_GETNODERESPONSE']._serialized_start=1661
-  _globals['_GETNODERESPONSE']._serialized_end=1754
-  _globals['_NODEOBSERVATIONS']._serialized_start=1757
-  _globals['_NODEOBSERVATIONS']._serialized_end=1898
-  _globals['_DRAINREQUEST']._serialized_start=1900
-  _globals['_DRAINREQUEST']._serialized_end=2005
-  _globals['_DRAINRESPONSE']._serialized_start=2007
-  _globals['_DRAINRESPONSE']._serialized_end=2050
-  _globals['_UNDRAINREQUEST']._serialized_start=2052
-  _globals['_UNDRAINREQUEST']._serialized_end=2106
-  _globals['_UNDRAINRESPONSE']._serialized_start=2108
-  _globals['_UNDRAINRESPONSE']._serialized_end=2153
-  _globals['_FENCEREQUEST']._serialized_start=2155
-  _globals['_FENCEREQUEST']._serialized_end=2207
-  _globals['_FENCERESPONSE']._serialized_start=2209
-  _globals['_FENCERESPONSE']._serialized_end=2252
-  _globals['_DELETENODEREQUEST']._serialized_start=2254
-  _globals['_DELETENODEREQUEST']._serialized_end=2311
-  _globals['_DELETENODERESPONSE']._serialized_start=2313
-  _globals['_DELETENODERESPONSE']._serialized_end=2333
-  _globals['_CLUSTERWATCHREQUEST']._serialized_start=2335
-  _globals['_CLUSTERWATCHREQUEST']._serialized_end=2356
-  _globals['_CLUSTERWATCHRESPONSE']._serialized_start=2358
-  _globals['_CLUSTERWATCHRESPONSE']._serialized_end=2446
-  _globals['_CLUSTER']._serialized_start=2627
-  _globals['_CLUSTER']._serialized_end=3069
+  _globals['_LISTNODESREQUEST']._serialized_end=1623
+  _globals['_LISTNODESRESPONSE']._serialized_start=1625
+  _globals['_LISTNODESRESPONSE']._serialized_end=1698
+  _globals['_GETNODEREQUEST']._serialized_start=1700
+  _globals['_GETNODEREQUEST']._serialized_end=1754
+  _globals['_GETNODERESPONSE']._serialized_start=1756
+  _globals['_GETNODERESPONSE']._serialized_end=1849
+  _globals['_NODEOBSERVATIONS']._serialized_start=1852
+  _globals['_NODEOBSERVATIONS']._serialized_end=1993
+  _globals['_DRAINREQUEST']._serialized_start=1995
+  _globals['_DRAINREQUEST']._serialized_end=2100
+  _globals['_DRAINRESPONSE']._serialized_start=2102
+  _globals['_DRAINRESPONSE']._serialized_end=2145
+  _globals['_UNDRAINREQUEST']._serialized_start=2147
+  _globals['_UNDRAINREQUEST']._serialized_end=2201
+  _globals['_UNDRAINRESPONSE']._serialized_start=2203
+  _globals['_UNDRAINRESPONSE']._serialized_end=2248
+  _globals['_FENCEREQUEST']._serialized_start=2250
+  _globals['_FENCEREQUEST']._serialized_end=2302
+  _globals['_FENCERESPONSE']._serialized_start=2304
+  _globals['_FENCERESPONSE']._serialized_end=2347
+  _globals['_DELETENODEREQUEST']._serialized_start=2349
+  _globals['_DELETENODEREQUEST']._serialized_end=2406
+  _globals['_DELETENODERESPONSE']._serialized_start=2408
+  _globals['_DELETENODERESPONSE']._serialized_end=2428
+  _globals['_CLUSTERWATCHREQUEST']._serialized_start=2430
+  _globals['_CLUSTERWATCHREQUEST']._serialized_end=2451
+  _globals['_CLUSTERWATCHRESPONSE']._serialized_start=2453
+  _globals['_CLUSTERWATCHRESPONSE']._serialized_end=2541
+  _globals['_CLUSTER']._serialized_start=2722
+  _globals['_CLUSTER']._serialized_end=3164
 # @@protoc_insertion_point(module_scope)

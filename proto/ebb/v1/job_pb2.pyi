@@ -275,8 +275,15 @@ class Array(_message.Message):
     def __init__(self, size: _Optional[int] = ..., at_once: _Optional[int] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells")
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "redacted", "inherited_environment")
     class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class InheritedEnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -300,6 +307,8 @@ class JobSpec(_message.Message):
     VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     GUARANTEE_FIELD_NUMBER: _ClassVar[int]
     CELLS_FIELD_NUMBER: _ClassVar[int]
+    REDACTED_FIELD_NUMBER: _ClassVar[int]
+    INHERITED_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     name: str
     job_class: JobClass
     command: _containers.RepeatedScalarFieldContainer[str]
@@ -317,23 +326,27 @@ class JobSpec(_message.Message):
     virtual_cluster: str
     guarantee: Guarantee
     cells: CellRequest
-    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ...) -> None: ...
+    redacted: _containers.RepeatedScalarFieldContainer[str]
+    inherited_environment: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Task(_message.Message):
-    __slots__ = ("rank", "node", "devices", "resources", "log_path", "guaranteed")
+    __slots__ = ("rank", "node", "devices", "resources", "log_path", "guaranteed", "program")
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
     GUARANTEED_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
     rank: int
     node: str
     devices: _containers.RepeatedScalarFieldContainer[int]
     resources: Resources
     log_path: str
     guaranteed: bool
-    def __init__(self, rank: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_path: _Optional[str] = ..., guaranteed: bool = ...) -> None: ...
+    program: str
+    def __init__(self, rank: _Optional[int] = ..., node: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., log_path: _Optional[str] = ..., guaranteed: bool = ..., program: _Optional[str] = ...) -> None: ...
 
 class ArrayStatus(_message.Message):
     __slots__ = ("size", "pending", "live", "succeeded", "failed")

@@ -71,7 +71,7 @@ class GetResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[_job_pb2.Job, _Mapping]] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ("page_size", "page_token", "states", "virtual_cluster", "user", "mine", "name")
+    __slots__ = ("page_size", "page_token", "states", "virtual_cluster", "user", "mine", "name", "count_more")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,7 @@ class ListRequest(_message.Message):
     USER_FIELD_NUMBER: _ClassVar[int]
     MINE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MORE_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
     states: _containers.RepeatedScalarFieldContainer[_job_pb2.JobState]
@@ -86,15 +87,18 @@ class ListRequest(_message.Message):
     user: str
     mine: bool
     name: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_job_pb2.JobState, str]]] = ..., virtual_cluster: _Optional[str] = ..., user: _Optional[str] = ..., mine: bool = ..., name: _Optional[str] = ...) -> None: ...
+    count_more: bool
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[_job_pb2.JobState, str]]] = ..., virtual_cluster: _Optional[str] = ..., user: _Optional[str] = ..., mine: bool = ..., name: _Optional[str] = ..., count_more: bool = ...) -> None: ...
 
 class ListResponse(_message.Message):
-    __slots__ = ("jobs", "next_page_token")
+    __slots__ = ("jobs", "next_page_token", "more")
     JOBS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]
     next_page_token: str
-    def __init__(self, jobs: _Optional[_Iterable[_Union[_job_pb2.Job, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    more: int
+    def __init__(self, jobs: _Optional[_Iterable[_Union[_job_pb2.Job, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., more: _Optional[int] = ...) -> None: ...
 
 class SchedulerWatchRequest(_message.Message):
     __slots__ = ("job_id", "after_commit")

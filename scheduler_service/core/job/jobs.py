@@ -87,6 +87,8 @@ class JobSpec:
     """The virtual cluster that it belongs to; empty where the site has none."""
     guarantee: Guarantee = Guarantee.GUARANTEED
     cells: CellRequest = CellRequest()
+    inherited: tuple[tuple[str, str], ...] = ()
+    """What it takes over from the environment of whoever submitted it; `environment` wins over it."""
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""
@@ -194,6 +196,8 @@ class Run:
     """Of its job."""
     guaranteed: bool = False
     """It holds cells of its virtual cluster; False: it holds devices as long as nobody has a right to them."""
+    program: str = ""
+    """The file that was executed, once it runs; empty if its node did not say."""
 
     @property
     def given(self) -> tuple[int, ...]:

@@ -210,6 +210,8 @@ class RunStarted:
     sequence: int
     key: RunKey
     log_path: str = ""
+    program: str = ""
+    """The file that was executed; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ def test_a_job_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     run("submit", "-q", "sleep")
     file = tmp_path / "job.yaml"
     file.write_text(WHOLE)
-    spec = submitted(run, "-f", str(file))
+    spec = submitted(run, "--export", "NONE", "-f", str(file))
     assert spec == JobSpec(
         name="resnet",
         command=("python", "train.py", "--lr", "0.1", "--steps", "1000"),

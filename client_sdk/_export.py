@@ -1,0 +1,75 @@
+"""What a job takes over from the environment of whoever submits it, said as for sbatch's `--export`."""
+
+import os
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from client_sdk.errors import InvalidArgument
+
+DEFAULT = ("PATH", "VIRTUAL_ENV", "CONDA_*")
+"""Where programs are found, and which environment is active. Anything else that a job is to have, its user says."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\*?")
+_OF_THIS_SHELL = ("PWD", "OLDPWD", "SHLVL", "_")
+_OF_THIS_MACHINE = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES")
+_OF_THIS_GANG = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT")
+_OF_HERE = frozenset({*_OF_THIS_SHELL, *_OF_THIS_MACHINE, *_OF_THIS_GANG})
+"""What ALL leaves out, and every EBB_* with it: these say nothing that is true of another job."""
+
+
+def exported(wanted: str | Iterable[str] | None) -> tuple[dict[str, str], dict[str, str]]:
+    """What is taken over, and what is set: NONE, ALL, NAME, PREFIX* and NAME=VALUE, with commas between them or as a list.
+
+    A name that is not set here is left out, as sbatch does. Raises InvalidArgument.
+    """
+    taken: dict[str, str] = {}
+    given: dict[str, str] = {}
+    parts = _parts(wanted)
+    if len(parts) > 1 and "NONE" in parts:
+        raise InvalidArgument("NONE takes over nothing, so it stands alone: leave out the rest, or NONE")
+    for part in parts:
+        name, has_value, value = part.partition("=")
+        if has_value:
+            if not _NAME.fullmatch(name):
+                raise InvalidArgument(f"{name!r} is no name of a variable, in {part!r}")
+            given[name] = value
+        elif part == "ALL":
+            taken |= {name: value for name, value in os.environ.items() if name not in _OF_HERE and _fits(name, value)}
+        elif part != "NONE":
+            taken |= _named(part)
+    return taken, given
+
+
+def _parts(wanted: str | Iterable[str] | None) -> tuple[str, ...]:
+    if wanted is None:
+        return DEFAULT
+    try:
+        parts = tuple(part.strip() for part in (wanted.split(",") if isinstance(wanted, str) else wanted))
+    except (TypeError, AttributeError):
+        raise InvalidArgument(f'export is like "PATH,LR=0.1", ["PATH"], "ALL" or "NONE", and not {wanted!r}') from None
+    if not all(parts):
+        raise InvalidArgument(f"{wanted!r} has an empty name; to take over nothing, write NONE")
+    return parts or ("NONE",)
+
+
+def _named(name: str) -> dict[str, str]:
+    if not _PATTERN.fullmatch(name):
+        raise InvalidArgument(f"{name!r} is no name of a variable; write ALL, NONE, or names such as PATH or CONDA_*")
+    if name.startswith("EBB_"):
+        raise InvalidArgument(f"{name}: names that begin with EBB_ are the agent's own, and no job takes them over")
+    if not name.endswith("*"):
+        value = os.environ.get(name)
+        return {} if value is None or not _fits(name, value) else {name: value}
+    return {each: os.environ[each] for each in os.environ if fnmatchcase(each, name) and _fits(each, os.environ[each])}
+
+
+def _fits(name: str, value: str) -> bool:
+    """Into a job: shells export functions by strange names, and what is no Unicode cannot be sent."""
+    if name.startswith("EBB_") or not _NAME.fullmatch(name):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

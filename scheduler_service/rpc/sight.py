@@ -1,0 +1,42 @@
+"""What a caller sees of jobs: owners see their own whole, and operators everybody's. To others a job shows neither its
+environment nor the arguments that the site calls secret, and says that something was left out."""
+
+from typing import NamedTuple
+
+from ebb.v1 import job_pb2
+
+from scheduler_service.core.access import Role
+from scheduler_service.core.job import Job
+from scheduler_service.rpc.access import caller
+from scheduler_service.secret_arguments import SecretArguments
+
+
+class Sight(NamedTuple):
+    """Of one caller."""
+
+    user: str
+    everything: bool
+    secrets: SecretArguments
+
+    def redact(self, spec: job_pb2.JobSpec, job: Job) -> None:
+        """Takes out of the job's spec what the caller may not see, and names it in `redacted`."""
+        if self.everything or job.user == self.user:
+            return
+        if spec.environment or spec.inherited_environment:
+            spec.ClearField("environment")
+            spec.ClearField("inherited_environment")
+            spec.redacted.append("environment")
+        if self.secrets.none:
+            return
+        commands = {"command": spec.command}
+        commands |= {f"task_groups[{at}].command": group.command for at, group in enumerate(spec.task_groups)}
+        for name, command in commands.items():
+            if (shown := self.secrets.hide(command)) != tuple(command):
+                command[:] = shown
+                spec.redacted.append(name)
+
+
+def sight(secrets: SecretArguments) -> Sight:
+    """Of whoever makes the call that is being handled. Without tokens that is an operator, whoever it is (see `access`)."""
+    who = caller()
+    return Sight(who.subject, Role.OPERATOR in who.roles, secrets)
