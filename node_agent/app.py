@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import logging
 import os
@@ -12,13 +13,24 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from node_agent.config import Settings
 from node_agent.devices.base import Inventory
 from node_agent.devices.opening import Opened, opened
-from node_agent.errors import AgentError, AsRoot, Forgetful, OtherNode, RunsElsewhere, RunsLive, StateInUse, StateUnusable
+from node_agent.errors import (
+    AgentError,
+    AsRoot,
+    FolderUnusable,
+    Forgetful,
+    OtherNode,
+    RunsElsewhere,
+    RunsLive,
+    StateInUse,
+    StateUnusable,
+)
 from node_agent.jobs import earlier, leftovers
-from node_agent.jobs.environment import Paths
+from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.expiry import remove_expired
 from node_agent.jobs.groups import Groups, found
@@ -108,6 +120,8 @@ async def run(settings: Settings) -> None:
         raise AsRoot
     systemd = Notifier()
     with state_directory(settings.state) as state:
+        _check_folder("state", state / RUNS)
+        _check_folder("checkpoints", settings.checkpoint_root)
         held = _claim(settings, state)
         groups = found(settings.control_groups, settings.memory_limit == "enforce")  # before there is any child
         devices = await opened(settings, state, held)
@@ -239,6 +253,21 @@ def state_directory(path: Path) -> Iterator[Path]:
         yield path
     finally:
         os.close(descriptor)
+
+
+_NEVER = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
+"""What is wrong with a place, and does not pass by itself as a full disk does."""
+
+
+def _check_folder(name: str, path: Path) -> None:
+    """Makes the folder, and a file in it for a moment. Raises FolderUnusable where no run could ever do so."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=path).close()
+    except OSError as error:
+        if error.errno in _NEVER:
+            raise FolderUnusable(name=name, path=path, why=error.strerror) from error
+        log.warning("%s: nothing can be written in %s now: %s", name, path, error.strerror)
 
 
 def _forget(spool: Spool, settings: Settings) -> Spool:

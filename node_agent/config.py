@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_origin
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from node_agent.devices.simulated import PROFILES
@@ -22,6 +22,8 @@ def _targets(value: str) -> str:
         host, _, port = target.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ValueError(f"{target!r} is not HOST:PORT")
+        if ":" in host and not (host.startswith("[") and host.endswith("]")):
+            raise ValueError(f"{target!r} has an address of IPv6 without brackets: write [{host}]:{port}")
     return value
 
 
@@ -52,7 +54,13 @@ def _absolute(value: Path) -> Path:
     return value.expanduser().absolute()
 
 
-FilePath = Annotated[Path, AfterValidator(_absolute)]
+def _named(value: object) -> object:
+    if value == "":
+        raise ValueError("it is empty: name a file or folder, or leave the setting out")
+    return value
+
+
+FilePath = Annotated[Path, BeforeValidator(_named), AfterValidator(_absolute)]
 
 NVML = "nvml"
 """The `devices` that are this machine's GPUs, and no profile."""
@@ -66,11 +74,20 @@ class DeviceSettings(BaseSettings):
     devices: Annotated[str, AfterValidator(_devices)] = NVML
     node: Annotated[str, AfterValidator(_node_name)] = Field(default_factory=socket.gethostname)
     device_tree: FilePath | None = None
-    reserve_cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    reserve_memory: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
+    reserve_cpus: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
+    reserve_memory: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 2.0
     """GiB."""
     memory_rate: Annotated[float, Field(gt=0, le=50)] = 10.0
     """How often a second the memory of a device is read, for the waves of runs."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: object, info: ValidationInfo) -> object:
+        """YAML makes truth values of on, off, yes and no, and a number would take them for 1 and 0."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and kind is not bool and get_origin(kind) is not Literal:
+            raise ValueError(f"it is {str(value).lower()}, and must not be a truth value")
+        return value
 
     @model_validator(mode="after")
     def _tree_of_gpus(self) -> Self:
@@ -95,7 +112,7 @@ class Settings(DeviceSettings):
     scheduler: Annotated[str, AfterValidator(_targets)]
     devices: Annotated[str, AfterValidator(_devices)]
     state: FilePath
-    checkpoints: Path | None = None
+    checkpoints: FilePath | None = None
     token_file: FilePath | None = None
     tls_ca: FilePath | None = None
     tls_cert: FilePath | None = None
@@ -149,7 +166,7 @@ class Settings(DeviceSettings):
 
     @property
     def checkpoint_root(self) -> Path:
-        return self.state / "checkpoints" if self.checkpoints is None else _absolute(self.checkpoints)
+        return self.checkpoints or self.state / "checkpoints"
 
 
 class BadSettings(Exception):
@@ -242,4 +259,6 @@ def _explain(error: Mapping[str, Any]) -> str:
         return f"{name}: there is no such setting"
     if not name:  # about several settings, which it names
         return str(error["msg"]).removeprefix("Value error, ")
-    return f"{flag}: {str(error['msg']).removeprefix('Value error, ')}"
+    if error["type"] == "value_error":  # ours, which shows the value where that helps
+        return f"{flag}: {str(error['msg']).removeprefix('Value error, ')}"
+    return f"{flag}: {error['msg']}; is {str(error['input'])[:60]!r}"

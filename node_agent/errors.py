@@ -18,6 +18,10 @@ class StateUnusable(AgentError):
     """The state directory {path} cannot be used: {why}."""
 
 
+class FolderUnusable(AgentError):
+    """{name}: {path} cannot be used as a folder: {why}. Name another one, or mend that."""
+
+
 class SpoolDamaged(AgentError):
     """The spool {path} cannot be read: {why}. Move it away to start afresh: as after a reboot, nothing that was
     started before goes on, so jobs that still run here are killed then."""

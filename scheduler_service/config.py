@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -32,6 +33,8 @@ DEFAULT_LISTEN = "127.0.0.1:7737"
 Seconds = Annotated[float, Field(le=1e8)]
 """Three years: the database's times, and the sums of such, are far from their ends. For those without a bound of their own,
 which this one would take the place of."""
+MOST = 1_000_000
+"""For counts: as good as no limit, and far below what the database can count to."""
 
 
 class ConfigError(Exception):
@@ -56,9 +59,11 @@ class Config(BaseSettings):
         [], description="arguments of commands that only the owner of a job and operators see, such as [--token, '*_KEY=*']"
     )
     policy: Literal["fitgpp", "thrifty", "lrtp", "rand", "fifo"] = "fitgpp"
-    fitgpp_s: float = Field(4.0, ge=0, description="s of FitGpp: the weight of the grace period against the size")
-    fitgpp_cap: int = Field(1, ge=0, description="P of FitGpp, for every policy: how often a job may be preempted for trials")
-    fitgpp_trials_in_flight: int | None = Field(None, ge=1, description="how many trials may wait for victims at once")
+    fitgpp_s: float = Field(4.0, ge=0, le=MOST, description="s of FitGpp: the weight of the grace period against the size")
+    fitgpp_cap: int = Field(
+        1, ge=0, le=MOST, description="P of FitGpp, for every policy: how often a job may be preempted for trials"
+    )
+    fitgpp_trials_in_flight: int | None = Field(None, ge=1, le=MOST, description="how many trials may wait for victims at once")
     default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
     backfill: bool = Field(False, description="let jobs behind the first start where that does not delay it")
     aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
@@ -67,8 +72,8 @@ class Config(BaseSettings):
     retry_pause: Seconds = Field(
         1, ge=0, description="before the first retry of a failed run; twice as long before each further one"
     )
-    blame_nodes: int = Field(3, ge=0, description="a job that failed on so many nodes is not tried again; 0: no limit")
-    bad_node_strikes: int = Field(3, ge=0, description="a node at fault for so many failures is drained; 0: never")
+    blame_nodes: int = Field(3, ge=0, le=MOST, description="a job that failed on so many nodes is not tried again; 0: no limit")
+    bad_node_strikes: int = Field(3, ge=0, le=MOST, description="a node at fault for so many failures is drained; 0: never")
     earmark_ttl: Seconds = Field(60, gt=0, description="how long freed resources are kept for a trial that does not come")
     virtual_clusters: bool = Field(False, description="guarantee cells to tenants: every job then belongs to a virtual cluster")
     pools: list[PoolConfig] = Field([], description="nodes that make a pool by name, with levels above them")
@@ -87,6 +92,15 @@ class Config(BaseSettings):
     )
     record: Path | None = Field(None, description="file to record the engine's input in; packed if it ends with .gz")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: object, info: ValidationInfo) -> object:
+        """YAML makes truth values of on, off, yes and no, and a number would take them for 1 and 0."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and kind is not bool and get_origin(kind) is not Literal:
+            raise ValueError(f"it is {str(value).lower()}, and must not be a truth value")
+        return value
 
     @field_validator("embedded", "address_file", "record", mode="before")
     @classmethod
@@ -108,6 +122,7 @@ class Config(BaseSettings):
         host, _, port = value.rpartition(":")
         if not host or not port.isdigit() or int(port) > 65535:
             raise ValueError(f"{value!r} is not HOST:PORT, such as {DEFAULT_LISTEN}")
+        _check_brackets(host, port)
         return value
 
     @field_validator("advertise")
@@ -116,6 +131,7 @@ class Config(BaseSettings):
         host, _, port = (value or "localhost:1").rpartition(":")
         if not re.fullmatch(r"[^\s,@/]+", host) or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) <= 65535:
             raise ValueError(f"{value!r} is not HOST:PORT, such as sched-1.example.org:7737")
+        _check_brackets(host, port)
         if _is_wildcard(host):
             raise ValueError(f"nobody can connect to {value!r}: say where this machine is")
         return value
@@ -172,13 +188,18 @@ class Config(BaseSettings):
 
 def lacking_folders(config: Config) -> list[str]:
     """What keeps files from being written while it serves. Other commands do not write them."""
-    files = {"address_file": config.address_file, "record": config.record}
-    known = {name: path.absolute() for name, path in files.items() if path is not None}
-    return [
-        f"{name}: there is no folder {path.parent} to write {path.name} in"
-        for name, path in known.items()
-        if not path.parent.is_dir()
-    ]
+    lacking = []
+    for name, given in (("address_file", config.address_file), ("record", config.record)):
+        if given is not None:
+            path = given.absolute()
+            if not path.parent.is_dir():
+                lacking.append(f"{name}: there is no folder {path.parent} to write {path.name} in")
+                continue
+            try:
+                TemporaryFile(dir=path.parent).close()
+            except OSError as error:
+                lacking.append(f"{name}: {path.name} cannot be written in {path.parent}: {error.strerror}")
+    return lacking
 
 
 def _check_url(url: str) -> None:
@@ -200,6 +221,11 @@ def without_password(text: str) -> str:
     """A URL as it may be shown: up to the last @ before the path, in case the password has one."""
     text = re.sub(r"(://[^:/@]*):[^/?#]*@", r"\1:***@", text)
     return re.sub(r"([?&]password=)[^&]*", r"\1***", text)
+
+
+def _check_brackets(host: str, port: str) -> None:
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"'{host}:{port}' has an address of IPv6 without brackets: write [{host}]:{port}")
 
 
 def _is_wildcard(host: str) -> bool:
@@ -266,7 +292,9 @@ def _explain(error: "ErrorDetails") -> str:
     name = ".".join(map(str, error["loc"])) or "settings"
     if error["type"] == "extra_forbidden":
         return f"{name}: there is no such setting"
-    return f"{name}: {error['msg'].removeprefix('Value error, ')}"
+    if error["type"] == "value_error":  # ours, which shows the value where that helps
+        return f"{name}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{name}: {error['msg']}; is {without_password(str(error['input']))[:60]!r}"
 
 
 def misspelt(environment: Mapping[str, str], prefix: str, names: Iterable[str]) -> list[str]:

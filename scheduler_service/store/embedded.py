@@ -75,6 +75,7 @@ class Embedded:
         if self._server is not None and self._socket_dir is not None:
             return _url(self._socket_dir)
         identity = who_runs_it(self.asked)
+        _refuse_foreign(self._choose_place(identity))
         self.place = self._find_place(identity)
         self._take_lock()
         try:
@@ -188,6 +189,17 @@ class Embedded:
                     )
                     raise EmbeddedError(self.place, problem) from error
             time.sleep(0.01)
+
+
+def _refuse_foreign(place: Path) -> None:
+    """Raises EmbeddedError for a folder that holds something, and no database of ours: nothing is written into it."""
+    try:
+        found = {entry.name for entry in os.scandir(place)}
+    except OSError:  # it is not there yet, or will be complained of
+        return
+    if "postgres" not in found and (foreign := sorted(found - {"lock", "lost+found"})):
+        problem = f"the folder is not empty ({', '.join(foreign[:3])}), and holds no database of Ebb: name one of its own"
+        raise EmbeddedError(place, f"{problem}, such as {place / 'ebb-db'}")
 
 
 def _url(socket_dir: Path) -> str:

@@ -71,6 +71,13 @@ def run_directory(state: Path, job: int, run: int = 1) -> Path:
     return until(lambda: next(state.glob(f"runs/*/{job}.{run}"), None))  # type: ignore[return-value]
 
 
+def block_runs(state: Path) -> None:
+    """No run directory can be made from now on, as long as `runs` is a file. For an agent that is connected."""
+    until(lambda: list(state.glob("runs/*/cluster")))
+    (state / "runs").rename(state / "runs.away")
+    (state / "runs").touch()
+
+
 def lose_spool(state: Path) -> None:
     for file in state.glob("spool.db*"):
         file.unlink()

@@ -14,7 +14,7 @@ from ebb.v1 import agent_link_pb2 as pb
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
 from node_agent.jobs.processes import group_members, kill_group
 from node_agent.jobs.spool import open_spool
-from tests.agent.conftest import AgentProcess, alive, lose_spool, of_state, run_directory, until
+from tests.agent.conftest import AgentProcess, alive, block_runs, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import LIMIT, FakeScheduler
 from tests.agent.fake_scheduler import gang as fake_gang
 
@@ -445,10 +445,9 @@ def test_checkpoints_that_are_not_there_are_told_of(
 
 
 def test_a_fault_of_the_node_is_not_the_jobs(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
-    state.mkdir()
-    (state / "runs").touch()  # no run directory can be made
     one = agent()
     scheduler.connected()
+    block_runs(state)
     for job in (1, 2):
         scheduler.start(job, "true")
     until(lambda: one.log.read_text().count("NODE FAULT") >= 2)

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from node_agent import app
 from node_agent.cli import main
 from node_agent.config import BadSettings, Settings, load
 from node_agent.devices.simulated import PROFILES, simulated
-from node_agent.errors import StateUnusable, UnknownDevice
+from node_agent.errors import FolderUnusable, StateUnusable, UnknownDevice
 from node_agent.jobs.meeting import address_towards
 
 FLAGS = {"scheduler": "127.0.0.1:7070", "devices": "pcie-8", "state": "s", "node": "n"}
@@ -42,12 +43,43 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ({"address": ""}, "--address: '' is not the name"),
         ({"memory_limit": "some"}, "--memory-limit: Input should be 'enforce' or 'off'"),
         ({"launcher_idle": "soon"}, "--launcher-idle: Input should be a valid number"),
+        ({"launcher_idle": "90000"}, "--launcher-idle: Input should be less than or equal to 86400; is '90000'"),
+        ({"launcher_idle": True}, "--launcher-idle: it is true, and must not be a truth value"),
+        ({"reserve_cpus": "1e22"}, "--reserve-cpus: Input should be less than or equal to 1000000000; is '1e22'"),
+        ({"scheduler": "::1:53501"}, "--scheduler: '::1:53501' has an address of IPv6 without brackets: write [::1]:53501"),
+        ({"state": ""}, "--state: it is empty: name a file or folder"),
+        ({"checkpoints": ""}, "--checkpoints: it is empty: name a file or folder"),
     ],
 )
-def test_bad_values(change: dict[str, str | None], message: str) -> None:
+def test_bad_values(change: dict[str, object], message: str) -> None:
     with pytest.raises(BadSettings) as error:
         load(FLAGS | change)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "said"),
+    [
+        ("checkpoints", "file", "checkpoints: {folder}/file cannot be used as a folder: File exists"),
+        ("checkpoints", "/proc", "checkpoints: /proc cannot be used as a folder: No such file"),
+        ("checkpoints", "/proc/ebb", "checkpoints: /proc/ebb cannot be used as a folder: No such file"),
+        ("state", "state", "state: {folder}/state/runs cannot be used as a folder: File exists"),
+        ("state", "file", "{folder}/file cannot be used: File exists"),
+        ("state", "/proc/ebb", "/proc/ebb cannot be used: No such file"),
+    ],
+)
+async def test_a_folder_that_cannot_be_used_ends_the_agent_at_its_start(
+    tmp_path: Path, setting: str, wrong: str, said: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "state").mkdir()
+    if setting == "state":
+        (tmp_path / "state" / "runs").touch()
+    folders = {"state": tmp_path / "state", setting: tmp_path / wrong}
+    settings = load(FLAGS | {name: str(path) for name, path in folders.items()} | {"allow_root": True})
+    with pytest.raises((FolderUnusable, StateUnusable)) as error:
+        await app.run(settings)
+    assert said.format(folder=tmp_path) in " ".join(str(error.value).split())
 
 
 @pytest.mark.parametrize("scheduler", ["localhost:1", "127.9.9.9:1", "[::1]:65535"])

@@ -66,12 +66,38 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ({**DATABASE, "min_run": 1e9}, "min_run: Input should be less than or equal to 100000000"),
         ({"embedded": ""}, "embedded: it is empty"),
         ({**DATABASE, "record": ""}, "record: it is empty"),
+        ({**DATABASE, "heartbeat": True}, "heartbeat: it is true, and must not be a truth value"),
+        ({**DATABASE, "host_percent": False}, "host_percent: it is false, and must not be a truth value"),
+        (
+            {**DATABASE, "fitgpp_cap": 10**22},
+            r"fitgpp_cap: Input should be less than or equal to 1000000; is '10000000000000000000000'",
+        ),
+        ({**DATABASE, "blame_nodes": 10**22}, "blame_nodes: Input should be less than or equal to 1000000"),
+        ({**DATABASE, "lease": "soon"}, "lease: Input should be a valid number, .*; is 'soon'"),
+        ({**DATABASE, "listen": "::1:53501"}, r"'::1:53501' has an address of IPv6 without brackets: write \[::1\]:53501"),
+        ({**DATABASE, "advertise": "::1:53501"}, r"'::1:53501' has an address of IPv6 without brackets: write \[::1\]:53501"),
+        (
+            {"database": ["postgresql://u:secret@h/db"]},
+            r"database: Input should be a valid string; is .*postgresql://u:\*\*\*@h/db",
+        ),
         ({"database": "postgresql://u:sec@ret@h/db"}, r"postgresql://u:\*\*\*@h/db has more than one @"),
     ],
 )
 def test_a_wrong_setting_is_named(flags: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         load(None, flags)
+
+
+@pytest.mark.parametrize("setting", ["record", "address_file"])
+@pytest.mark.parametrize(
+    ("folder", "said"), [("none", "there is no folder {folder} to write x in"), ("/proc", "x cannot be written in /proc: ")]
+)
+def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path, setting: str, folder: str, said: str) -> None:
+    path = tmp_path / folder / "x"
+    flags = ["--record", str(path)] if setting == "record" else ["--address-file", str(path)]
+    result = CliRunner().invoke(main, ["serve", "--database", DATABASE["database"], *flags])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"ebb-scheduler: {setting}: {said.format(folder=path.parent)}")
 
 
 def test_a_file_that_is_not_there_or_not_yaml_or_has_an_unknown_setting(tmp_path: Path) -> None:

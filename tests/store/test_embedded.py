@@ -130,6 +130,16 @@ def test_a_second_process_is_refused_too(folder: Path) -> None:
             other.communicate("")
 
 
+def test_a_folder_of_somebody_elses_is_refused_and_not_written_into(folder: Path) -> None:
+    foreign = folder / "data"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("mine")
+    said = r"is not empty \(thesis\.tex\), and holds no database of Ebb: name one of its own, such as .*/data/ebb-db"
+    with pytest.raises(store.EmbeddedError, match=said):
+        server(folder).start()
+    assert [path.name for path in foreign.iterdir()] == ["thesis.tex"]
+
+
 @made_before
 def test_after_a_kill_of_its_user_the_orphan_is_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with owner(folder) as killed:
