@@ -66,8 +66,8 @@ class World:
         self._ended = ended
         self._live = 0
         """How many jobs are not over."""
-        self._decided: Micros = 0
-        """When decisions were taken last."""
+        self._decided: Micros = -site.decide_every_us
+        """When decisions were taken last: a period before the beginning, so that those of time 0 are taken then."""
         self._looked: Micros = 0
         """When tenants looked last for what they lack."""
         self._stirred: Micros = 0

@@ -77,7 +77,7 @@ class Oracle:
                 self.decide()
                 while self.pass_time():  # those without a grace period leave at once
                     self.decide()
-            elif self.now and self.now % every == 0:
+            elif self.now % every == 0:
                 self.decide()
             self.now += 1
 

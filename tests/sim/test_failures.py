@@ -157,9 +157,9 @@ def test_a_node_that_was_declared_dead_is_used_again_when_it_is_back() -> None:
 def test_what_was_over_before_the_node_died_is_over() -> None:
     """In the same minute, at the end of which the scheduler decides."""
     jobs = [job(1, 1.3), job(1, 10)]
-    short, long = lived(site("fifo", node(2), decide_every_us=MINUTE, outages=outages(dies(2.5, 2.7))), jobs)
-    assert minutes(short.end_us) == [2.3]
-    assert minutes(long.launches[0].lost_us, *begins(long)) == [2.5, 1, 3]
+    short, long = lived(site("fifo", node(2), decide_every_us=MINUTE, outages=outages(dies(1.5, 1.7))), jobs)
+    assert minutes(short.end_us) == [1.3]
+    assert minutes(long.launches[0].lost_us, *begins(long)) == [1.5, 0, 2]
 
 
 def test_a_trial_does_not_wait_for_victims_on_a_dead_node() -> None:

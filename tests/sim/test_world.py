@@ -98,10 +98,17 @@ def test_decisions_wait_for_the_minute() -> None:
     assert second.start_us() == 3 * MINUTE
 
 
+def test_the_first_decision_is_taken_at_time_0() -> None:
+    """What comes at 0 is decided then, and what comes a moment later waits for the first minute."""
+    jobs = [job(1, minutes=1), job(1, minutes=1, at=0.1), job(1, minutes=1, at=1)]
+    world = finished(World(site("fifo", node(2), decide_every_us=MINUTE), Listed(jobs)))
+    assert [life.start_us() for life in world.lives.values()] == [0, MINUTE, MINUTE]
+
+
 def test_a_closed_loop_keeps_the_load() -> None:
     """Each job comes when the mean load of the resources is below two; here only devices are asked for."""
     world = World(site("fifo", node(4), decide_every_us=MINUTE), ClosedLoop([job(1, minutes=5)] * 20, target=2.0))
-    world.advance(MINUTE)
+    world.advance(0)
     assert len(world.lives) == 8
     finished(world)
     assert len(world.lives) == 20
