@@ -111,6 +111,20 @@ def test_a_gang_may_be_of_thousands(guarantee: str) -> None:
     assert len({(run.node, run.devices) for run in tenants.state.runs_of(answer.job_id)}) == 1024
 
 
+def test_a_gang_costs_the_same_in_a_cluster_of_any_size() -> None:
+    """In as many bound cells as there are racks, each with a node that has room."""
+
+    def of_racks(count: int) -> int:
+        tenants = fours(4 * count, ("rack", 4))
+        tenants.settles = False  # else each step is taken once more
+        tenants.vc("A", ("p", "rack", count))
+        for _ in range(count):
+            submit(tenants, grouped("A", (3, 4), (1, 1), within=(Within("rack"),)))
+        return cost(tenants, Submitted("ann", "", grouped("A", (3, 2), (2, 1))))
+
+    assert of_racks(16) <= of_racks(8) + 30
+
+
 def test_a_gang_that_does_not_fit_is_not_tried_in_every_way() -> None:
     """Two devices are missing. One look at what there is says so, whatever the number of tasks."""
 

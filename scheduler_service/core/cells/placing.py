@@ -7,6 +7,7 @@ to be together tries one cell after the other, and all of it goes back to where 
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from scheduler_service.core.cells.choosing import Choice, Places, fewest_leave, 
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.cells.tasks import Tasks
 from scheduler_service.core.values import Mask
 from scheduler_service.core.vc import Owner
 
@@ -52,6 +54,9 @@ _Cell = tuple[int, int]
 """Level and index."""
 _Place = tuple[int, Mask, Mask, _Cell | None]
 """Slot, what is available there, what of it the task gets, and the cell that is to be bound for it."""
+_Unit = tuple[int, int, int, Mask]
+"""How many leaves are available, how far it is from the job's other tasks, its slot, and what is available: in this order the
+places of a task are tried."""
 _NO_WAY = object()
 _NOTHING = _Beside(0, -1, None, 0, 0)
 
@@ -77,8 +82,8 @@ class _Search:
         self.seats: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
         self.several = len(asked.needs) > 1
-        self.around: dict[tuple[int, int], int] = {}
-        """(level, index) of a cell, a node or larger -> how many tasks are in it, if there are several."""
+        self.tasks = Tasks(pool.shape)
+        """Where those are that have a place, if the job has several."""
         self.beside = _NOTHING
         self.together = len(list(groups_of(asked.parts))) if self.several else 0
         """How many groups that are to be in one cell have no place yet."""
@@ -106,17 +111,26 @@ class _Search:
             return True
         waiting = Counter(need.leaves for need in self.asked.needs)
         shape, count = self.pool.shape, 0
-        units = [self._available(slot, mask).bit_count() for slot, mask in self._all_units()]
+        units = self._sizes()
         free = [self.pool.promises.free_of(self.owner, level) for level in range(len(shape.fan))]
         for leaves in sorted(waiting, reverse=True):
             count += waiting[leaves]
-            room = sum(available // leaves for available in units)
+            room = sum(available // leaves * many for available, many in enumerate(units))
             for level, cells in enumerate(free):
                 on_one = min(shape.size(level), shape.devices)
                 room += cells * (shape.size(level) // on_one) * (on_one // leaves)
             if room < count:
                 return False
         return True
+
+    def _sizes(self) -> Sequence[int]:
+        """How many units there are with 0, 1, 2, ... available leaves."""
+        if not self.gone:
+            return self.pool.unit_sizes(self.owner)
+        sizes = [0] * (self.pool.shape.devices + 1)
+        for slot, mask in self._all_units():
+            sizes[self._available(slot, mask).bit_count()] += 1
+        return sizes
 
     def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Generator[None]:
         """Each way in which all parts find their place; while one is looked at, its places are taken. There may be thousands of
@@ -163,7 +177,8 @@ class _Search:
             taken = self.taken.get(slot, 0)
             self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
-            self._stands(slot, 1)
+            if self.several:
+                self.tasks.put(slot, 1)
             if cell is not None:
                 self._bind(cell)
             try:
@@ -171,10 +186,12 @@ class _Search:
             finally:
                 if cell is not None:
                     self._unbind()
-                self._stands(slot, -1)
+                if self.several:
+                    self.tasks.put(slot, -1)
                 self.beside = before
-                del self.seats[need.rank]
-                self.taken[slot] = taken
+                del self.seats[need.rank], self.taken[slot]
+                if taken:
+                    self.taken[slot] = taken
                 self.left -= 1
 
     def _places(self, need: Need, domain: _Domain | None) -> Iterator[_Place]:
@@ -205,7 +222,7 @@ class _Search:
         if self.choice is None or not self.pool.visited(self.owner):
             yield from units
             return
-        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self._distance(unit[0]))):
+        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self.tasks.distance(unit[0]))):
             yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken)
 
     def _taken(self) -> Places:
@@ -226,17 +243,35 @@ class _Search:
     def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
         if domain is not None:
             yield from self._units_in(leaves, domain)
-        elif not self.taken and not self.gone:
+        elif not self.several and not self.gone:
             for unit in self.pool.fitting(self.owner, leaves):
                 yield unit.slot, self.pool.available(unit.slot, unit.mask)
         else:
-            found = []
-            for slot, mask in self._all_units():
-                available = self._available(slot, mask)
-                if available.bit_count() >= leaves:
-                    found.append((available.bit_count(), self._distance(slot), slot, available))
-            for _, _, slot, available in sorted(found):
+            for _, _, slot, available in merge(sorted(self._altered(leaves)), self._listed(leaves)):
                 yield slot, available
+
+    def _altered(self, leaves: int) -> Iterator[_Unit]:
+        """Units on nodes of which something is taken, or counts as available that is not: the lists do not know of that."""
+        for slot in {**self.taken, **self.gone}:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner:
+                    available = self._available(slot, mask)
+                    if (count := available.bit_count()) >= leaves:
+                        yield count, self.tasks.distance(slot), slot, available
+
+    def _listed(self, least: int) -> Iterator[_Unit]:
+        """All others, in order, as the lists have them. Each is looked up when it is asked for, since cells may have been bound
+        and unbound since the one before it."""
+        unit = self.pool.unit_from(self.owner, (least,))
+        while unit is not None:
+            count = unit.available
+            for distance, slots in self.tasks.rings():
+                unit = self.pool.unit_from(self.owner, (count, slots.start))
+                while unit is not None and unit.available == count and unit.slot < slots.stop:
+                    if unit.slot not in self.taken and unit.slot not in self.gone:
+                        yield count, distance, unit.slot, self.pool.available(unit.slot, unit.mask)
+                    unit = self.pool.unit_from(self.owner, (*unit, 0))
+            unit = self.pool.unit_from(self.owner, (count + 1,))
 
     def _all_units(self) -> Iterator[tuple[int, Mask]]:
         for unit in list(self.pool.units(self.owner)):
@@ -253,26 +288,9 @@ class _Search:
             for mask, owner in self.pool.units_at(slot).items():
                 available = self._available(slot, mask & domain.mask) if owner == self.owner else 0
                 if available.bit_count() >= leaves:
-                    found.append((available.bit_count(), self._distance(slot), slot, available))
+                    found.append((available.bit_count(), self.tasks.distance(slot), slot, available))
         for _, _, slot, available in sorted(found):
             yield slot, available
-
-    def _stands(self, slot: int, more: int) -> None:
-        if self.several:
-            for cell in self._cells_around(slot):
-                self.around[cell] = self.around.get(cell, 0) + more
-
-    def _distance(self, slot: int) -> int:
-        """How many levels up the cell is that holds this node and the nearest of those with a task of the job."""
-        return next((cell[0] for cell in self._cells_around(slot) if self.around.get(cell)), len(self.pool.shape.fan))
-
-    def _cells_around(self, slot: int) -> Iterator[tuple[int, int]]:
-        """The node, and the cells that it is in: level and index."""
-        fan, index = self.pool.shape.fan, slot
-        for level in range(self.pool.shape.node, len(fan)):
-            if level > self.pool.shape.node:
-                index //= fan[level]
-            yield level, index
 
     # ---- cells -----------------------------------------------------------------------------------------------------------
 

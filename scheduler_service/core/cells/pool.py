@@ -55,7 +55,7 @@ class Pool:
         self.counts = self._lists.counts
         """f_k: how many free cells of Algorithm 1 there are of each level."""
         self._spare = Spare(self._facts, shape)
-        self._units = Units(self._facts)
+        self._units = Units(self._facts, shape.devices)
         self.sizes = self._lists.sizes
         """Leaves in a cell, by level."""
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]
@@ -187,6 +187,14 @@ class Pool:
     def fitting(self, vc: Owner, n: int) -> Iterator[Unit]:
         """Those that have `n` leaves available, the tightest first."""
         return self._units.fitting(vc, n)
+
+    def unit_from(self, vc: Owner, least: tuple[int, ...]) -> Unit | None:
+        """The first of the VC's units, in their order, that does not come before this."""
+        return self._units.first_from(vc, least)
+
+    def unit_sizes(self, vc: Owner) -> Sequence[int]:
+        """How many of the VC's units have 0, 1, 2, ... leaves available; shorter if it has none."""
+        return self._units.sizes(vc)
 
     def visited(self, vc: Owner) -> Set[int]:
         """The nodes on which opportunistic runs hold leaves of the VC's bound cells."""

@@ -19,12 +19,16 @@ _new = tuple.__new__
 
 
 class Units:
-    __slots__ = ("_facts", "_hosts", "_lists", "_visited", "stale")
+    __slots__ = ("_devices", "_facts", "_hosts", "_lists", "_sizes", "_visited", "stale")
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, devices: int) -> None:
+        """`devices` of a node."""
         self._facts = facts
+        self._devices = devices
         self._lists: dict[Owner, SortedList] = {}
         """VC -> its units of which something is available."""
+        self._sizes: dict[Owner, list[int]] = {}
+        """VC -> how many of its units have 0, 1, 2, ... available leaves."""
         self._visited: dict[Owner, set[int]] = {}
         """VC -> the slots on which opportunistic runs hold leaves of its units."""
         self._hosts: dict[int, set[Owner]] = {}
@@ -44,6 +48,19 @@ class Units:
             self._refresh()
         units = self._lists.get(vc)
         return units.irange((n,)) if units is not None else iter(())
+
+    def first_from(self, vc: Owner, least: tuple[int, ...]) -> Unit | None:
+        """The first unit that does not come before `least`, in the order of units."""
+        if self.stale:
+            self._refresh()
+        units = self._lists.get(vc)
+        return next(units.irange(least), None) if units is not None else None
+
+    def sizes(self, vc: Owner) -> Sequence[int]:
+        """How many of its units have 0, 1, 2, ... available leaves."""
+        if self.stale:
+            self._refresh()
+        return self._sizes.get(vc, ())
 
     def visited(self, vc: Owner) -> Set[int]:
         if self.stale:
@@ -80,11 +97,13 @@ class Units:
         for vc, unit in before:
             if (vc, unit) not in now:
                 self._lists[vc].remove(unit)
+                self._sizes[vc][unit[0]] -= 1
         for vc, unit in now:
             if (vc, unit) not in before:
                 if vc not in self._lists:
-                    self._lists[vc] = SortedList()
+                    self._lists[vc], self._sizes[vc] = SortedList(), [0] * (self._devices + 1)
                 self._lists[vc].add(unit)
+                self._sizes[vc][unit[0]] += 1
 
     def _visit(self, slot: int, here: Slot) -> None:
         guests, before = here.opportunistic, self._hosts.pop(slot, None)
@@ -102,7 +121,8 @@ class Units:
         lists = {vc: list(units) for vc, units in self._lists.items() if units}
         listed = {slot: sorted(here.listed) for slot, here in self._facts.items() if here.listed}
         visited = {vc: set(slots) for vc, slots in self._visited.items() if slots}
-        return lists, listed, visited, {slot: dict(here.units) for slot, here in self._facts.items() if here.units}
+        sizes = {vc: tuple(counts) for vc, counts in self._sizes.items() if any(counts)}
+        return lists, listed, visited, sizes, {slot: dict(here.units) for slot, here in self._facts.items() if here.units}
 
 
 _NOWHERE: Set[int] = frozenset()
