@@ -1,10 +1,12 @@
-"""How long from the words of a submit to the user's command at work, on an idle cluster; HyperQueue beside it.
+"""How long from the words of a submit to the user's command at work, on an idle cluster, beside a trivial scheduler.
+
+The trivial scheduler shows what of a start is gRPC, one durable commit and the command. What Ebb takes above it is Ebb's own,
+and has the target; HyperQueue stands beside both for information.
 
 The command is `date +%s%N`: the first thing that it does is to read the clock, and its answer is in the job's log. So the
-figure includes the loading of a small C program; what that alone costs is measured too, and is in it for both systems.
+figure includes the loading of a small C program; what that alone costs is measured too, and is in it for all systems.
 Their submits alternate, each through its own Python client, and each waits until the last job has ended, and then for a
-moment. In turns with them, on the same idle machine: a trivial scheduler, which shows what of a start is gRPC, one durable
-commit and the command, and what is Ebb's own.
+moment.
 """
 
 import os
@@ -100,14 +102,14 @@ def _rows(ebb: list[float], hyperqueue: list[float], least: list[float], command
     def row(metric: str, value: float, unit: str = "ms", at_most: float | None = None) -> Figure:
         return figure("submit_to_start", metric, value, unit, at_most=at_most)
 
-    ours, theirs = quantile(ebb, 0.5), quantile(hyperqueue, 0.5)
+    ours, floor = quantile(ebb, 0.5), quantile(least, 0.5)
     return [
         row("Ebb p50", ours, at_most=10),
         row("Ebb p99", quantile(ebb, 0.99), at_most=25),
-        row("HyperQueue p50", theirs),
-        row("HyperQueue p99", quantile(hyperqueue, 0.99)),
-        row("p50 over HyperQueue's", ours / theirs, "x", at_most=1.3),
-        row("a trivial scheduler's p50", quantile(least, 0.5)),
+        row("a trivial scheduler's p50", floor),
         row("a trivial scheduler's p99", quantile(least, 0.99)),
+        row("Ebb's p50 above the trivial scheduler's", ours - floor, at_most=2.5),
+        row("HyperQueue p50, for information", quantile(hyperqueue, 0.5)),
+        row("HyperQueue p99, for information", quantile(hyperqueue, 0.99)),
         row("the command alone, p50", quantile(command, 0.5)),
     ]
