@@ -80,7 +80,7 @@ def _off(value: float, right: float) -> float:
 def live(seed: int) -> list[Life]:
     """The workload on a cluster of its own."""
     jobs = paced.workload(seed)
-    with scratch() as folder, harness.Site(folder / "site", nodes=paced.NODES) as site:
+    with scratch() as folder, harness.Site(folder / "site", paced.FLAGS, paced.NODES) as site:
         paced.play(site, jobs)
         return paced.lives(site.database, jobs)
 

@@ -49,7 +49,8 @@ def main() -> int:
     (FOLDER / "address").unlink(missing_ok=True)
     path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"  # `python` is to be this one for jobs, too
     try:
-        with Cluster(FOLDER, environment={"PATH": path}, pause=stopping.pause) as cluster:
+        # Who tries Ebb wants to see a preemption at once, and not when a run is a minute old.
+        with Cluster(FOLDER, ["--min-run", "0"], environment={"PATH": path}, pause=stopping.pause) as cluster:
             cluster.listen = f"127.0.0.1:{port}"
             cluster.start_scheduler()
             for name, profile in NODES.items():

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from scheduler_service.check_cli import check
-from scheduler_service.config import DEFAULT_LISTEN, lacking_folders, load_or_exit, without_password
+from scheduler_service.config import DEFAULT_LISTEN, lacking_folders, load_or_exit, origins, without_password
 from scheduler_service.history_cli import history
 from scheduler_service.record_cli import record
 from scheduler_service.restored_cli import restored
@@ -38,12 +38,13 @@ def main() -> None:
 @click.option("--tls-key", metavar="FILE", type=click.Path(path_type=Path), help="Its key (PEM).")
 @click.option("--tls-client-ca", metavar="FILE", type=click.Path(path_type=Path), help="Callers show a certificate of this CA.")
 @click.option("--auth", type=click.Choice(["none", "token"]), help="What callers show; none on loopback only.  [default: none]")
+@click.option("--preset", type=click.Choice(["site", "paper"]), help="Defaults of what is below: see docs.  [default: site]")
 @click.option("--policy", type=click.Choice(["fitgpp", "thrifty", "lrtp", "rand", "fifo"]), help="[default: fitgpp]")
 @click.option("--fitgpp-s", type=float, metavar="S", help="Weight of the grace period against the size.  [default: 4]")
 @click.option("--fitgpp-cap", type=int, metavar="P", help="How often a job may be preempted for trials.  [default: 1]")
-@click.option("--backfill/--no-backfill", default=None, help="Let jobs start that do not delay the first.  [default: no]")
+@click.option("--backfill/--no-backfill", default=None, help="Let jobs start that do not delay the first.  [default: yes]")
 @click.option("--aging", type=float, metavar="SECONDS", help="Waiting that is worth a step of priority; 0: none.  [default: 0]")
-@click.option("--min-run", type=float, metavar="SECONDS", help="A run is not preempted before it ran so long.  [default: 0]")
+@click.option("--min-run", type=float, metavar="SECONDS", help="A run is not preempted before it ran so long.  [default: 60]")
 @click.option("--default-grace", type=float, metavar="SECONDS", help="For jobs that name none.  [default: 30]")
 @click.option("--heartbeat", type=float, metavar="SECONDS", help="Between signs of life of an agent.  [default: 2]")
 @click.option("--silent-after", type=float, metavar="SECONDS", help="A node unheard of for so long is silent.  [default: 10]")
@@ -57,9 +58,9 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
     Every setting can also stand in the file (default_grace: 30) or in the environment (EBB_SCHEDULER_DEFAULT_GRACE=30);
-    flags win over the environment, and that over the file. Some have no flag: --check-config prints all, with what holds,
-    and docs/operating.md says what they mean. To listen on other addresses than loopback, give it a
-    certificate with its key, and --auth token; `ebb-scheduler token` makes the tokens.
+    flags win over the environment, that over the file, and all of them over the preset. Some have no flag: --check-config
+    prints all, with what holds and where it comes from, and docs/operating.md says what they mean. To listen on other
+    addresses than loopback, give it a certificate with its key, and --auth token; `ebb-scheduler token` makes the tokens.
 
     \b
     Examples:
@@ -76,8 +77,10 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
     if check_config:
         if config.tls is not None and (reminder := config.tls.reminder(time.time())):
             click.echo(f"ebb-scheduler: {reminder}", err=True)
+        whence = origins(file, {name: value for name, value in flags.items() if value is not None})
         for name, value in config.model_dump(mode="json").items():
-            click.echo(f"{name}: {'' if value is None else without_password(str(value))}")
+            shown = f"{name}: {'' if value is None else without_password(str(value))}"
+            click.echo(shown if whence[name] == "default" else f"{shown:<34} # {whence[name]}")
         return
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # what it says beside that is for its own developers
     logging.basicConfig(level=config.log_level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", stream=sys.stderr)

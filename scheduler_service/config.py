@@ -20,7 +20,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from scheduler_service import secret_arguments
+from scheduler_service import presets, secret_arguments
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.once import Once
 from scheduler_service.pools_config import PoolConfig, check_pools
@@ -58,6 +58,7 @@ class Config(BaseSettings):
     secret_arguments: list[str] = Field(
         [], description="arguments of commands that only the owner of a job and operators see, such as [--token, '*_KEY=*']"
     )
+    preset: presets.Preset = Field("site", description="the defaults of the policy's settings: a site's, or the FitGpp paper's")
     policy: Literal["fitgpp", "thrifty", "lrtp", "rand", "fifo"] = "fitgpp"
     fitgpp_s: float = Field(4.0, ge=0, le=MOST, description="s of FitGpp: the weight of the grace period against the size")
     fitgpp_cap: int = Field(
@@ -65,12 +66,15 @@ class Config(BaseSettings):
     )
     fitgpp_trials_in_flight: int | None = Field(None, ge=1, le=MOST, description="how many trials may wait for victims at once")
     default_grace: float = Field(30, ge=0, le=86400, description="grace period of jobs that name none")
-    backfill: bool = Field(False, description="let jobs behind the first start where that does not delay it")
+    backfill: bool = Field(True, description="let jobs behind the first start where that does not delay it")
     aging: Seconds = Field(0, ge=0, description="how much waiting is worth a step of priority; 0: none")
-    min_run: Seconds = Field(0, ge=0, description="how long a run may not be preempted for a trial after its start")
+    min_run: Seconds = Field(60, ge=0, description="how long a run may not be preempted for a trial after its start")
     gang_start: Seconds = Field(60, gt=0, description="in which all tasks of a gang must have started")
     retry_pause: Seconds = Field(
         1, ge=0, description="before the first retry of a failed run; twice as long before each further one"
+    )
+    fault_retries: int = Field(
+        2, ge=0, le=MOST, description="how often a run that vanished is tried again, whatever retries its job has"
     )
     blame_nodes: int = Field(3, ge=0, le=MOST, description="a job that failed on so many nodes is not tried again; 0: no limit")
     bad_node_strikes: int = Field(3, ge=0, le=MOST, description="a node at fault for so many failures is drained; 0: never")
@@ -135,6 +139,11 @@ class Config(BaseSettings):
         if _is_wildcard(host):
             raise ValueError(f"nobody can connect to {value!r}: say where this machine is")
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, told: Any) -> Any:
+        return presets.filled(told, presets.SERVICE)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Config":
@@ -270,6 +279,24 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
     except SettingsError as error:  # a variable of the environment; those that are no plain text are JSON
         name = str(error).partition('"')[2].partition('"')[0]
         raise ConfigError(f"EBB_SCHEDULER_{name.upper()} in the environment is not JSON: {error.__cause__}") from None
+
+
+def origins(file: Path | None, flags: Mapping[str, Any]) -> dict[str, str]:
+    """Where the value of each setting comes from, of settings that `load` has taken."""
+    told = {} if file is None else _read(file)
+    of_preset = presets.SERVICE[load(file, dict(flags)).preset]
+    environment = {name.upper() for name in os.environ}
+    found = {}
+    for name in Config.model_fields:
+        if name in flags:
+            found[name] = "flag"
+        elif f"EBB_SCHEDULER_{name.upper()}" in environment:
+            found[name] = "environment"
+        elif name in told:
+            found[name] = "file"
+        else:
+            found[name] = "preset" if name in of_preset else "default"
+    return found
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def settings_of(config: Config) -> Settings:
         min_run_us=micros(config.min_run),
         gang_start_us=micros(config.gang_start),
         retry_pause_us=micros(config.retry_pause),
+        fault_retries=config.fault_retries,
         blame_nodes=config.blame_nodes,
         bad_node_strikes=config.bad_node_strikes,
         reclaim_grace_us=micros(config.reclaim_grace),

@@ -31,7 +31,9 @@ def play(folder: Path, stopping: Stopping, console: Console) -> bool:
         console.print("Starting a scheduler with its own PostgreSQL, and two nodes of 8 simulated GPUs ...", soft_wrap=True)
         outside = Outside(TRAIN, stopping)
         stack.callback(outside.close)
-        cluster = stack.enter_context(Cluster(folder / "ebb", ["--log-level", "WARNING"], pause=stopping.pause))
+        cluster = stack.enter_context(
+            Cluster(folder / "ebb", ["--preset", "paper", "--log-level", "WARNING"], pause=stopping.pause)
+        )
         cluster.start_scheduler()
         client = stack.enter_context(Client(cluster.address))
         with Board(console, client, lambda job: progress(folder, job)) as board:

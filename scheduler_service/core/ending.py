@@ -156,14 +156,14 @@ def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
     last = changed(last, node=job.avoid[0] if job.avoid else last.node)
     failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
     text = describe(failed, job.verdict)
-    if job.verdict is not Reason.DEVICE_FAULT and not _is_retried(job):
+    if job.verdict is not Reason.DEVICE_FAULT and not _is_retried(state, job):
         end_job(state, now, job, JobState.FAILED, job.verdict, job.detail, node=last.node)
     elif _is_to_blame(state, job):
         text = f"it failed on {len(job.failed_on)} nodes; the last time it {text}"
         end_job(state, now, job, JobState.FAILED, Reason.FAILED_ON_SEVERAL_NODES, text, node=last.node)
     else:
         pause = min(state.settings.retry_pause_us << min(job.retries, 20), LONGEST_PAUSE)
-        text = f"run {job.run} {text}; retry {job.retries + 1} of {job.spec.retry.limit}"
+        text = f"run {job.run} {text}; retry {job.retries + 1} of {_retries(state, job)}"
         _again(state, now, changed(job, retries=job.retries + 1), last, Reason.RETRYING, detail=text, eligible_us=now + pause)
 
 
@@ -172,10 +172,18 @@ def _is_to_blame(state: State, job: Job) -> bool:
     return 0 < state.settings.blame_nodes <= len(job.failed_on)
 
 
-def _is_retried(job: Job) -> bool:
+def _retries(state: State, job: Job) -> int:
+    """How often in all a job is tried again that has failed as this one has. Who vanished was hardly to blame."""
+    own = job.spec.retry.limit
+    return max(own, state.settings.fault_retries) if job.verdict is Reason.EXIT_UNKNOWN else own
+
+
+def _is_retried(state: State, job: Job) -> bool:
     retry = job.spec.retry
-    if job.retries >= retry.limit:
+    if job.retries >= _retries(state, job):
         return False
+    if job.verdict is Reason.EXIT_UNKNOWN and job.retries < state.settings.fault_retries:
+        return True  # it has neither code nor signal
     if not retry.exit_codes and not retry.exit_signals:
         return True
     return job.exit_code in retry.exit_codes or (job.exit_signal != 0 and job.exit_signal in retry.exit_signals)

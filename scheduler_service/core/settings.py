@@ -21,6 +21,8 @@ class Settings(NamedTuple):
     """In which all tasks of a gang must have started, from its placement."""
     retry_pause_us: Micros = SECOND
     """Before the first retry; each further one waits twice as long, 5 minutes at most."""
+    fault_retries: int = 0
+    """How often a run that vanished is tried again, whatever retries its job has: the fault was hardly its own."""
     blame_nodes: int = 3
     """A job that failed on so many nodes is not tried again; 0: no limit."""
     bad_node_strikes: int = 3

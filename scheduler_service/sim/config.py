@@ -2,13 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from scheduler_service import presets
 from scheduler_service.once import Once
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
@@ -30,12 +31,28 @@ class ConfigError(Exception):
 
 
 class Candidate(Policy):
-    """A policy that takes part; one that draws lots is better tried several times on the same jobs."""
+    """A policy that takes part, with the service's defaults; one that draws lots is better tried several times on the same
+    jobs."""
 
+    preset: presets.Preset = Field(default="site", description="the defaults of what is not given: a site's, or as published")
     repeats: int = Field(default=1, ge=1, le=1000, description="simulations of each workload; their mean counts as one")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, told: Any) -> Any:
+        return presets.filled(told, presets.SIMULATED)
+
+    @property
+    def usual(self) -> Mapping[str, Any]:
+        return {**super().usual, **presets.SIMULATED[self.preset]}
+
+    @property
+    def title(self) -> str:
+        """Also says of which preset it is, where that is not the default one."""
+        return super().title if self.label or self.preset == "site" else f"{super().title} ({self.preset})"
+
     def policy(self) -> Policy:
-        return Policy.model_validate(self.model_dump(exclude={"repeats"}))
+        return Policy.model_validate(self.model_dump(exclude={"repeats", "preset"}) | {"label": self.title})
 
 
 MOST_SEEDS = 10_000

@@ -1,9 +1,9 @@
 """What a case says of a site, as data: its nodes, its policy, how long things take there, and what breaks."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -69,7 +69,11 @@ Cluster = Annotated[tuple[Nodes, ...], Field(min_length=1), AfterValidator(_not_
 
 
 class Policy(Model):
-    """Who decides, with the settings that the scheduler has by the same names. Durations are in seconds."""
+    """Who decides, with the settings that the scheduler has by the same names. Durations are in seconds.
+
+    The defaults are those of a mechanism that is left out, so that a case means the same for ever; `ebb-sim run` has the
+    service's (`presets`).
+    """
 
     name: str = Field(description="fifo, fitgpp, lrtp, rand ...: as the scheduler's `policy`")
     label: str = Field(default="", description="what tables call it")
@@ -109,10 +113,14 @@ class Policy(Model):
         return name
 
     @property
+    def usual(self) -> Mapping[str, Any]:
+        """The settings that its title does not mention."""
+        return {name: field.default for name, field in Policy.model_fields.items() if name not in ("name", "label")}
+
+    @property
     def title(self) -> str:
-        """Its label, or its name with what is not as by default."""
-        fields = {name: field for name, field in Policy.model_fields.items() if name not in ("name", "label")}
-        changed = {name: value for name, field in fields.items() if (value := getattr(self, name)) != field.default}
+        """Its label, or its name with what is not as usual."""
+        changed = {name: value for name, usual in self.usual.items() if (value := getattr(self, name)) != usual}
         return self.label or " ".join([self.name, *(_told(name, value) for name, value in changed.items())])
 
     @property

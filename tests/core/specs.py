@@ -82,6 +82,7 @@ SETTINGS: st.SearchStrategy[Settings] = st.builds(
     min_run_us=st.sampled_from((0, 2 * SECOND, 600 * SECOND)),
     gang_start_us=st.sampled_from((5 * SECOND, 60 * SECOND)),
     blame_nodes=st.sampled_from((3, 2, 0)),
+    fault_retries=st.sampled_from((0, 2)),
     bad_node_strikes=st.sampled_from((0, 3, 1)),
 )
 EXITS: st.SearchStrategy[dict[str, object]] = st.sampled_from(

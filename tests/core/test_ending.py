@@ -246,6 +246,42 @@ def test_a_node_that_was_deleted_meanwhile_is_not() -> None:
     assert (d.job(job).state, deleted.strikes, deleted.drained_us) == (JobState.SUCCEEDED, 0, None)
 
 
+def test_a_run_that_vanished_is_tried_again_without_retries_of_its_own() -> None:
+    """Its launcher or its node is to blame: so is a job of default settings. But not for ever: it may kill its launcher."""
+    d = cluster(nodes=2, settings=Settings(fault_retries=2, blame_nodes=0, bad_node_strikes=0))
+    job = d.submit()
+    for retry in (1, 2):
+        d.start(job)
+        step = d.exit(job, unknown=True)
+        queued = next(event for event in step.log if event.kind is EventKind.REQUEUED)
+        assert queued.reason is Reason.RETRYING
+        assert f"is gone; nobody knows how it ended; retry {retry} of 2" in queued.text
+        d.step(after=300)
+    d.start(job)
+    d.exit(job, unknown=True)
+    assert (d.job(job).state, d.job(job).reason) == (JobState.FAILED, Reason.EXIT_UNKNOWN)
+
+
+@pytest.mark.parametrize("outcome", [{"exit_code": 1}, {"exit_signal": 9}, {"launch_error": "no such file"}])
+def test_what_a_job_did_itself_is_not_tried_again_without_retries(outcome: dict[str, Any]) -> None:
+    d = cluster(settings=Settings(fault_retries=2))
+    job = d.submit()
+    d.start(job)
+    d.exit(job, **outcome)
+    assert d.job(job).state is JobState.FAILED
+
+
+def test_a_job_with_more_retries_of_its_own_has_these_when_it_vanishes() -> None:
+    for own, state in ((retried(limit=3, signals=(9,)), JobState.FAILED), (retried(limit=3), JobState.STARTING)):
+        d = cluster(settings=Settings(fault_retries=1, bad_node_strikes=0))
+        job = d.submit(own)
+        for _ in range(2):
+            d.start(job)
+            d.exit(job, unknown=True)
+            d.step(after=300)
+        assert d.job(job).state is state, "vanishing is no signal 9: the first has the site's retry only"
+
+
 def test_a_run_that_vanished_is_a_strike_and_one_that_goes_well_forgives_it() -> None:
     d = cluster()
     job, good = d.submit(), d.submit()

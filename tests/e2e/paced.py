@@ -15,6 +15,8 @@ from tests.harness import WHOLE_NODE, Database, Site
 
 SCRIPT = Path(__file__).with_name("paced.sh")
 NODES = ("n1", "n2", "n3", "n4")
+FLAGS = ("--no-backfill", "--min-run", "0")
+"""Of the scheduler: what the simulation that it is compared with has, and jobs of a second are preempted."""
 RESTORE: Micros = SECOND // 10
 """What a run that goes on from a checkpoint needs to load it."""
 ARRIVALS_A_SECOND = 14.0

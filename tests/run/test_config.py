@@ -1,12 +1,14 @@
 """Settings: which source wins, and that each mistake is named."""
 
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from scheduler_service import presets
 from scheduler_service.cli import main
-from scheduler_service.config import ConfigError, load, without_password
+from scheduler_service.config import Config, ConfigError, load, without_password
 from scheduler_service.core.pools import PoolPlan
 from scheduler_service.core.vc import VcPolicy
 from scheduler_service.leading import policy_of, settings_of, stages_of, vc_policy_of
@@ -125,6 +127,49 @@ def test_check_config_prints_what_would_hold_and_starts_nothing() -> None:
     assert "postgresql://ebb:***@localhost/ebb" in result.stdout
     assert "hunter2" not in result.stdout
     assert "listen: 127.0.0.1:7737" in result.stdout
+
+
+def test_a_preset_sets_the_defaults_of_others_and_what_is_given_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, paper = load(None, DATABASE), load(None, {**DATABASE, "preset": "paper"})
+    assert (site.preset, site.backfill, site.min_run, site.fault_retries, site.fitgpp_trials_in_flight) == (
+        "site",
+        True,
+        60,
+        2,
+        None,
+    )
+    assert (paper.backfill, paper.min_run, paper.fault_retries, paper.fitgpp_trials_in_flight) == (False, 0, 0, 1)
+    file = tmp_path / "scheduler.yaml"
+    file.write_text("preset: paper\nmin_run: 7\n")
+    monkeypatch.setenv("EBB_SCHEDULER_FAULT_RETRIES", "5")
+    mixed = load(file, {**DATABASE, "fitgpp_trials_in_flight": 4})
+    assert (mixed.backfill, mixed.min_run, mixed.fault_retries, mixed.fitgpp_trials_in_flight) == (False, 7, 5, 4)
+    for wrong in ("papers", ["paper"]):
+        with pytest.raises(ConfigError, match="preset: Input should be 'site' or 'paper'"):
+            load(None, {**DATABASE, "preset": wrong})
+
+
+@pytest.mark.parametrize("preset", presets.SERVICE)
+def test_a_preset_is_of_settings_that_there_are_and_the_site_is_the_default(preset: str) -> None:
+    assert set(presets.SERVICE[preset]) == set(presets.SERVICE["site"]) <= set(Config.model_fields)
+    assert {name: Config.model_fields[name].default for name in presets.SERVICE["site"]} == presets.SERVICE["site"]
+
+
+def test_check_config_says_where_a_value_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text("preset: paper\nembedded: x\nmin_run: 7\nlease: 9\n")
+    monkeypatch.setenv("EBB_SCHEDULER_LEASE", "8")
+    shown = CliRunner().invoke(main, ["serve", "--config", str(file), "--policy", "lrtp", "--check-config"]).output
+    for name, value, whence in (
+        ("preset", "paper", "file"),
+        ("policy", "lrtp", "flag"),
+        ("lease", "8.0", "environment"),
+        ("min_run", "7.0", "file"),
+        ("backfill", "False", "preset"),
+        ("fitgpp_trials_in_flight", "1", "preset"),
+    ):
+        assert re.search(rf"^{name}: {value} +# {whence}$", shown, re.MULTILINE), name
+    assert re.search(r"^heartbeat: 2\.0$", shown, re.MULTILINE)
 
 
 def test_what_is_misspelt_in_the_environment_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

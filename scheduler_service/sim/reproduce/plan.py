@@ -54,7 +54,8 @@ RAND = published("rand", "RAND")
 FITGPP = fitgpp()
 POLICIES = (FIFO, LRTP, RAND, FITGPP)
 SERVED = Policy(name="fitgpp", label="FitGpp, as a service has it")
-"""With the service's defaults: a trial that waits is passed by, and any number of them may wait for victims."""
+"""As the service serves trials: one that waits is passed by, and any number of them may wait for victims. Without the service's
+backfill and guaranteed run time, of which the paper has nothing."""
 
 UNBOUNDED = Policy(name="fitgpp", label="the same, P without bound", cap=None)
 """Jobs of a trace may run for weeks, in which P = 1 is soon used up."""
