@@ -105,6 +105,10 @@ class LocalNode:
     def pending(self, after: int) -> list[Report]:
         return self._spool.pending(after)
 
+    async def examined(self, reports: Sequence[Report]) -> None:
+        if self.observing is not None and any(map(self._spool.failed, reports)):
+            await self.observing.once_more()
+
     def acknowledge(self, sequence: int) -> None:
         self._spool.acknowledge(sequence)
 

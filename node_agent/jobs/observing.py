@@ -27,6 +27,9 @@ _ANCESTORS = 64
 _PATIENCE = 5.0
 """Seconds for finding out whose processes are. Until that is known they are nobody's."""
 
+_ONCE_MORE = 3.0
+"""Seconds until the devices must have been looked at once more: a provider looks every second, unless its driver hangs."""
+
 Leaders = Mapping[int, RunKey]
 """The runs that have a process, by that."""
 
@@ -65,6 +68,7 @@ class Observing:
         self._spool = spool
         self._state = state
         self._urgent = urgent
+        self._looked = asyncio.Event()
         self._leaders: Leaders = {}
         self._owners: dict[int, RunKey | None] = {}
         self._asking = False
@@ -77,6 +81,15 @@ class Observing:
             if before is None or before.faults != self.latest.faults:
                 self._log(dict(before.faults if before else ()), dict(self.latest.faults))
                 self._urgent()
+            self._looked.set()
+            self._looked = asyncio.Event()
+
+    async def once_more(self) -> None:
+        """Waits until the devices have been looked at once more, but not for long; at once where nothing is seen of them."""
+        if self.latest is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ONCE_MORE):
+                    await self._looked.wait()
 
     def _log(self, before: Mapping[int, str], now: Mapping[int, str]) -> None:
         names = {device.index: f"device {device.index} ({device.uuid})" for device in self._provider.inventory.devices}

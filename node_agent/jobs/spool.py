@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from node_agent.errors import SpoolDamaged, StateUnusable
 from node_agent.jobs import leftovers, standing, tables
-from node_agent.jobs.model import Report, RunEvent, RunKey, RunPhase, RunRecord, short
+from node_agent.jobs.model import Exited, Report, RunEvent, RunKey, RunPhase, RunRecord, short
 from node_agent.jobs.processes import boot_id
 from node_agent.jobs.standing import Standing
 
@@ -71,6 +71,12 @@ class Spool:
     def pending(self, after: int = 0) -> list[Report]:
         """Reports that are not acknowledged, in order."""
         return [report for sequence, report in self._reports.items() if sequence > after]
+
+    def failed(self, report: Report) -> bool:
+        """Whether the run ended as one does under which a device breaks: badly, and though nobody had told it to stop."""
+        ended, record = report.event, self._runs.get(report.key)
+        told = record is not None and record.stop_received is not None
+        return isinstance(ended, Exited) and bool(ended.code or ended.signal or ended.unknown) and not (ended.yielded or told)
 
     @property
     def cluster(self) -> tuple[str, int]:

@@ -58,6 +58,9 @@ class Node(Protocol):
     def observations(self) -> Observations | None:
         """What was seen last of the devices; None: nothing is to be seen of them."""
 
+    async def examined(self, reports: Sequence[Report]) -> None:
+        """Waits until the devices have been looked at once more, where one of these runs may have failed because one broke."""
+
     def acknowledge(self, sequence: int) -> None: ...
 
     def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
@@ -256,13 +259,15 @@ async def _send(call: Call, node: Node, interval: float) -> None:
     while True:
         node.reported.clear()
         waiting = node.pending(sent)
+        # A fault goes before the end of the run that it broke, which would else be that of a job that failed by itself.
+        await node.examined(waiting)
+        if (seen := node.observations()) is not None and seen.faults != faults:
+            faults = seen.faults
+            await call.write(seen)
         for first in range(0, len(waiting), _AT_ONCE):
             await call.write(Reports(tuple(waiting[first : first + _AT_ONCE])))
         if waiting:
             sent = waiting[-1].sequence
-        if (seen := node.observations()) is not None and seen.faults != faults:
-            faults = seen.faults
-            await call.write(seen)
         if not node.reported.is_set():
             try:
                 # Early by up to a tenth: agents that connected together do not beat together.

@@ -80,6 +80,9 @@ class QuietNode:
     def observations(self) -> None:
         return None
 
+    async def examined(self, _reports: object) -> None:
+        pass
+
     def log(self, request: object) -> None:
         raise AssertionError(f"nobody asks for a log here: {request}")
 

@@ -19,7 +19,7 @@ from google.protobuf.duration_pb2 import Duration
 from node_agent.devices.base import DeviceCycle, Inventory, Observation, Observed, ProcessMemory
 from node_agent.devices.simulated import simulated
 from node_agent.jobs import observing
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord
+from node_agent.jobs.model import Exited, Report, RunKey, RunPhase, RunRecord
 from node_agent.jobs.observing import Observations, Observing, RunCycle, owners
 from node_agent.jobs.processes import stat_fields
 from node_agent.jobs.spool import Spool, open_spool
@@ -282,6 +282,36 @@ async def test_where_nothing_is_to_be_seen_it_ends(spool: Spool, tmp_path: Path)
     assert made.latest is None
 
 
+async def test_it_waits_until_the_devices_were_looked_at_once_more(spool: Spool, tmp_path: Path) -> None:
+    async with watching(spool, tmp_path) as (provider, made, _):
+        await asyncio.wait_for(made.once_more(), LIMIT)  # nothing was seen of any: there is nothing to wait for
+        await provider.tell(seen())
+        waiting = asyncio.create_task(made.once_more())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await provider.tell(seen("", "XID 79"))
+        await asyncio.wait_for(waiting, LIMIT)
+        assert made.latest is not None
+        assert made.latest.faults == ((1, "XID 79"),)
+
+
+@pytest.mark.parametrize(
+    ("ended", "told", "failed"),
+    [
+        (Exited(code=1), False, True),
+        (Exited(signal=9), False, True),
+        (Exited(unknown=True), False, True),
+        (Exited(), False, False),
+        (Exited(yielded=True, code=1), False, False),
+        (Exited(code=143), True, False),
+    ],
+)
+def test_a_run_that_was_told_to_stop_or_went_well_needs_no_look(spool: Spool, ended: Exited, told: bool, failed: bool) -> None:
+    """A trial may wait for its room."""
+    spool.report(RunRecord(KEY, RunPhase.ENDED, stop_received=1.0 if told else None), ended)
+    assert [spool.failed(report) for report in spool.pending()] == [failed]
+
+
 # ---- to the scheduler --------------------------------------------------------------------------------------------------
 
 
@@ -437,3 +467,19 @@ async def test_behind_a_slow_scheduler_only_the_newest_waits() -> None:
     assert [o.devices[0].memory_used_mib for o in call.written] == [0, 49]  # type: ignore[attr-defined]
     sending.cancel()
     await asyncio.wait([sending])
+
+
+async def test_the_fault_of_a_device_goes_before_the_end_of_the_run_that_it_broke(scheduler: FakeScheduler) -> None:
+    """Else the job would fail for good: it would have failed by itself, on devices that were well."""
+
+    class Broken(Seeing):
+        def pending(self, after: int) -> list[object]:
+            return [Report(1, KEY, Exited(signal=9))] if after < 1 else []
+
+        async def examined(self, reports: object) -> None:
+            if reports:
+                self.latest = observations(1, "XID 79")
+
+    async with connected(scheduler, Broken(observations(1))):
+        await told(scheduler, lambda: bool(scheduler.reports))
+    assert [device.fault for device in scheduler.observations[0].devices] == ["", "XID 79"]
