@@ -15,7 +15,6 @@ from benchmarks.figures import Figure, figure
 from benchmarks.scratch import scratch
 from scheduler_service.core.values import SECOND
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.jobs import Listed
 from scheduler_service.sim.lives import Life
@@ -80,14 +79,14 @@ def _off(value: float, right: float) -> float:
 def live(seed: int) -> list[Life]:
     """The workload on a cluster of its own."""
     jobs = paced.workload(seed)
-    with scratch() as folder, harness.Site(folder / "site", paced.FLAGS, paced.NODES) as site:
+    with scratch() as folder, harness.Site(folder / "site", nodes=paced.NODES) as site:
         paced.play(site, jobs)
         return paced.lives(site.database, jobs)
 
 
 def simulated(lived: Sequence[Life], measured: Delays, seed: int) -> list[Life]:
     """The same jobs in the simulator, in the same order, submitted at the same times."""
-    site = Site(paced.nodes(), stages("fitgpp", FitGppSettings()).policy, delays=measured, seed=seed)
+    site = Site(paced.nodes(), stages("fitgpp", paced.POLICY).policy, delays=measured, seed=seed)
     world = World(site, Listed(life.job for life in lived))
     world.run()
     return list(world.lives.values())

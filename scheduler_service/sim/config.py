@@ -52,7 +52,9 @@ class Candidate(Policy):
         return super().title if self.label or self.preset == "site" else f"{super().title} ({self.preset})"
 
     def policy(self) -> Policy:
-        return Policy.model_validate(self.model_dump(exclude={"repeats", "preset"}) | {"label": self.title})
+        """In effect: a FIFO whose submit times others are given is the same simulation by whatever preset."""
+        made = Policy.model_validate(self.model_dump(exclude={"repeats", "preset"}))
+        return made.in_effect.model_copy(update={"label": self.title})
 
 
 MOST_SEEDS = 10_000

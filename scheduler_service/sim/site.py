@@ -127,7 +127,7 @@ class Policy(Model):
     def in_effect(self) -> "Policy":
         """Without what makes no difference: what it is called, and how victims are chosen where nobody is preempted."""
         preempts = stages(self.name, self.victims(), self.backfill).victims is not None
-        idle = {"label"} if preempts else {"label", "s", "cap", "trials_in_flight", "sparing", "in_order"}
+        idle = {"label"} if preempts else {"label", "s", "cap", "trials_in_flight", "sparing", "in_order", "min_run"}
         if self.name != "cells":
             idle.add("promotes")
         return self.model_copy(update={name: Policy.model_fields[name].default for name in idle})

@@ -9,14 +9,15 @@ from client_sdk import JobClass
 from scheduler_service.core import job as core
 from scheduler_service.core.topology import Device, Inventory
 from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.policies.victims import FitGppSettings
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
 from tests.harness import WHOLE_NODE, Database, Site
 
 SCRIPT = Path(__file__).with_name("paced.sh")
 NODES = ("n1", "n2", "n3", "n4")
-FLAGS = ("--no-backfill", "--min-run", "0")
-"""Of the scheduler: what the simulation that it is compared with has, and jobs of a second are preempted."""
+POLICY = FitGppSettings(trials_in_flight=1)
+"""That of the live service, whose preset is the paper's."""
 RESTORE: Micros = SECOND // 10
 """What a run that goes on from a checkpoint needs to load it."""
 ARRIVALS_A_SECOND = 14.0

@@ -38,7 +38,7 @@ def orders(steps: list[Stepped], kind: str) -> Iterator[tuple[int, int]]:
 
 def test_two_hundred_jobs_of_a_live_service_are_replayed_byte_for_byte(folder: Path) -> None:
     jobs, file = paced.workload(seed=1), folder / "recording.jsonl"
-    with Site(folder / "site", [*paced.FLAGS, "--record", str(file)], nodes=paced.NODES) as site:
+    with Site(folder / "site", ["--record", str(file)], nodes=paced.NODES) as site:
         paced.play(site, jobs)
         lived = paced.lives(site.database, jobs)
         runs = site.database.ask("SELECT job_id, run, node, stop_reason, yielded FROM run")

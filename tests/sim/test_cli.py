@@ -29,7 +29,7 @@ LIMIT = 60
 SMALL = """
 cluster: {nodes: 2, cpus: 32, memory_gib: 256, gpus: 8}
 workload: {kind: fitgpp, jobs: 120}
-policies: [fifo, {name: fitgpp, label: ours}]
+policies: [{name: fifo, label: fifo, preset: paper}, {name: fitgpp, label: ours, preset: paper}]
 seeds: 1-2
 decide_every: 60
 """
@@ -519,7 +519,7 @@ def test_names_that_stand_in_two_places_agree() -> None:
 def test_a_folder_with_results_of_another_run_is_refused(site: Path) -> None:
     """What it listed and showed would be overwritten. Other policies and seeds of the same site go on there."""
     folder = site / "mine"
-    (site / "more.yaml").write_text(SMALL.replace("policies: [fifo, {name: fitgpp, label: ours}]", "policies: [fifo, lrtp]"))
+    (site / "more.yaml").write_text(SMALL.replace("name: fitgpp, label: ours", "name: lrtp"))
     (site / "larger.yaml").write_text(SMALL.replace("nodes: 2", "nodes: 3"))
     shutil.copytree(site / "results" / "site", folder)
     before = {name: (folder / name).read_bytes() for name in ("sweep.json", "summary.json")}

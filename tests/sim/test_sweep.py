@@ -160,7 +160,7 @@ def test_a_sweep_that_is_killed_leaves_no_half_results(tmp_path: Path) -> None:
     """SIGKILL at whatever moment: what bears a digest's name is complete."""
     (tmp_path / "many.yaml").write_text(
         "cluster: {nodes: 1, cpus: 32, memory_gib: 256, gpus: 8}\n"
-        "workload: {kind: fitgpp, jobs: 40}\npolicies: [fifo]\nseeds: 1-300\n"
+        "workload: {kind: fitgpp, jobs: 40}\npolicies: [{name: fifo, preset: paper}]\nseeds: 1-300\n"
     )
     command = [sys.executable, "-m", "scheduler_service.sim", "run", "many.yaml", "-o", "out", "-j", "1", "--no-figures"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
