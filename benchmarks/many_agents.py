@@ -122,6 +122,9 @@ class Node:
     def observations(self) -> Observations:
         return Observations(tuple(Observation(device.index, 40_000, 90) for device in self._inventory.devices), ())
 
+    async def examined(self, _reports: Sequence[Report]) -> None:
+        """Its devices are simulated: none breaks."""
+
     async def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
         raise NotImplementedError(f"there is no log of {request.key}")
         yield b""
