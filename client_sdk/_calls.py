@@ -17,9 +17,9 @@ from client_sdk._requests import (
     Explain,
     ListNodes,
     ListPage,
+    NodePage,
     OfJob,
     OfNode,
-    Page,
     Request,
     Requeue,
     Story,
@@ -32,6 +32,7 @@ from client_sdk._waiting import Course, LogCourse, LogPiece
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 
+_NODES_OF_A_PAGE = 1000
 WATCH = "Scheduler/Watch"
 LOGS = "Scheduler/Logs"
 
@@ -75,8 +76,9 @@ def encode(request: Request[T]) -> Call[T]:
         case Explain(job_id):
             about = _about(job_id, scheduler_pb2.ExplainRequest)
             call = Call("Scheduler/Explain", about, scheduler_pb2.ExplainResponse, _convert_explained.explained)
-        case ListNodes():
-            call = Call("Cluster/ListNodes", cluster_pb2.ListNodesRequest(), cluster_pb2.ListNodesResponse, _nodes)
+        case ListNodes(token):
+            nodes = cluster_pb2.ListNodesRequest(page_size=_NODES_OF_A_PAGE, page_token=token)
+            call = Call("Cluster/ListNodes", nodes, cluster_pb2.ListNodesResponse, _nodes)
         case OfNode(verb, name):
             asked, answered = _OF_NODE[verb]
             call = Call(
@@ -109,7 +111,8 @@ def _list(request: ListPage) -> scheduler_pb2.ListRequest:
     vc, user, mine, name = request.only
     try:
         asked = scheduler_pb2.ListRequest(page_size=request.size, page_token=request.token, states=only)
-        asked.MergeFrom(scheduler_pb2.ListRequest(virtual_cluster=vc, user=user, mine=mine, name=name))
+        chosen = scheduler_pb2.ListRequest(virtual_cluster=vc, user=user, mine=mine, name=name, count_more=request.count)
+        asked.MergeFrom(chosen)
     except (TypeError, ValueError) as error:
         raise errors.InvalidArgument(f"the list cannot be asked for: {why_not(error)}") from error
     return asked
@@ -125,16 +128,17 @@ def _job(answer: scheduler_pb2.GetResponse) -> models.Job:
     return _convert.job(answer.job)
 
 
-def _page(answer: scheduler_pb2.ListResponse) -> Page:
-    return Page(tuple(map(_convert.job, answer.jobs)), answer.next_page_token)
+def _page(answer: scheduler_pb2.ListResponse) -> models.JobPage:
+    jobs = tuple(map(_convert.job, answer.jobs))
+    return models.JobPage(jobs=jobs, next_page_token=answer.next_page_token, more=answer.more)
 
 
 def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:
     return [_convert.event(event) for event in answer.events]
 
 
-def _nodes(answer: cluster_pb2.ListNodesResponse) -> list[models.Node]:
-    return [_convert_nodes.node(node) for node in answer.nodes]
+def _nodes(answer: cluster_pb2.ListNodesResponse) -> NodePage:
+    return NodePage(tuple(map(_convert_nodes.node, answer.nodes)), answer.next_page_token)
 
 
 def _node(answer: cluster_pb2.DrainResponse) -> models.Node:

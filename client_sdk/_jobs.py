@@ -24,6 +24,17 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobPage:
+    """Some of the jobs that were asked for, newest first."""
+
+    jobs: tuple["Job", ...]
+    next_page_token: str
+    """Gives the next page; empty on the last one."""
+    more: int = 0
+    """How many jobs follow this page; at most 1,000,000 are counted. 0 if they were not to be counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayStatus:
     """How the elements of an array stand. Each is a job of its own from its first start on."""
 

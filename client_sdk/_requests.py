@@ -17,6 +17,7 @@ from client_sdk.models import (
     Explanation,
     Job,
     JobEvent,
+    JobPage,
     JobSpec,
     JobState,
     Node,
@@ -65,9 +66,8 @@ class Requeue(Request[Job]):
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    jobs: tuple[Job, ...]
+class NodePage(NamedTuple):
+    nodes: tuple[Node, ...]
     next_token: str
     """Empty on the last page."""
 
@@ -82,11 +82,12 @@ class Only(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage(Request[Page]):
+class ListPage(Request[JobPage]):
     states: tuple[JobState, ...]
     size: int
     only: Only
     token: str = ""
+    count: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,8 @@ class Update(Request[Job]):
 
 
 @dataclass(frozen=True, slots=True)
-class ListNodes(Request[Sequence[Node]]):
-    pass
+class ListNodes(Request[NodePage]):
+    token: str = ""
 
 
 @dataclass(frozen=True, slots=True)

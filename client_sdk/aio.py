@@ -18,6 +18,7 @@ from client_sdk.models import (
     Explanation,
     Job,
     JobEvent,
+    JobPage,
     JobSpec,
     JobState,
     JobUpdate,
@@ -136,8 +137,24 @@ class AsyncClient:
             page = await self._transport.ask(_requests.ListPage(tuple(states), page_size, only, token))
             for job in page.jobs:
                 yield job
-            if not (token := page.next_token):
+            if not (token := page.next_page_token):
                 return
+
+    async def list_page(
+        self,
+        *,
+        states: Sequence[JobState] = (),
+        vc: str = "",
+        user: str = "",
+        mine: bool = False,
+        name: str = "",
+        page_size: int = 100,
+        page_token: str = "",
+        count: bool = True,
+    ) -> JobPage:
+        """As `Client.list_page`."""
+        only = _requests.Only(vc, user, mine, name)
+        return await self._transport.ask(_requests.ListPage(tuple(states), page_size, only, page_token, count))
 
     async def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
@@ -208,7 +225,13 @@ class AsyncClient:
 
     async def nodes(self) -> Sequence[Node]:
         """As `Client.nodes`."""
-        return await self._transport.ask(_requests.ListNodes())
+        found: list[Node] = []
+        token = ""
+        while True:
+            page = await self._transport.ask(_requests.ListNodes(token))
+            found += page.nodes
+            if not (token := page.next_token):
+                return found
 
     async def node(self, name: str) -> Node:
         """As `Client.node`."""

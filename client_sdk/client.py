@@ -20,6 +20,7 @@ from client_sdk.models import (
     Explanation,
     Job,
     JobEvent,
+    JobPage,
     JobSpec,
     JobState,
     JobUpdate,
@@ -183,8 +184,25 @@ class Client:
         while True:
             page = self._transport.ask(_requests.ListPage(tuple(states), page_size, only, token))
             yield from page.jobs
-            if not (token := page.next_token):
+            if not (token := page.next_page_token):
                 return
+
+    def list_page(
+        self,
+        *,
+        states: Sequence[JobState] = (),
+        vc: str = "",
+        user: str = "",
+        mine: bool = False,
+        name: str = "",
+        page_size: int = 100,
+        page_token: str = "",
+        count: bool = True,
+    ) -> JobPage:
+        """One page of what `list` goes through, which may be smaller than `page_size`, and how many jobs follow it (unless
+        `count` is False). The next page is that of its `next_page_token`."""
+        only = _requests.Only(vc, user, mine, name)
+        return self._transport.ask(_requests.ListPage(tuple(states), page_size, only, page_token, count))
 
     def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
@@ -276,7 +294,13 @@ class Client:
 
     def nodes(self) -> Sequence[Node]:
         """Every node, with what is free on it and who holds its devices."""
-        return self._transport.ask(_requests.ListNodes())
+        found: list[Node] = []
+        token = ""
+        while True:
+            page = self._transport.ask(_requests.ListNodes(token))
+            found += page.nodes
+            if not (token := page.next_token):
+                return found
 
     def node(self, name: str) -> Node:
         """A node as it stands, and what its agent sees of its devices. Raises NotFound, as do the following."""

@@ -6,7 +6,7 @@ UNSPECIFIED.
 """
 
 from client_sdk._explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
-from client_sdk._jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobUpdate, Task
+from client_sdk._jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._market import CellExchange, CellLot, ExchangeOrder, LedgerEntry, Surplus
 from client_sdk._nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
 from client_sdk._specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
@@ -78,6 +78,7 @@ __all__ = [
     "JobClass",
     "JobEvent",
     "JobEventKind",
+    "JobPage",
     "JobReason",
     "JobSpec",
     "JobState",

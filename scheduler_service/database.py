@@ -122,6 +122,12 @@ class Reader:
         with _database_errors(), self._engine.connect() as connection:
             return _ask(store.list_jobs, connection, states, before_id, limit, vc, user, name)
 
+    def count_jobs(
+        self, states: Sequence[JobState], before_id: int | None, most: int, vc: str = "", user: str = "", name: str = ""
+    ) -> int:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(store.count_jobs, connection, states, before_id, most, vc, user, name)
+
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
         with _database_errors(), self._engine.connect() as connection:
             return _ask(store.story, connection, job_id)

@@ -1,17 +1,23 @@
 """`ebb list` and `ebb show`."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 import click
 
 from client_sdk.cli import output
-from client_sdk.cli.session import SHORT, Session, an_id, no_header_option, output_option, parse_states, quiet_option
+from client_sdk.cli.session import SHORT, Session, States, an_id, no_header_option, output_option, parse_states, quiet_option
+from client_sdk.client import Client
 from client_sdk.models import LIVE, Job, JobReason, JobSpec, JobState, Retry
 from client_sdk.units import format_memory
 
+_LARGEST_PAGE, _MOST_COUNTED = 1000, 1_000_000
+"""Of a scheduler."""
+_A_PAGE = 100
+"""Jobs that a table has if nobody says how many."""
 _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
 
 
@@ -24,7 +30,8 @@ _HOLDING = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNR
 @click.option("-u", "--user", metavar="NAME", default="", help="Only jobs of this user.")
 @click.option("--mine", is_flag=True, help="Only your own.")
 @click.option("--name", metavar="NAME", default="", help="Only jobs of exactly this name.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many, the newest.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The newest N.  [default: 100 in a table]")
+@click.option("--all-pages", is_flag=True, help="All of them, however many there are.")
 @output_option("json", "yaml", "wide")
 @no_header_option
 @quiet_option
@@ -38,6 +45,7 @@ def list_(
     mine: bool,
     name: str,
     limit: int | None,
+    all_pages: bool,
     fmt: str | None,
     no_header: bool,
     quiet: bool,
@@ -49,19 +57,27 @@ def list_(
     cluster, and HOLDS says G where a job has cells of that (guaranteed), and O where it has what it gives back (opportunistic).
     HOLDS is - for a job that holds nothing now, and for one without a virtual cluster, for which there is no such difference.
 
+    A table has the newest 100 jobs, and below it stands how many more there are. With -q, -o json and -o yaml, which are for
+    programs, all of them are printed. --limit and --all-pages hold for each.
+
     \b
     Examples:
       ebb list
       ebb list --all --limit 20
+      ebb list --all-pages | less
       ebb list --state PD,R -o wide
       ebb list --vc vision
       ebb list --mine --name resnet
       ebb list -o json | jq '.[].id'
     """
     wanted = parse_states(",".join(states)) if states else None
-    of = wanted.states if wanted else (() if all_ else LIVE)
-    listed = session.client.list(states=of, vc=vc, user=user, mine=mine, name=name)
-    found = islice((job for job in listed if wanted is None or wanted.match(job)), limit)
+    if limit is not None and all_pages:
+        raise click.UsageError("--limit and --all-pages say different things; leave one out")
+    of = tuple(wanted.states) if wanted else (() if all_ else LIVE)
+    chosen = Chosen(session.client, {"states": of, "vc": vc, "user": user, "mine": mine, "name": name}, wanted)
+    if limit is None and not (all_pages or quiet or fmt in ("json", "yaml")):
+        limit = _A_PAGE
+    found = chosen.each() if limit is None else chosen.newest(limit)
     if quiet:
         for job in found:
             click.echo(job.id)
@@ -74,6 +90,41 @@ def list_(
     if fmt == "wide":
         columns += ["VC", "HOLDS", "PRIORITY", "LIMIT", "ARRAY", "CPUS", "MEMORY", "INDICES", "SUBMITTED", "COMMAND"]
     output.table(columns, [_row(job, now, fmt == "wide") for job in found], header=not no_header)
+    if chosen.more:
+        output.say(f"ebb: {chosen.more} more; --limit N or --all-pages shows them", err=True)
+
+
+class Chosen:
+    """The jobs that a user wants to see; `more`, once some of them were seen, says of how many others there are."""
+
+    def __init__(self, client: Client, only: dict[str, Any], wanted: States | None) -> None:
+        self._client = client
+        self._only = only
+        # What a state's name says, the scheduler looks for; a reason is looked for here.
+        self._wanted = wanted if wanted is not None and wanted.has_reasons else None
+        self.more = ""
+
+    def each(self) -> Iterator[Job]:
+        return (job for job in self._client.list(**self._only) if self._wanted is None or self._wanted.match(job))
+
+    def newest(self, most: int) -> list[Job]:
+        if self._wanted is not None:
+            found = list(islice(self.each(), most + 1))
+            self.more = "some" if len(found) > most else ""
+            return found[:most]
+        found, token = [], ""
+        while True:
+            size = min(most - len(found), _LARGEST_PAGE)
+            page = self._client.list_page(page_size=size, page_token=token, **self._only)
+            found += page.jobs
+            token = page.next_page_token
+            if not token or len(found) >= most:
+                self.more = _counted(page.more) if token else ""
+                return found
+
+
+def _counted(number: int) -> str:
+    return f"{number:,}" if number < _MOST_COUNTED else f"at least {number:,}"
 
 
 def _row(job: Job, now: datetime, wide: bool) -> list[str]:

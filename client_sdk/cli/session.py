@@ -78,6 +78,11 @@ class States:
     def states(self) -> list[JobState]:
         return sorted({state for state, _ in self.wanted})
 
+    @property
+    def has_reasons(self) -> bool:
+        """Whether it takes more than the state of a job to tell."""
+        return any(reason is not None and (state, None) not in self.wanted for state, reason in self.wanted)
+
     def match(self, job: Job) -> bool:
         return (job.state, None) in self.wanted or (job.state, job.reason) in self.wanted
 

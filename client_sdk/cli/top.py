@@ -59,11 +59,14 @@ def top(session: Session, iterations: int | None, delay: float) -> None:
 def _look(client: Client) -> _Screen:
     now = datetime.now(UTC)
     machines = client.nodes()
-    jobs = list(client.list(states=LIVE))
+    jobs = list(client.list(states=[state for state in LIVE if state not in _ASIDE]))
     standing = Counter(job.state.name for job in jobs)
+    for state in _ASIDE:  # these may be very many, and are only counted
+        page = client.list_page(states=[state], page_size=1)
+        standing[state.name] = len(page.jobs) + page.more
     title = f"{now.astimezone():%H:%M:%S}  {len(machines)} node{'' if len(machines) == 1 else 's'}"
     title += "".join(f", {standing[state.name]} {state.name}" for state in LIVE if standing[state.name])
-    holding = [job for job in jobs if job.state not in _ASIDE and job.array is None]
+    holding = [job for job in jobs if job.array is None]
     holding.sort(key=lambda job: (-job.spec.resources.devices, -job.spec.resources.cpus, job.id))
     return _Screen(title, [nodes.row(machine) for machine in machines], [_row(job, now) for job in holding])
 

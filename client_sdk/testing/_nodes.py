@@ -1,7 +1,5 @@
 """The nodes of the fake cluster: what fits where, who holds what, and which of them are drained."""
 
-from collections.abc import Iterator
-
 from ebb.v1 import cluster_pb2, job_pb2
 
 from client_sdk import _convert
@@ -72,8 +70,12 @@ def minus(a: Resources, b: Resources) -> Resources:
 # ---- what is asked -----------------------------------------------------------------------------------------------------
 
 
-def nodes(state: State) -> Iterator[cluster_pb2.Node]:
-    return (node(state, name) for name in state.nodes)
+def nodes(state: State, request: cluster_pb2.ListNodesRequest) -> cluster_pb2.ListNodesResponse:
+    """A page; the token is how many nodes are on the pages before."""
+    names, first = list(state.nodes), int(request.page_token or 0)
+    last = first + (request.page_size or 100)
+    page = [node(state, name) for name in names[first:last]]
+    return cluster_pb2.ListNodesResponse(nodes=page, next_page_token=str(last) if last < len(names) else "")
 
 
 def found(state: State, name: str) -> cluster_pb2.GetNodeResponse:

@@ -46,14 +46,10 @@ def _scheduler(state: State) -> dict[str, Answer]:
             return _explained.preview(state, request)
         return scheduler_pb2.SubmitResponse(job=_asked.submit(state, request))
 
-    def listed(request: scheduler_pb2.ListRequest) -> Message:
-        jobs, token = state.page(request)
-        return scheduler_pb2.ListResponse(jobs=jobs, next_page_token=token)
-
     return {
         "Submit": submit,
         "Get": lambda r: scheduler_pb2.GetResponse(job=state.find(r.job_id)),
-        "List": listed,
+        "List": state.page,
         "Cancel": lambda r: scheduler_pb2.CancelResponse(job=_asked.cancel(state, r.job_id)),
         "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_asked.suspend(state, r.job_id)),
         "Resume": lambda r: scheduler_pb2.ResumeResponse(job=_asked.resume(state, r.job_id)),
@@ -69,7 +65,7 @@ def _scheduler(state: State) -> dict[str, Answer]:
 def _cluster(state: State) -> dict[str, Answer]:
     """What each call about nodes answers."""
     return {
-        "ListNodes": lambda _: cluster_pb2.ListNodesResponse(nodes=_nodes.nodes(state)),
+        "ListNodes": lambda r: _nodes.nodes(state, r),
         "GetNode": lambda r: _nodes.found(state, r.node),
         "Drain": lambda r: cluster_pb2.DrainResponse(node=_asked.drain(state, r)),
         "Undrain": lambda r: cluster_pb2.UndrainResponse(node=_asked.undrain(state, r.node)),

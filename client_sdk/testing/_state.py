@@ -139,7 +139,7 @@ class State:
     def story(self, job_id: int) -> list[job_pb2.JobEvent]:
         return self._story[self.known(job_id).id]
 
-    def page(self, request: scheduler_pb2.ListRequest) -> tuple[list[job_pb2.Job], str]:
+    def page(self, request: scheduler_pb2.ListRequest) -> scheduler_pb2.ListResponse:
         before, size = int(request.page_token or 2**63), request.page_size or 100
         wanted = {JobState(state) for state in request.states if state}
         if of := request.virtual_cluster:  # no fake cluster has any, nor jobs of them
@@ -147,7 +147,12 @@ class State:
         older = [i for i in self.jobs if i < before]
         theirs = [i for i in older if request.user in ("", self.jobs[i].user) and request.name in ("", self.jobs[i].spec.name)]
         found = [i for i in sorted(theirs, reverse=True) if not wanted or state_of(self.jobs[i]) in wanted]
-        return [self.find(i) for i in found[:size]], str(found[size - 1]) if len(found) > size else ""
+        more = len(found) - size
+        return scheduler_pb2.ListResponse(
+            jobs=[self.find(i) for i in found[:size]],
+            next_page_token=str(found[size - 1]) if more > 0 else "",
+            more=max(more, 0) if request.count_more else 0,
+        )
 
     def since(self, commit_no: int, job_id: int) -> tuple[bool, list[job_pb2.Job]]:
         """For a watch: the jobs that changed after a commit, or (True) everything, where there is no such commit."""

@@ -1,5 +1,6 @@
 """ebb.v1.Cluster: nodes and devices."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -20,10 +21,14 @@ from scheduler_service.rpc.convert import node_out
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.methods import Context
 from scheduler_service.rpc.observed import observations_of
+from scheduler_service.rpc.paging import DEFAULT_PAGE, after
+from scheduler_service.rpc.pieces import LARGEST, pieces
 from scheduler_service.run.service import NotLeading
 
 log = logging.getLogger(__name__)
 
+AT_ONCE = 100
+"""Nodes that are made ready for a page at once."""
 _DONE: dict[type[NodeRequest], str] = {
     DrainRequested: "drained",
     UndrainRequested: "undrained",
@@ -37,10 +42,23 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         self._front = front
 
     async def ListNodes(  # noqa: N802
-        self, _request: cluster_pb2.ListNodesRequest, _context: Context
+        self, request: cluster_pb2.ListNodesRequest, _context: Context
     ) -> cluster_pb2.ListNodesResponse:
         view = await self._front.view_of_nodes()
-        return cluster_pb2.ListNodesResponse(nodes=[node_out(node) for node in view.all_nodes()])
+        size = request.page_size or DEFAULT_PAGE
+        page: list[cluster_pb2.Node] = []
+        last, room, more = 0, LARGEST, False
+        for shown in view.nodes_after(after(request.page_token)):
+            node = node_out(shown)
+            room -= node.ByteSize()
+            if page and (len(page) == size or room < 0):
+                more = True
+                break
+            page.append(node)
+            last = shown.node.id
+            if len(page) % AT_ONCE == 0:
+                await asyncio.sleep(0)  # others have their turn
+        return cluster_pb2.ListNodesResponse(nodes=page, next_page_token=str(last) if more else "")
 
     async def GetNode(self, request: cluster_pb2.GetNodeRequest, _context: Context) -> cluster_pb2.GetNodeResponse:  # noqa: N802
         view = await self._front.view_of_nodes()
@@ -81,7 +99,13 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         self, _request: cluster_pb2.ClusterWatchRequest, _context: Context
     ) -> AsyncIterator[cluster_pb2.ClusterWatchResponse]:
         async for update in self._front.leading.view.watch_nodes():
-            yield cluster_pb2.ClusterWatchResponse(
-                snapshot=update.snapshot, nodes=[node_out(view) for view in update.nodes], commit_no=update.commit_no
-            )
+            snapshot = update.snapshot
+            last: list[cluster_pb2.Node] | None = None
+            for piece in pieces(update.nodes, node_out):
+                if last is not None:
+                    yield cluster_pb2.ClusterWatchResponse(snapshot=snapshot, nodes=last)
+                    snapshot = False
+                    await asyncio.sleep(0)
+                last = piece
+            yield cluster_pb2.ClusterWatchResponse(snapshot=snapshot, nodes=last, commit_no=update.commit_no)
         raise NotLeading  # the view was closed: the watcher looks for the next leader

@@ -36,6 +36,8 @@ from scheduler_service.run.view import JobView
 
 T = TypeVar("T")
 
+MOST_COUNTED = 1_000_000
+"""Jobs: what is counted takes a second or so in a database of many more."""
 AT_ONCE = 100
 """Jobs that are read for a page at once."""
 LARGEST_SPEC = 1 << 20
@@ -117,7 +119,10 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             more = len(piece) < len(found)
             room -= sum(job.ByteSize() for job in piece) if len(piece) == wanted else room
             begins = page[-1].id if page else None
-        return scheduler_pb2.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
+        answer = scheduler_pb2.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
+        if request.count_more and more:
+            answer.more = await front.read(front.reader.count_jobs, states, begins, MOST_COUNTED, *only)
+        return answer
 
     async def Watch(  # noqa: N802
         self, request: scheduler_pb2.SchedulerWatchRequest, _context: Context

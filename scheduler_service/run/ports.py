@@ -118,6 +118,12 @@ class Reader(Protocol):
         """Newest first. Empty: of every virtual cluster, of all users, of any name."""
         ...
 
+    def count_jobs(
+        self, states: Sequence[JobState], before_id: int | None, most: int, vc: str = "", user: str = "", name: str = ""
+    ) -> int:
+        """How many of those that `list_jobs` lists there are; `most` are counted at most."""
+        ...
+
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
         """The job's events in order, each with its commit number."""
         ...

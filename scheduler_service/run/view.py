@@ -7,7 +7,7 @@ and one that fell behind their beginning starts again from a snapshot.
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -171,7 +171,11 @@ class View:
         return None if node_id is None else self.nodes[node_id]
 
     def all_nodes(self) -> tuple[NodeView, ...]:
-        return tuple(self.node(node_id) for node_id in sorted(self.nodes) if present(self.nodes[node_id]))
+        return tuple(self.nodes_after(0))
+
+    def nodes_after(self, node_id: int) -> Iterator[NodeView]:
+        """Those with higher ids, in order; each as it is when it is asked for."""
+        return (self.node(i) for i in sorted(i for i in self.nodes if i > node_id) if present(self.nodes[i]))
 
     # ---- watching ------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from scheduler_service.store.errors import (
 from scheduler_service.store.lease import Lease, holder, release, renew, skip, take
 from scheduler_service.store.load import (
     Loaded,
+    count_jobs,
     find_ends,
     find_job,
     find_requests,
@@ -65,6 +66,7 @@ __all__ = [
     "Unavailable",
     "add_token",
     "commit",
+    "count_jobs",
     "find_accepted",
     "find_ends",
     "find_exchanges",

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, bindparam, select, text, tuple_
+from sqlalchemy import Connection, Select, and_, bindparam, func, select, text, tuple_
 
 from scheduler_service.core.job import (
     ENDED,
@@ -165,7 +165,29 @@ def list_jobs(
     Live jobs and a virtual cluster's have an index. For a user's or a name's, jobs are read until there are enough: each
     further index would cost every submit.
     """
-    query: Select[Any] = _WITH_RUN.order_by(_job.c.id.desc()).limit(limit)
+    query = _chosen(_WITH_RUN, states, before_id, vc, user, name).order_by(_job.c.id.desc()).limit(limit)
+    with reading(conn):
+        return _with_tasks(conn, conn.execute(query).all())
+
+
+def count_jobs(
+    conn: Connection,
+    states: Collection[JobState] = (),
+    before_id: int | None = None,
+    most: int = 1_000_000,
+    vc: str = "",
+    user: str = "",
+    name: str = "",
+) -> int:
+    """How many jobs there are of those that `list_jobs` lists; `most` are counted at most."""
+    found = _chosen(select(_job.c.id), states, before_id, vc, user, name).limit(most).subquery()
+    with reading(conn):
+        return int(conn.execute(select(func.count()).select_from(found)).scalar_one())
+
+
+def _chosen(
+    query: Select[Any], states: Collection[JobState], before_id: int | None, vc: str, user: str, name: str
+) -> Select[Any]:
     if states:
         query = query.where(_job.c.state.in_([int(state) for state in states]))
         if ENDED.isdisjoint(states):
@@ -178,8 +200,7 @@ def list_jobs(
         query = query.where(_job.c.name == name)
     if before_id is not None:
         query = query.where(_job.c.id < before_id)
-    with reading(conn):
-        return _with_tasks(conn, conn.execute(query).all())
+    return query
 
 
 def story(conn: Connection, job_id: int) -> list[tuple[JobEvent, int]]:

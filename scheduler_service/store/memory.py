@@ -262,17 +262,35 @@ def list_jobs(
 ) -> list[JobAndRun]:
     """See `store.list_jobs`."""
     with memory.lock:
-        newest_first = sorted(memory.tables["job"].records.values(), key=lambda record: -record["id"])
-        wanted = [
-            record
-            for record in newest_first
-            if (not states or record["state"] in states)
-            and (before_id is None or record["id"] < before_id)
-            and vc in ("", record["vc"])
-            and user in ("", record["user_name"])
-            and name in ("", record["name"])
-        ]
-        return [_with_tasks(memory, record) for record in wanted[:limit]]
+        chosen = _chosen(memory, states, before_id, vc, user, name)
+        return [_with_tasks(memory, record) for record in chosen[:limit]]
+
+
+def count_jobs(
+    memory: Memory,
+    states: Collection[JobState] = (),
+    before_id: int | None = None,
+    most: int = 1_000_000,
+    vc: str = "",
+    user: str = "",
+    name: str = "",
+) -> int:
+    """See `store.count_jobs`."""
+    with memory.lock:
+        return min(len(_chosen(memory, states, before_id, vc, user, name)), most)
+
+
+def _chosen(memory: Memory, states: Collection[JobState], before_id: int | None, vc: str, user: str, name: str) -> list[Record]:
+    newest_first = sorted(memory.tables["job"].records.values(), key=lambda record: -record["id"])
+    return [
+        record
+        for record in newest_first
+        if (not states or record["state"] in states)
+        and (before_id is None or record["id"] < before_id)
+        and vc in ("", record["vc"])
+        and user in ("", record["user_name"])
+        and name in ("", record["name"])
+    ]
 
 
 def story(memory: Memory, job_id: int) -> list[tuple[JobEvent, int]]:

@@ -4,8 +4,10 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import pytest
-from ebb.v1 import job_pb2, scheduler_pb2
+from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 
+from client_sdk import Client
+from scheduler_service.rpc import cluster
 from scheduler_service.rpc.pieces import pieces
 from tests.rpc.server import LIMIT, Agent, Server, closing, failure
 
@@ -57,6 +59,33 @@ def test_a_page_of_large_jobs_is_short(server: Server) -> None:
         token, pages = page.next_page_token, pages + 1
     assert found == ids[::-1]
     assert pages == 3
+
+
+def test_nodes_come_in_pages(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pages(size: int) -> list[list[str]]:
+        found: list[list[str]] = []
+        token = ""
+        while not found or token:
+            page = server.cluster.ListNodes(cluster_pb2.ListNodesRequest(page_size=size, page_token=token), timeout=LIMIT)
+            found.append([node.name for node in page.nodes])
+            token = page.next_page_token
+        return found
+
+    assert pages(0) == [[]]
+    with Agent(server, "n1") as one, Agent(server, "n2") as two, Agent(server, "n3") as three, Client(server.address) as client:
+        for agent in (one, two, three):
+            agent.connect()
+        assert pages(2) == [["n1", "n2"], ["n3"]]
+        assert pages(3) == pages(0) == [["n1", "n2", "n3"]]
+        monkeypatch.setattr(cluster, "LARGEST", 1)
+        assert pages(3) == [["n1"], ["n2"], ["n3"]], "large nodes make small pages"
+        assert [node.name for node in client.nodes()] == ["n1", "n2", "n3"]
+        with closing(server.cluster.Watch(cluster_pb2.ClusterWatchRequest(), timeout=LIMIT)) as updates:
+            first = [next(updates)]
+            while not first[-1].commit_no:
+                first.append(next(updates))
+        assert [update.snapshot for update in first] == [True] + [False] * (len(first) - 1)
+        assert [node.name for update in first for node in update.nodes] == ["n1", "n2", "n3"]
 
 
 def test_pages_of_small_jobs_are_full(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

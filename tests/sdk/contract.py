@@ -493,6 +493,10 @@ async def lists_are_newest_first_over_pages(world: World) -> None:
         succeeded = [job async for job in world.client.list(states=[JobState.SUCCEEDED], page_size=1)]
         assert {job.state for job in succeeded} == {JobState.SUCCEEDED}
         assert [job.id for job in succeeded[:2]] == [ended[0], ended[2]]
+        page = await world.client.list_page(states=[JobState.SUCCEEDED], page_size=1)
+        assert (page.jobs, page.more) == (tuple(succeeded[:1]), len(succeeded) - 1)
+        rest = await world.client.list_page(states=[JobState.SUCCEEDED], page_token=page.next_page_token)
+        assert (rest.jobs, rest.more, rest.next_page_token) == (tuple(succeeded[1:]), 0, "")
         running = [job.id async for job in world.client.list(states=[JobState.RUNNING, JobState.STARTING])]
         assert running == [live.id]
         assert [job.id async for job in world.client.list(states=[JobState.UNREACHABLE])] == []

@@ -91,8 +91,11 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
         of = (j for j in self.jobs.values() if _matches(only, (j.spec.virtual_cluster, j.user, j.spec.name)))
         jobs = sorted((j for j in of if not request.states or j.state in request.states), key=lambda j: -j.id)
         start = int(request.page_token or 0)
-        more = str(start + self.page) if len(jobs) > start + self.page else ""
-        return scheduler_pb2.ListResponse(jobs=jobs[start : start + self.page], next_page_token=more)
+        end = start + min(self.page, request.page_size or 100)
+        more = len(jobs) - end
+        answer = scheduler_pb2.ListResponse(jobs=jobs[start:end], next_page_token=str(end) if more > 0 else "")
+        answer.more = max(more, 0) if request.count_more else 0
+        return answer
 
     def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:  # noqa: N802
         self._enter("Watch", context)

@@ -103,6 +103,7 @@ def test_list(run: Run, jobs: Fake) -> None:
         "SUCCEEDED",
     ]
     assert json.loads(run("list", "-s", "CA", "-o", "json").output) == []
+    assert run("list", "--limit", "1", "--all-pages").exit_code == 2
     refused = run("list", "-s", "XX")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "'XX' is no state; states are QUEUED, STARTING" in refused.stderr

@@ -17,7 +17,18 @@ EXCHANGE = (
     *("find_order", "find_exchanges", "find_posted", "find_accepted", "list_orders", "list_exchanges", "live_of_offers"),
     *("list_ledger", "list_surpluses", "list_vcs"),
 )
-READ = ("load", "find_job", "find_run", "find_ends", "find_requests", "list_jobs", "list_nodes", "story", *EXCHANGE)
+READ = (
+    "load",
+    "find_job",
+    "find_run",
+    "find_ends",
+    "find_requests",
+    "list_jobs",
+    "count_jobs",
+    "list_nodes",
+    "story",
+    *EXCHANGE,
+)
 LEASE = ("take", "renew", "release", "holder")
 
 
@@ -31,6 +42,7 @@ class Db:
     find_ends: Callable[..., dict[int, JobState]]
     find_requests: Callable[..., Any]
     list_jobs: Callable[..., Any]
+    count_jobs: Callable[..., int]
     list_nodes: Callable[..., Any]
     story: Callable[..., Any]
     find_order: Callable[..., Any]

@@ -156,6 +156,8 @@ def test_jobs_are_listed_newest_first_by_pages_and_states(db: Db, epoch: int) ->
     assert ids(JobState.QUEUED) == [6, 4, 2]
     assert ids(JobState.QUEUED, JobState.SUCCEEDED) == [8, 6, 4, 2]
     assert ids(JobState.FAILED) == []
+    assert (db.count_jobs(), db.count_jobs((), 6), db.count_jobs([JobState.QUEUED]), db.count_jobs((), None, 3)) == (8, 5, 3, 3)
+    assert (db.count_jobs((), None, 9, "", "bob", "resnet"), db.count_jobs((), None, 9, "vision", "bob")) == (1, 0)
     assert [job.id for job, _ in db.list_jobs((), None, 100, "vision")] == [2]
     assert [job.id for job, _ in db.list_jobs((), None, 100, "", "bob")] == [5, 3]
     assert [job.id for job, _ in db.list_jobs((), None, 100, "", "bob", "resnet")] == [3]

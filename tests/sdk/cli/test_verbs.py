@@ -77,6 +77,43 @@ def test_lists_by_slurms_codes(run: Run, fake: FakeCluster, client: Client) -> N
     assert run("list", "-q", "-s", "TO,OOM").output == ""
 
 
+def test_a_long_list_begins_with_its_newest_and_says_how_many_more_there_are(run: Run, client: Client) -> None:
+    run("submit", "-q", "--devices", "2", "sleep")
+    for _ in range(104):
+        client.submit(["sleep"], devices=2)
+
+    def listed(*arguments: str) -> tuple[list[str], str]:
+        done = run("list", *arguments)
+        assert done.exit_code == 0
+        return done.stdout.splitlines(), done.stderr
+
+    rows, said = listed("--no-header")
+    assert [int(row.split()[0]) for row in rows] == list(range(105, 5, -1))
+    assert said == "ebb: 5 more; --limit N or --all-pages shows them\n"
+    assert len(listed("--no-header", "--limit", "104")[0]) == 104
+    assert listed("--no-header", "--limit", "104")[1].startswith("ebb: 1 more")
+    for arguments in (["--all-pages"], ["--limit", "105"], ["--limit", "106"], ["-o", "wide", "--all-pages"]):
+        assert (len(listed("--no-header", *arguments)[0]), listed(*arguments)[1]) == (105, "")
+    assert listed("--no-header", "-s", "R")[1] == ""
+    assert len(listed("-q")[0]) == 105, "programs want all"
+    assert len(json.loads("\n".join(listed("-o", "json")[0]))) == 105
+    assert len(json.loads("\n".join(listed("-o", "json", "--limit", "3")[0]))) == 3
+    assert listed("-q", "--limit", "2")[0] == ["105", "104"]
+    title = run("top", "-n", "1").output.splitlines()[0]
+    assert title.partition("2 nodes, ")[2].split(", ") == ["104 QUEUED", "1 RUNNING"]
+
+
+def test_what_is_looked_for_here_is_not_counted(run: Run, fake: FakeCluster, client: Client) -> None:
+    """A state with a reason, as PR: the scheduler looks for states alone."""
+    victims = [client.submit(["sleep"], devices=1) for _ in range(2)]
+    trial = client.submit(["sleep"], devices=2, job_class="trial")
+    for victim in victims:
+        fake.preempt(victim, for_=trial)
+    assert run("list", "-q", "-s", "PR").output == "2\n1\n"
+    assert run("list", "-s", "PR", "--limit", "1").stderr == "ebb: some more; --limit N or --all-pages shows them\n"
+    assert run("list", "-s", "PR", "--limit", "2").stderr == ""
+
+
 def test_lists_and_shows_arrays_and_limits(run: Run) -> None:
     run("submit", "-q", "--array", "3%1", "--priority", "4", "-t", "90s", "--retries", "1", "sleep")
     wide = run("list", "-o", "wide", "--no-header").output.splitlines()
