@@ -201,6 +201,18 @@ def test_runs_by_their_numbers(server: Server, agent: Agent, job: Any) -> None:
     assert list(server.logs(job.id, run=3, follow=True)) == []
 
 
+@pytest.mark.parametrize(("field", "value"), [("data", b"x" * (64 * 1024 + 1)), ("error", "x" * 4097)])
+def test_what_is_too_long_is_refused_and_no_end_of_the_log(
+    server: Server, agent: Agent, job: Any, field: str, value: object
+) -> None:
+    with closing(server.logs(job.id)) as got, asked(agent) as sending:
+        sending.send(b"", **{field: value})
+        assert next(got).data == b""
+        assert failure(lambda: next(got)).reason == "NODE_NOT_CONNECTED"
+        said = failure(sending.call.result)
+        assert (said.code, said.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, field)
+
+
 # ---- ends --------------------------------------------------------------------------------------------------------------
 
 

@@ -230,6 +230,8 @@ def test_a_fault_before_the_first_observation_stands(server: Server) -> None:
         ([device(0), device(1)], [wave(1, period=Duration(seconds=1 << 40))], "INVALID_FIELD", "period"),
         ([device(0), device(1)], [wave(1, confidence=1.5)], "INVALID_FIELD", "confidence"),
         ([device(0), device(1)], [wave(1, confidence=float("nan"))], "INVALID_FIELD", "confidence"),
+        ([device(0), device(1)], [wave(1, minimum_mib=9, maximum_mib=8)], "INVALID_FIELD", "8 is below minimum_mib, 9"),
+        ([device(0), device(1)], [wave(1, maximum_mib=2**63 - 1)], "INVALID_FIELD", "maximum_mib"),
         ([device(0), device(1)], [wave(1, source=0)], "INVALID_FIELD", "source"),
         ([device(0), device(1)], [wave(1)] * 4097, "INVALID_FIELD", "cycles"),
         ([device(0), device(1, fault="x" * 257)], [], "INVALID_FIELD", "fault"),
