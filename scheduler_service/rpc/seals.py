@@ -10,7 +10,7 @@ import hmac
 
 
 class Seals:
-    """Makes and checks the seals of one cluster. Takes some 10 ms and 4 MiB to set up."""
+    """Makes and checks the seals of one cluster. Takes some 20 ms and 4 MiB to set up."""
 
     def __init__(self, cluster_id: str, seed: int) -> None:
         # The seed has 62 bits, and agents see what is made of it: each guess must be expensive.
