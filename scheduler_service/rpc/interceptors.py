@@ -22,6 +22,9 @@ from scheduler_service.run.service import NotLeading, Overloaded
 DOMAIN = "ebb"
 SHOWN = 5
 """Broken rules that an error names."""
+ALL_CHECKED = 4096
+"""Bytes. Of a larger request only the first broken rule is looked for: it may break millions, and to find each of them
+would keep everybody else waiting for minutes."""
 FROM_LEADER = ("ebb-read", "leader")
 """Metadata of a call whose sender wants the leader's answer, and a standby's only where nobody leads."""
 
@@ -77,7 +80,8 @@ PATTERNS = {
 
 def check(request: message.Message) -> None:
     """Raises InvalidArgument, naming each field and the rule that it breaks (the rules are in the .proto files)."""
-    violations = [violation.proto for violation in protovalidate.collect_violations(request)]
+    found = protovalidate.collect_violations(request, fail_fast=request.ByteSize() > ALL_CHECKED)
+    violations = [violation.proto for violation in found]
     if violations:
         names = [".".join(element.field_name for element in v.field.elements) if v.field else "request" for v in violations]
         said = [f"{name}: {_words(v.message)}"[:200] for name, v in zip(names[:SHOWN], violations, strict=False)]

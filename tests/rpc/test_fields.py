@@ -98,3 +98,9 @@ def test_what_breaks_a_pattern_is_told_in_words() -> None:
         check(submit_request(environment={"1A": ""}))
     with pytest.raises(InvalidArgument, match=r"^spec\.name: must begin with a letter"):
         check(submit_request(name="\u00fc"))
+
+
+def test_of_a_large_request_one_broken_rule_is_looked_for() -> None:
+    """A million of them took half a minute to find, in which nobody else was answered."""
+    with pytest.raises(InvalidArgument, match=r"^states: must contain no more than 16 item\(s\)$"):
+        check(scheduler_pb2.ListRequest(states=[99] * 100_000))  # type: ignore[list-item]
