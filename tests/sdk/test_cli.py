@@ -79,6 +79,16 @@ def test_what_a_job_holds_is_guaranteed_or_not_only_where_it_has_a_virtual_clust
     assert "HOLDS is - for a job that holds nothing now, and for one without a virtual cluster" in " ".join(said.split())
 
 
+def test_what_is_looked_for_here_is_not_counted(run: Run, fake: Fake) -> None:
+    """A state with a reason, as PR: the scheduler looks for states alone."""
+    for number in (1, 2):
+        fake.put(job(number, state=1, reason=6))
+    fake.put(job(3, state=1, reason=2))
+    assert run("list", "-s", "PR", "--no-header").stdout.split()[0] == "2"
+    assert run("list", "-s", "PR", "--limit", "1").stderr == "ebb: some more; --limit N or --all-pages shows them\n"
+    assert run("list", "-s", "PR", "--limit", "2").stderr == ""
+
+
 def test_list(run: Run, jobs: Fake) -> None:
     assert run("list").output == (
         "ID  NAME   USER  CLASS        STATE    REASON               RUN  NODE  DEV  TIME\n"

@@ -103,17 +103,6 @@ def test_a_long_list_begins_with_its_newest_and_says_how_many_more_there_are(run
     assert title.partition("2 nodes, ")[2].split(", ") == ["104 QUEUED", "1 RUNNING"]
 
 
-def test_what_is_looked_for_here_is_not_counted(run: Run, fake: FakeCluster, client: Client) -> None:
-    """A state with a reason, as PR: the scheduler looks for states alone."""
-    victims = [client.submit(["sleep"], devices=1) for _ in range(2)]
-    trial = client.submit(["sleep"], devices=2, job_class="trial")
-    for victim in victims:
-        fake.preempt(victim, for_=trial)
-    assert run("list", "-q", "-s", "PR").output == "2\n1\n"
-    assert run("list", "-s", "PR", "--limit", "1").stderr == "ebb: some more; --limit N or --all-pages shows them\n"
-    assert run("list", "-s", "PR", "--limit", "2").stderr == ""
-
-
 def test_lists_and_shows_arrays_and_limits(run: Run) -> None:
     run("submit", "-q", "--array", "3%1", "--priority", "4", "-t", "90s", "--retries", "1", "sleep")
     wide = run("list", "-o", "wide", "--no-header").output.splitlines()
