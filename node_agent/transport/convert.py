@@ -64,8 +64,8 @@ def decode(data: bytes) -> Downward:
     match response.WhichOneof("message"):
         case "welcome":
             welcome = response.welcome
-            interval = _seconds(welcome.heartbeat_interval)
-            return Welcome(welcome.cluster_id, welcome.epoch, interval, welcome.acknowledged, welcome.seal)
+            interval, within = _seconds(welcome.heartbeat_interval), _seconds(welcome.reconnect_within)
+            return Welcome(welcome.cluster_id, welcome.epoch, interval, welcome.acknowledged, welcome.seal, within)
         case "orders":
             orders = (_order(order) for order in response.orders.orders)
             return Orders(response.orders.commit_no, tuple(order for order in orders if order is not None))

@@ -142,8 +142,9 @@ async def run(
             log.warning("%s Trying again; jobs go on.", text)
             complaints.add(reason or text)
         target = following
-        # Full jitter: a thousand agents that lost one scheduler do not return in step.
-        await asyncio.sleep(random.uniform(0, min(longest, pace.first * 2 ** min(tries, 20))))
+        # Full jitter: a thousand agents that lost one scheduler do not return in step, nor all within a moment.
+        wait = min(longest, pace.first * 2 ** min(tries, 20))
+        await asyncio.sleep(random.uniform(0, max(wait, proof.reconnect_within)))
         tries += 1
 
 
@@ -162,9 +163,12 @@ class Proof:
         self._enough = enough
         self._welcomed: float | None = None
         self.acknowledged = False
+        self.reconnect_within = 0.0
+        """What the welcome said of that, in seconds."""
 
-    def welcomed(self) -> None:
+    def welcomed(self, reconnect_within: float = 0.0) -> None:
         self._welcomed = time.monotonic()
+        self.reconnect_within = reconnect_within
 
     def __bool__(self) -> bool:
         return self.acknowledged or (self._welcomed is not None and time.monotonic() - self._welcomed >= self._enough)
@@ -197,7 +201,7 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             check_fence(target, hello, welcome)
             node.welcomed(welcome)
             node.acknowledge(welcome.acknowledged)
-            proof.welcomed()
+            proof.welcomed(welcome.reconnect_within)
             log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
             await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)

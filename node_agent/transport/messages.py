@@ -46,6 +46,8 @@ class Welcome:
     acknowledged: int
     seal: bytes = b""
     """Shows that this cluster was led in this epoch."""
+    reconnect_within: float = 0.0
+    """Seconds over which the agents of the cluster spread when they connect again."""
 
 
 @dataclass(frozen=True, slots=True)

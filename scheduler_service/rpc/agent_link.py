@@ -26,11 +26,16 @@ from scheduler_service.run.ports import NotCommitted
 
 log = logging.getLogger(__name__)
 
+JOINING_RATE = 1000
+"""Agents that connect in a second without users' calls taking notably longer."""
+
 
 class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
     def __init__(self, front: Front, transfers: Transfers) -> None:
         self._front = front
         self._transfers = transfers
+        self._turn = asyncio.Lock()
+        """Held by the agent whose hello is looked at. Users' calls have their turn before the next one's is."""
 
     async def Connect(  # noqa: N802
         self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
@@ -39,21 +44,28 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
             async with asyncio.timeout(HELLO_LIMIT):
                 first = await anext(aiter(requests), None)
-        # Not before: an agent that is still writing when it is refused may be told by gRPC that this failed, and not why.
-        leading = self._front.leading
         peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
-        hello = hello_of(first, leading, peer)
-        self._refuse_twin(leading, hello)
-        link = leading.dispatch.open(hello.node, hello.boot_id, hello.instance)
+        link: Link | None = None
         try:
-            async for response in self._serve(leading, link, hello, requests, peer):
+            async with self._turn:
+                # Not before it has spoken: an agent that is still writing when it is refused may be told by gRPC that this
+                # failed, and not why.
+                leading = self._front.leading
+                hello = hello_of(first, leading, peer)
+                self._refuse_twin(leading, hello)
+                link = leading.dispatch.open(hello.node, hello.boot_id, hello.instance)
+                taken = leading.service.handle(hello_in(hello, peer))
+                await asyncio.sleep(0)
+            joined = await _joined(leading, link, hello, taken, peer)
+            async for response in self._serve(leading, link, hello, joined, requests):
                 yield response
         except asyncio.CancelledError:
-            if not link.ended:
+            if link is None or not link.ended:
                 raise
             raise FailedPrecondition("LINK_ENDED", f"node {link.node} was silent, or connected anew: say hello again") from None
         finally:
-            leading.dispatch.close(link)
+            if link is not None:
+                leading.dispatch.close(link)
 
     async def SendLog(  # noqa: N802
         self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], _context: Context
@@ -66,20 +78,9 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         leading: Leading,
         link: Link,
         hello: agent_link_pb2.Hello,
+        joined: Joined,
         requests: AsyncIterator[agent_link_pb2.ConnectRequest],
-        peer: str,
     ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
-        try:
-            joined = await leading.service.handle(hello_in(hello, peer))
-        except NotCommitted:
-            leading.dispatch.heard(link)
-            raise
-        assert isinstance(joined, Joined)
-        if joined.acknowledged < hello.acknowledged:
-            link.renews = True
-            await _skip_numbers(leading, hello, joined.acknowledged, peer)
-        leading.dispatch.joined(link)
-        log.info("node %s connected from %s", hello.node, peer)
         yield self._welcome(leading, joined)
         if joined.orders:
             for piece in orders_out(joined.orders, leading.view.commit_no, leading.view.nodes):
@@ -147,6 +148,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
     def _welcome(self, leading: Leading, joined: Joined) -> agent_link_pb2.ConnectResponse:
         interval = Duration()
         interval.FromNanoseconds(int(self._front.heartbeat_seconds * 1e9))
+        within = Duration()
+        within.FromMilliseconds(int(1000 * min(len(leading.view.nodes) / JOINING_RATE, self._front.silent_after_seconds / 2)))
         return agent_link_pb2.ConnectResponse(
             welcome=agent_link_pb2.Welcome(
                 cluster_id=leading.cluster_id,
@@ -154,8 +157,25 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 heartbeat_interval=interval,
                 acknowledged=joined.acknowledged,
                 seal=leading.seals.of(leading.epoch),
+                reconnect_within=within,
             )
         )
+
+
+async def _joined(leading: Leading, link: Link, hello: agent_link_pb2.Hello, taken: asyncio.Future[Reply], peer: str) -> Joined:
+    """Waits until the engine has taken the hello. Raises NotCommitted, and what the node is refused for."""
+    try:
+        joined = await taken
+    except NotCommitted:
+        leading.dispatch.heard(link)
+        raise
+    assert isinstance(joined, Joined)
+    if joined.acknowledged < hello.acknowledged:
+        link.renews = True
+        await _skip_numbers(leading, hello, joined.acknowledged, peer)
+    leading.dispatch.joined(link)
+    log.info("node %s connected from %s", hello.node, peer)
+    return joined
 
 
 async def _checked(requests: AsyncIterator[agent_link_pb2.SendLogRequest]) -> AsyncIterator[agent_link_pb2.SendLogRequest]:

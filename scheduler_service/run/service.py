@@ -1,8 +1,9 @@
 """The engine at work: one thread that owns the state, and makes every step durable before anybody hears of it.
 
-Others only enqueue an event and await its outcome, so a client that hangs up cannot break a commit. There are two lanes:
-what agents report is taken first and never refused; what users ask is refused when too much of it waits. After a commit
-the event loop gets, in one call and in this order: the view's changes, the orders for the nodes, the replies.
+Others only enqueue an event and await its outcome, so a client that hangs up cannot break a commit. There are three lanes:
+what agents report is taken first and never refused; of agents that connect, a few are taken in each step; what users ask is
+refused when too much of it waits. After a commit the event loop gets, in one call and in this order: the view's changes, the
+orders for the nodes, the replies.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import Event, Order, Reply, Request, Rng, RunStarted, Step
+from scheduler_service.core.messages import Event, NodeSeen, Order, Reply, Request, Rng, RunStarted, Step
 from scheduler_service.core.state import State
 from scheduler_service.core.values import Micros
 from scheduler_service.drawing import Drawing
@@ -28,6 +29,8 @@ from scheduler_service.run.view import View
 
 BATCH = 200
 """Events of one step: about 20 ms of work."""
+JOINING = 32
+"""Agents that connect in one step, of however many: about 15 ms of work, which is what users wait for them."""
 LINGER = 0.005
 """Seconds that a report which nothing waits for may wait for others, to be committed with them."""
 WAITING_REQUESTS = 2000
@@ -102,6 +105,7 @@ class Service:
         self._commit_no = view.commit_no
         self._wake = threading.Condition()
         self._reports: deque[_Waiting] = deque()
+        self._joining: deque[_Waiting] = deque()
         self._requests: deque[_Waiting] = deque()
         self._questions: deque[_Asked] = deque()
         self._in_hand: Sequence[_Waiting] = ()
@@ -128,16 +132,21 @@ class Service:
 
         Raises Overloaded, NotLeading. The future raises Refused, NotCommitted, NotLeading.
         """
-        is_request = isinstance(event, Request)
+        lane = self._lane(event)
         waiting = _Waiting(event, self._loop.create_future())
         with self._wake:
             if self._stopping:
                 raise NotLeading
-            if is_request and len(self._requests) >= WAITING_REQUESTS:
+            if lane is self._requests and len(lane) >= WAITING_REQUESTS:
                 raise Overloaded
-            (self._requests if is_request else self._reports).append(waiting)
+            lane.append(waiting)
             self._wake.notify()
         return waiting.outcome
+
+    def _lane(self, event: Event) -> deque[_Waiting]:
+        if isinstance(event, NodeSeen):
+            return self._joining
+        return self._requests if isinstance(event, Request) else self._reports
 
     def ask(self, question: "Question[T]") -> "asyncio.Future[T]":
         """Has the engine's thread answer a question from the state, between two steps. Whatever the question does to the
@@ -194,7 +203,13 @@ class Service:
                 log.error("the engine failed; its state is dropped and loaded again")
         with self._wake:
             self._stopping = True
-            left: list[_Waiting | _Asked] = [*self._in_hand, *self._reports, *self._requests, *self._questions]
+            left: list[_Waiting | _Asked] = [
+                *self._in_hand,
+                *self._reports,
+                *self._joining,
+                *self._requests,
+                *self._questions,
+            ]
         self._loop.call_soon_threadsafe(self._end, left, why)
 
     def _end(self, left: "Sequence[_Waiting | _Asked]", why: Exception | None) -> None:
@@ -205,7 +220,7 @@ class Service:
     def _next_batch(self) -> list[_Waiting] | None:
         """Waits for events or for the next deadline; None: stop."""
         with self._wake:
-            while not (self._reports or self._requests or self._questions or self._stopping):
+            while not (self._events_wait() or self._questions or self._stopping):
                 wait = self._until_deadline()
                 if wait is not None and wait <= 0:
                     return []
@@ -215,14 +230,17 @@ class Service:
             if self._stopping:
                 return None
             batch: list[_Waiting] = []
-            for lane in (self._reports, self._requests):
-                while lane and len(batch) < BATCH:
+            for lane, most in ((self._reports, BATCH), (self._joining, JOINING), (self._requests, BATCH)):
+                for _ in range(min(len(lane), most, BATCH - len(batch))):
                     batch.append(lane.popleft())
             return batch
 
+    def _events_wait(self) -> bool:
+        return bool(self._reports or self._joining or self._requests)
+
     def _urgent(self) -> bool:
         """Whether something in the lanes cannot wait. That a run has started changes no decision, and its end may follow."""
-        if self._stopping or self._requests or self._questions:
+        if self._stopping or self._joining or self._requests or self._questions:
             return True
         return not all(isinstance(w.event, RunStarted) for w in self._reports)
 
@@ -238,7 +256,7 @@ class Service:
     def _answer_questions(self) -> None:
         """One, and more of them while nothing else waits: whoever asks again and again holds nobody up."""
         answered = False
-        while self._questions and not (answered and (self._reports or self._requests or self._stopping or self._is_due())):
+        while self._questions and not (answered and (self._events_wait() or self._stopping or self._is_due())):
             answered = True
             asked = self._questions.popleft()
             state = self._state

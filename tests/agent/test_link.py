@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +11,12 @@ import grpc.aio
 import pytest
 from ebb.v1 import agent_link_pb2 as pb
 from google.protobuf import any_pb2
+from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 
 from node_agent.devices.base import Inventory
 from node_agent.errors import Disconnected, Refused
-from node_agent.transport import link
+from node_agent.transport import convert, link
 from node_agent.transport.ends import ended
 from node_agent.transport.messages import Acknowledgement, Hello, Welcome
 from node_agent.transport.security import Security
@@ -229,3 +231,33 @@ async def test_an_answer_that_comes_with_the_cancellation_does_not_hide_it(turns
     done, _ = await asyncio.wait([talking], timeout=5)
     assert done
     assert talking.cancelled()
+
+
+async def test_agents_of_a_large_cluster_spread_when_they_connect_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first try is within the time that the scheduler said, and those after it are as soon as always."""
+    waits: list[float] = []
+    sessions = iter((2.0, None, None))
+
+    async def session(*arguments: Any) -> None:
+        if (within := next(sessions)) is not None:
+            next(each for each in arguments if isinstance(each, link.Proof)).welcomed(within)
+        raise Disconnected(target="here", why="is gone")
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(link, "_session", session)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(random, "uniform", lambda _low, high: high)
+    with pytest.raises(asyncio.CancelledError):
+        await link.run("here", QuietNode(), link.Pace(first=0.1))  # type: ignore[arg-type]
+    assert waits == [2.0, 0.2, 0.4]
+
+
+def test_a_welcome_says_how_long_agents_may_take_to_connect_again() -> None:
+    said = pb.Welcome(cluster_id="c", epoch=1, reconnect_within=Duration(seconds=2, nanos=500_000_000))
+    welcome = convert.decode(pb.ConnectResponse(welcome=said).SerializeToString())
+    assert isinstance(welcome, Welcome)
+    assert welcome.reconnect_within == 2.5

@@ -5,13 +5,22 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import grpc.aio
+import pytest
 from ebb.v1 import agent_link_pb2 as pb
+from ebb.v1 import job_pb2
 
+from scheduler_service.core.messages import Joined
+from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.server import serving
+from scheduler_service.run.dispatch import Dispatch
+from scheduler_service.run.view import View
 
 LIMIT = 30
 AGENTS = 2_500
@@ -69,3 +78,50 @@ async def test_no_call_is_cancelled_because_many_wait() -> None:
             held.set()
         codes = Counter(await asyncio.gather(*(each.code() for each in calls)))
     assert codes == {grpc.StatusCode.UNAVAILABLE: AGENTS}  # as nobody leads: that is the scheduler's word
+
+
+class Engine:
+    """Takes what it is given, and remembers at which turn of the event loop that was."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self.taken: list[int] = []
+
+    def handle(self, _event: object) -> "asyncio.Future[Any]":
+        self.taken.append(self.turn)
+        return asyncio.get_running_loop().create_future()
+
+
+async def _one(request: pb.ConnectRequest) -> AsyncIterator[pb.ConnectRequest]:
+    yield request
+
+
+async def test_users_have_their_turn_between_two_agents_that_connect() -> None:
+    """A look at a hello takes long. Where a thousand are there at once, one turn of the event loop is for one of them."""
+    engine = Engine()
+    view = View([], commit_no=0)
+    leading: Any = SimpleNamespace(service=engine, dispatch=Dispatch(), view=view, cluster_id="c", epoch=1)
+    front: Any = SimpleNamespace(leading=leading, silent_after_seconds=10)
+    context: Any = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:4711")
+    servicer = AgentLink(front, Transfers())
+    capacity = job_pb2.Resources(cpu_milli=1000, memory_mib=1000)
+    hellos = [pb.ConnectRequest(hello=pb.Hello(node=f"n{i}", boot_id="b", capacity=capacity)) for i in range(20)]
+    calls = [asyncio.ensure_future(anext(servicer.Connect(_one(hello), context))) for hello in hellos]
+    async with asyncio.timeout(LIMIT):
+        while len(engine.taken) < len(hellos):
+            engine.turn += 1
+            await asyncio.sleep(0)
+    assert len(set(engine.taken)) == len(hellos)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+
+
+@pytest.mark.parametrize(("nodes", "seconds"), [(0, 0.0), (10, 0.01), (2_000, 2.0), (20_000, 5.0)])
+def test_agents_are_told_to_spread_over_a_time_that_grows_with_the_cluster(nodes: int, seconds: float) -> None:
+    """And never for as long as a node may be silent."""
+    leading: Any = SimpleNamespace(view=SimpleNamespace(nodes=range(nodes)), cluster_id="c", epoch=1, seals=Mock())
+    leading.seals.of.return_value = b""
+    front: Any = SimpleNamespace(heartbeat_seconds=2, silent_after_seconds=10)
+    said = AgentLink(front, Transfers())._welcome(leading, Joined(1, 0, ()))
+    assert said.welcome.reconnect_within.ToMilliseconds() == 1000 * seconds

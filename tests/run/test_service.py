@@ -20,7 +20,7 @@ from scheduler_service.database import Writer
 from scheduler_service.leading import load_state
 from scheduler_service.policies.fifo import fifo
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
-from scheduler_service.run.service import NotLeading, Service
+from scheduler_service.run.service import JOINING, NotLeading, Service
 from scheduler_service.store import memory
 from scheduler_service.store.memory import Memory
 from tests.run.live import CONFIG, Agent
@@ -247,3 +247,27 @@ async def test_readers_that_cannot_follow_end_the_leadership(monkeypatch: pytest
         monkeypatch.setattr(service.view, "apply", failing(RuntimeError("a fault")))
         assert await submit(service, "a") == [Accepted(1)]  # it is durable, and said
         await asyncio.wait_for(asyncio.shield(service.stopped), LIMIT)
+
+
+async def test_a_submit_does_not_wait_for_all_agents_that_connect() -> None:
+    """The agents of a whole cluster connect at once: a few are taken with each step, and requests are in the first of them."""
+    joined: list[int] = []
+    at_work, go = threading.Event(), threading.Event()
+
+    def fail(changes: Sequence[Change]) -> None:
+        joined.append(sum(change.table == "node" for change in changes))
+        at_work.set()
+        _wait(go)
+
+    writer = FailingWriter(fail=fail)
+    async with serving(writer) as service:
+        first = service.handle(Agent("first").seen())
+        await asyncio.to_thread(_wait, at_work)
+        seen = [service.handle(Agent(f"n{number}").seen()) for number in range(300)]
+        submitted = submit(service, "a")
+        go.set()
+        assert await submitted == [Accepted(1)]
+        await asyncio.wait_for(asyncio.gather(first, *seen), LIMIT)
+    assert writer.commits[1] == ["a"]
+    assert sum(joined) == 301
+    assert max(joined) <= JOINING

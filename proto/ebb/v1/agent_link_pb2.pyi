@@ -192,18 +192,20 @@ class Observations(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged", "seal")
+    __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged", "seal", "reconnect_within")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
+    RECONNECT_WITHIN_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     epoch: int
     heartbeat_interval: _duration_pb2.Duration
     acknowledged: int
     seal: bytes
-    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ...) -> None: ...
+    reconnect_within: _duration_pb2.Duration
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., reconnect_within: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Acknowledgement(_message.Message):
     __slots__ = ("sequence",)
