@@ -38,7 +38,17 @@ def exported(wanted: str | Iterable[str] | None) -> tuple[dict[str, str], dict[s
             taken |= {name: value for name, value in os.environ.items() if name not in _OF_HERE and _fits(name, value)}
         elif part != "NONE":
             taken |= _named(part)
+    if "PATH" in taken:
+        taken["PATH"] = ":".join(map(_absolute, taken["PATH"].split(":")))
     return taken, given
+
+
+def _absolute(folder: str) -> str:
+    """A folder of PATH that is named from here is meant also where the job runs elsewhere."""
+    try:
+        return os.path.abspath(folder) if folder.strip(".") and not folder.startswith("/") else folder  # noqa: PTH100
+    except FileNotFoundError:  # the folder that we are in is gone
+        return folder
 
 
 def _parts(wanted: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,6 +85,22 @@ def test_a_job_file_with_retries_and_an_array(run: Run) -> None:
     assert (array["state"], array["array"]["succeeded"]) == ("SUCCEEDED", 3)
     elements = [job for job in json.loads(run("list", "-a", "-o", "json").output) if job["array_job_id"] == array["id"]]
     assert [(job["array_index"], job["run"], job["retries"]) for job in elements] == [(2, 2, 1), (1, 2, 1), (0, 2, 1)]
+
+
+def test_a_job_runs_where_the_submitters_path_means_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one from another machine, or from within a virtual environment that its node has too."""
+    python = tmp_path / "bin" / "train"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\nexec env\n")
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", "/no/such/folder")
+    assert run("submit", "--wait", "true").exit_code == 0
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/no/such/folder")
+    done = run("submit", "--wait", "-o", "json", "train")
+    assert done.exit_code == 0
+    shown = [line.split(maxsplit=1) for line in run("show", str(json.loads(done.output)["id"])).output.splitlines()]
+    assert ["program", str(python)] in shown
+    assert run("submit", "--wait", "--export", "NONE", "train").exit_code != 0
 
 
 def test_a_time_limit_ends_a_job(run: Run) -> None:

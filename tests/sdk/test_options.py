@@ -2,6 +2,7 @@
 
 import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from signal import Signals
 from typing import Any
 
@@ -145,6 +146,8 @@ def test_what_a_job_inherits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert of("A=2", A="3") == ({}, {"A": "3"})
     assert of("PATH, A, UNSET, B") == ({"PATH": "/venv/bin", "A": "1"}, {})
     assert of(["CONDA_*", "L=a,b"]) == ({"CONDA_PREFIX": "/conda", "CONDA_SHLVL": "1"}, {"L": "a,b"})
+    monkeypatch.setenv("PATH", ".venv/bin:/usr/bin::.")
+    assert of()[0]["PATH"] == f"{Path.cwd()}/.venv/bin:/usr/bin::.", "what is named from here is meant wherever the job runs"
     for wrong in ("", "PATH,,A", "NONE,A", "1A", "A B", "EBB_TOKEN", "*", "A?", "=x", 7, [7]):
         with pytest.raises(sdk.InvalidArgument):
             of(wrong)
