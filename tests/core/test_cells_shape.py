@@ -2,10 +2,11 @@
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.cells.shape import Shape, cell_mask, least, parts, pick, pick_cell, whole
+from scheduler_service.core.cells.shape import Shape, cell_mask, height_of, parts, pick, pick_cell, touching, whole
 from tests.core.cells import P100
 
 DGX2 = Shape(("device", "switch", "socket", "node"), (1, 2, 4, 2), 3)
@@ -118,7 +119,12 @@ def test_four_on_one_socket_when_another_has_begun() -> None:
     assert pick_cell(P100, 0xFE, 2) == 0xF0
 
 
-def test_the_part_of_a_cell_that_costs_least() -> None:
-    assert least(P100, 3, 0, 2, 0b0000_0001) == (0, [1])
-    assert least(P100, 3, 0, 2, 0b0001_0011) == (1, [1])
-    assert least(P100, 2, 1, 0, 0b0001_0000) == (0, [5, 6, 7])
+def test_the_parts_of_a_cell_by_what_they_touch() -> None:
+    assert touching(P100, 3, 0, 2, 0b0000_0001) == ((0, 1), (1, 0))
+    assert touching(P100, 3, 0, 2, 0b0001_0011) == ((1, 1), (2, 0))
+    assert touching(P100, 2, 1, 0, 0b0001_0000) == ((0, 5), (0, 6), (0, 7), (1, 4))
+
+
+@pytest.mark.parametrize(("mask", "height"), [(0b1, 0), (0b1100, 1), (0b110, 2), (0b1001_0000, 2), (0b1_1000, 3), (0xFF, 3)])
+def test_the_smallest_cell_around_some_positions(mask: int, height: int) -> None:
+    assert height_of(P100, mask) == height

@@ -10,17 +10,17 @@ from itertools import islice
 from scheduler_service.core.cells.facts import Facts
 from scheduler_service.core.cells.free import Free, key_of, used_and_index
 from scheduler_service.core.cells.promises import Balance, balance
-from scheduler_service.core.cells.shape import Shape, cell_mask, least, pick
+from scheduler_service.core.cells.shape import Shape, cell_mask, pick, touching
 from scheduler_service.core.cells.spare import Spare
 from scheduler_service.core.values import Mask
 
 _LOOKS = 64
 """Parts of the free cells of one level that are looked at for one without opportunistic work, when each cell has some of it."""
-_ALIKE = 16
-"""Cells that cost as much between which there is a choice: whose runs these are is dear to tell."""
+_IN_CHOICE = 16
+"""Cells between which there is a choice, if each costs something: whose runs these are is dear to tell."""
 
 Choose = Callable[[int, Sequence[int]], int]
-"""Of cells of a level in which as many opportunistic leaves are in use: the one to take."""
+"""Of cells of a level, those with the fewest opportunistic leaves first: the one to take."""
 
 
 def first(_level: int, cells: Sequence[int]) -> int:
@@ -28,79 +28,77 @@ def first(_level: int, cells: Sequence[int]) -> int:
 
 
 def best(free: Free, spare: Spare, now: Callable[[], Balance], level: int, choose: Choose = first) -> int | None:
-    """The cell of the level that costs the fewest opportunistic leaves; where it costs some, of those that cost as much the one
-    that `choose` says, who is given those in the smallest free cells first. Only cells that may be split are: taking one cell
-    of `level` leaves one less at each level above it up to the one that is split, so one must be left over there that nobody
-    has a claim to.
+    """A cell of the level without opportunistic leaves; if there is none, the one that `choose` takes of the cells with the
+    fewest, of equals those in the smallest free cells first. Cells up to the node are in the choice even if they have more
+    such leaves than others, because what counts are the runs that have to leave. Of larger cells only those with the fewest
+    are, as it takes long to look at their runs. Only cells that may be split are taken from: taking one cell of `level` leaves
+    one less at each level above it up to the one that is split, so one must be left over there that nobody has a claim to.
     """
-    found: _Cost | None = None
+    found: list[_Cost] = []
     for outer in range(level, len(free.lists)):
         if outer > level and not now().left[outer]:
             break
         if free.counts[outer]:
-            found = _fewest(found, _cheapest(free, spare, outer, level))
-            if not found[0]:
-                return found[1][0]
-    return None if found is None else choose(level, found[1])
+            found += _cheapest(free, spare, outer, level)
+            if not min(found)[0]:
+                return min(found)[1]
+    if not found:
+        return None
+    found.sort(key=_used)
+    cells = [cell for used, cell in found if level <= free.shape.node or used == found[0][0]]
+    return choose(level, cells[:_IN_CHOICE])
 
 
-_Cost = tuple[int, list[int]]
-"""Opportunistic leaves, and cells that cost so many, _ALIKE at most."""
+_Cost = tuple[int, int]
+"""Opportunistic leaves in a cell, and the cell."""
 
 
-def _fewest(one: _Cost | None, other: _Cost) -> _Cost:
-    if one is None or other[0] < one[0]:
-        return other[0], other[1][:_ALIKE]
-    if other[0] == one[0]:
-        one[1].extend(other[1][: _ALIKE - len(one[1])])
-    return one
+def _used(cost: _Cost) -> int:
+    return cost[0]
 
 
-def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> _Cost:
-    """The cells of `level` with the fewest opportunistic leaves inside the free cells of `outer`."""
+def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> list[_Cost]:
+    """Cells of `level` inside the free cells of `outer` with few opportunistic leaves; just one if it has none."""
     cells = free.lists[outer]
     used, index = used_and_index(cells[0])
     if not used:
-        return 0, [index * (free.sizes[outer] // free.sizes[level])]
+        return [(0, index * (free.sizes[outer] // free.sizes[level]))]
     if outer == level:
-        return used, [index for count, index in map(used_and_index, cells.islice(0, _ALIKE)) if count == used]
-    found: _Cost | None = None
-    for cost in islice(_parts(free, spare, outer, level), _LOOKS):
-        found = _fewest(found, cost)
-        if not found[0]:
-            break
-    assert found is not None  # there are free cells, and each has parts
-    return found
+        return [used_and_index(key) for key in cells.islice(0, _IN_CHOICE)]
+    found: list[_Cost] = []
+    for some in islice(_parts(free, spare, outer, level), _LOOKS):
+        if not some[0][0]:
+            return some[:1]
+        found += some
+    found.sort(key=_used)
+    return found[:_IN_CHOICE]
 
 
-def _parts(free: Free, spare: Spare, outer: int, level: int) -> Iterator[_Cost]:
-    """The same of each free cell of `outer`, of a larger one's nodes one by one: those with the fewest inside first."""
+def _parts(free: Free, spare: Spare, outer: int, level: int) -> Iterator[list[_Cost]]:
+    """Those of each free cell of `outer`, of a larger one's nodes one by one; each time with the fewest leaves first."""
     shape = free.shape
     for _, index in map(used_and_index, free.lists[outer]):
         if outer <= shape.node:
             yield _inside(free, outer, index, level)
         elif level > shape.node:
             fan, used = shape.size(outer) // shape.size(level), free.used[level]
-            counts = [used.get(cell, 0) for cell in range(index * fan, (index + 1) * fan)]
-            fewest = min(counts)
-            yield fewest, [index * fan + i for i, count in enumerate(counts) if count == fewest]
+            yield sorted((used.get(cell, 0), cell) for cell in range(index * fan, (index + 1) * fan))
         else:
             fan = shape.size(outer) // shape.devices
             slots = range(index * fan, (index + 1) * fan)
             clean = spare.first_clean(slots)
             if clean is not None:
-                yield 0, [clean * (shape.devices // shape.size(level))]
+                yield [(0, clean * (shape.devices // shape.size(level)))]
             for slot in slots:
                 yield _inside(free, shape.node, slot, level)
 
 
-def _inside(free: Free, outer: int, index: int, level: int) -> _Cost:
+def _inside(free: Free, outer: int, index: int, level: int) -> list[_Cost]:
     """The same of one free cell in a node."""
     shape = free.shape
     nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
     slot, at = divmod(index, nodes)
-    used, inside = least(shape, outer, at, level, free.facts[slot].opportunistic)
-    return used, [slot * cells + cell for cell in inside]
+    return [(used, slot * cells + cell) for used, cell in touching(shape, outer, at, level, free.facts[slot].opportunistic)]
 
 
 def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, Mask] | None:

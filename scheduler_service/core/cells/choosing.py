@@ -1,6 +1,6 @@
 """Which leaves a task gets of those that are available to it: such as have the fewest opportunistic runs leave.
 
-How many leaves are in use comes first, and is known here; whose runs these are is for a policy to say, by its `Choice`.
+How many leaves are in use is known here; whose runs these are is for a policy to say, by its `Choice`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,18 +8,18 @@ from typing import Protocol
 
 from scheduler_service.core.cells.asked import Need
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.shape import Shape, pick, pick_cell
+from scheduler_service.core.cells.shape import Shape, height_of, pick, pick_cell
 from scheduler_service.core.values import Mask
 
 IN_CHOICE = 16
-"""Units with as many opportunistic leaves between which it is asked whose these are."""
+"""Units between which it is asked whose the opportunistic leaves are; of more, those with the fewest."""
 
 Places = Sequence[tuple[int, Mask]]
 """Slots and positions."""
 
 
 class Choice(Protocol):
-    """Who leaves, where as many leaves are in use one way or the other. `taken` is what the job gets anyhow."""
+    """Who leaves, where leaves are in use one way or the other. `taken` is what the job gets anyhow."""
 
     def between(self, options: Sequence[Places], taken: Places) -> int:
         """Which of these places the job is to get."""
@@ -41,7 +41,26 @@ def picked(
         if held & rest:
             layers.append(held & rest)
             rest &= ~held
-    return _picked(pool.shape, available, need, (*layers, rest) if rest else tuple(layers))
+    avoid = (*layers, rest) if rest else tuple(layers)
+    return _sparing_runs(pool, slot, available, need, choice, taken, avoid)
+
+
+def _sparing_runs(
+    pool: Pool, slot: int, available: Mask, need: Need, choice: Choice, taken: Callable[[], Places], runs: tuple[Mask, ...]
+) -> Mask | None:
+    """The fewest leaves in use, if fewer runs do not have to leave for others with as low a common ancestor. One run after the
+    other of those that would have to is spared."""
+    mask = _picked(pool.shape, available, need, runs)
+    if mask is None:
+        return None
+    height = height_of(pool.shape, mask)
+    for held in reversed(runs):
+        other = _picked(pool.shape, available & ~held, need, runs) if mask & held else None
+        if other is not None and height_of(pool.shape, other) == height:
+            guests = pool.held(slot)[1]
+            if choice.between([((slot, mask & guests),), ((slot, other & guests),)], taken()):
+                mask, available = other, available & ~held
+    return mask
 
 
 def _picked(shape: Shape, available: Mask, need: Need, avoid: tuple[Mask, ...]) -> Mask | None:
@@ -54,7 +73,7 @@ def fewest_leave(
     pool: Pool, units: Iterable[tuple[int, Mask]], need: Need, choice: Choice, taken: Callable[[], Places]
 ) -> Iterator[tuple[int, Mask]]:
     """Units, a slot and what is available there, that are as good but for who would have to leave: nobody comes first, then
-    those with the fewest leaves in use, and of as many the best choice, among the first of them."""
+    the best choice among those with the fewest leaves in use, then the others."""
     dear: list[tuple[int, int, Mask]] = []
     for slot, available in units:
         guests = pool.held(slot)[1] & available
@@ -64,9 +83,9 @@ def fewest_leave(
         else:
             yield slot, available
     dear.sort()
-    as_few = [(slot, available) for count, slot, available in dear[:IN_CHOICE] if count == dear[0][0]]
-    if len(as_few) > 1:
-        masks = [picked(pool, *unit, need, choice, taken) or 0 for unit in as_few]
-        options = [((slot, mask & pool.held(slot)[1]),) for (slot, _), mask in zip(as_few, masks, strict=True)]
+    few = [(slot, available) for _, slot, available in dear[:IN_CHOICE]]
+    if len(few) > 1:
+        masks = [picked(pool, *unit, need, choice, taken) or 0 for unit in few]
+        options = [((slot, mask & pool.held(slot)[1]),) for (slot, _), mask in zip(few, masks, strict=True)]
         dear.insert(0, dear.pop(choice.between(options, taken())))
     yield from ((slot, available) for _, slot, available in dear)

@@ -7,6 +7,7 @@ to be together tries one cell after the other, and all of it goes back to where 
 
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
@@ -206,13 +207,22 @@ class _Search:
                 if mask is not None:
                     yield slot, available, mask, None
         if domain is None:
-            for cell in self._fresh(need.leaves, 0):
-                for slot, inside in self.pool.leaves(*cell):
-                    available = self._available(slot, inside)
-                    mask = self._pick(slot, available, need) if available.bit_count() >= need.leaves else None
+            for cell in self._fresh(need.leaves, 0, need):
+                for slot, available in self._inside(cell, need):
+                    mask = self._pick(slot, available, need)
                     if mask is not None:
                         yield slot, available, mask, cell
                         break
+
+    def _inside(self, cell: _Cell, need: Need) -> Iterator[tuple[int, Mask]]:
+        """What of a cell that could be bound has leaves enough, node by node; first that for which the fewest leave."""
+        parts = self.pool.leaves(*cell)
+        units = (
+            (slot, available) for slot, mask in parts if (available := self._available(slot, mask)).bit_count() >= need.leaves
+        )
+        if self.choice is None or len(parts) == 1:
+            return units
+        return fewest_leave(self.pool, units, need, self.choice, self._taken)
 
     def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
         return picked(self.pool, slot, available, need, self.choice, self._taken)
@@ -294,13 +304,13 @@ class _Search:
 
     # ---- cells -----------------------------------------------------------------------------------------------------------
 
-    def _fresh(self, leaves: int, least: int) -> Iterator[tuple[int, int]]:
+    def _fresh(self, leaves: int, least: int, need: Need | None = None) -> Iterator[tuple[int, int]]:
         """Cells for its free virtual cells of this level at least that are large enough for something on one node, the smallest
-        first; each may be bound and unbound while it is looked at."""
+        first; each may be bound and unbound while it is looked at. `need`: the task that it is for; None: it is for several."""
         pool = self.pool
         for level in range(least, len(pool.sizes)):
             if pool.sizes[level] >= leaves and pool.promises.free_of(self.owner, level):
-                for index in pool.all_to_bind(self.owner, level, leaves, self._choose):
+                for index in pool.all_to_bind(self.owner, level, leaves, partial(self._choose, need)):
                     yield level, index
 
     def _bind(self, cell: _Cell) -> None:
@@ -310,10 +320,19 @@ class _Search:
     def _unbind(self) -> None:
         self.pool.unbind(*self.binds.pop())
 
-    def _choose(self, level: int, cells: Sequence[int]) -> int:
+    def _choose(self, need: Need | None, level: int, cells: Sequence[int]) -> int:
         if self.choice is None or len(cells) == 1:
             return cells[0]
-        return cells[self.choice.between([leaves_of(self.pool.shape, level, cell) for cell in cells], self._taken())]
+        options = [self._wanted(need, level, cell) for cell in cells]
+        return cells[self.choice.between(options, self._taken())]
+
+    def _wanted(self, need: Need | None, level: int, cell: int) -> Places:
+        """What of the cell is taken from others: where a task goes in it, if it is for a task, and else all of it."""
+        places = self.pool.leaves(level, cell)
+        if need is None or len(places) > 1:
+            return places
+        ((slot, mask),) = places
+        return ((slot, self._pick(slot, self._available(slot, mask), need) or mask),)
 
     def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
         """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""

@@ -111,12 +111,18 @@ def change(shape: Shape, old: Mask, new: Mask) -> tuple[tuple[Part, ...], tuple[
 
 
 @lru_cache(maxsize=_KNOWN)
-def least(shape: Shape, outer: int, index: int, level: int, avoid: Mask) -> tuple[int, list[int]]:
-    """The cells of a level inside a larger one of the same node that touch `avoid` least: (leaves touched, their indices)."""
+def touching(shape: Shape, outer: int, index: int, level: int, avoid: Mask) -> tuple[tuple[int, int], ...]:
+    """The cells of a level inside a larger one of the same node: (leaves of `avoid` inside, index), the fewest first."""
     fan = shape.size(outer) // shape.size(level)
-    touched = {i: (cell_mask(shape, level, i) & avoid).bit_count() for i in range(index * fan, (index + 1) * fan)}
-    fewest = min(touched.values())
-    return fewest, [i for i, count in touched.items() if count == fewest]
+    cells = range(index * fan, (index + 1) * fan)
+    return tuple(sorted(((cell_mask(shape, level, cell) & avoid).bit_count(), cell) for cell in cells))
+
+
+@lru_cache(maxsize=_KNOWN)
+def height_of(shape: Shape, mask: Mask) -> int:
+    """The level of the smallest cell around these positions of a node."""
+    first, last = (mask & -mask).bit_length() - 1, mask.bit_length() - 1
+    return next(level for level in range(shape.node + 1) if first // shape.size(level) == last // shape.size(level))
 
 
 @lru_cache(maxsize=_KNOWN)

@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from scheduler_service.core.among import cells_of
-from scheduler_service.core.cells.asked import asked
+from scheduler_service.core.cells.asked import Asked, asked
 from scheduler_service.core.cells.own import why_never
 from scheduler_service.core.cells.placing import Found, find
+from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.seats import indices
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.job import Decision, Job, Reason, RunKey
@@ -56,11 +58,22 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
         wanted = asked(job.spec, pool.shape, pools.share(name))
         if isinstance(wanted, str):
             continue
-        found = find(pool, owner, wanted, gone.get(name) if gone else None, LeastLost(state, name, vc.policy.s))
+        found = _cheapest(pool, owner, wanted, gone.get(name) if gone else None, LeastLost(state, name, vc.policy.s))
         plan = None if found is None else _plan(state, pools, vc, job, name, found)
         if plan is not None:
             return plan
     return None
+
+
+def _cheapest(pool: Pool, owner: Owner, wanted: Asked, gone: dict[int, Mask] | None, choice: LeastLost) -> Found | None:
+    """Where the job goes. The tasks of a gang are placed one after the other, each where the fewest runs are lost. If that
+    costs some, they are placed once more, with a look at what else those runs make room for, and what costs less is taken."""
+    found = find(pool, owner, wanted, gone, choice)
+    if found is None or len(wanted.needs) == 1 or not any(pool.held(slot)[1] & mask for slot, mask in found.seats.values()):
+        return found
+    lost = choice.runs_lost(list(found.seats.values()))
+    other = find(pool, owner, wanted, gone, replace(choice, shared=True)) if lost > 1 else None
+    return found if other is None or choice.runs_lost(list(other.seats.values())) >= lost else other
 
 
 def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan | None:

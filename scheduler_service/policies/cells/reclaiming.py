@@ -1,9 +1,9 @@
 """Whom a virtual cluster sends away from its cells, where it has a choice.
 
-The buddy takes the cell with the fewest opportunistic leaves (`core.cells.binding`), and inside its own cells a job gets the
-leaves of which the fewest are in use. Of places with as many, those are taken whose runs are worth least: who leaves anyhow
-counts nothing, then the least priority goes, then FitGpp's score decides (Eqn 3: small jobs with short grace periods), summed
-over the jobs that would have to leave, the whole of each gang.
+Whoever leaves anyhow counts nothing. Of the places that are looked at, one is taken for which the fewest runs have to leave,
+the whole of each gang; of as many, one where these hold the fewest of its leaves. Of as many again, those leave who are worth
+least: the least priority goes, then FitGpp's score decides (Eqn 3: small jobs with short grace periods), summed over the jobs.
+Inside a node a job gets the leaves of which the fewest are in use, unless others with as low a common ancestor cost fewer runs.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -28,16 +28,33 @@ class LeastLost:
     state: State
     pool: str
     s: float
+    shared: bool = False
+    """Whether a job of which only a part is in a place counts for that part alone: others of its runs may make room for other
+    tasks of the gang that has it leave."""
 
     def between(self, options: Sequence[Places], taken: Places) -> int:
         anyhow = self._victims(taken)
-        victims = [self._victims(option) - anyhow for option in options]
+        victims = [_without(self._victims(option), anyhow) for option in options]
         worth = self._worth(set().union(*victims))
-        return min(range(len(options)), key=lambda place: (*worth(victims[place]), place))
+
+        def cost(place: int) -> tuple[float, int, Worth, int]:
+            jobs = victims[place]
+            return sum(self._runs_lost(*job) for job in jobs.items()), sum(jobs.values()), worth(jobs.keys()), place
+
+        return min(range(len(options)), key=cost)
+
+    def runs_lost(self, places: Places) -> int:
+        """How many runs have to leave that are not leaving yet, for all of these places."""
+        return sum(len(self.state.active[job_id]) for job_id in self._victims(places))
+
+    def _runs_lost(self, job_id: int, leaves: int) -> float:
+        """The runs of the job, so many of whose leaves are taken."""
+        runs = self.state.runs_of(job_id)
+        return len(runs) * leaves / sum(len(run.devices) for run in runs) if self.shared else len(runs)
 
     def order(self, slot: int, taken: Places) -> tuple[Mask, ...]:
         anyhow, here = self._victims(taken), self._runs(slot)
-        worth = self._worth({run.job_id for run, _ in here if run.phase is not RunPhase.STOPPING} - anyhow)
+        worth = self._worth({run.job_id for run, _ in here if run.phase is not RunPhase.STOPPING} - anyhow.keys())
 
         def cost(guest: tuple[Run, Mask]) -> tuple[Worth, Mask]:
             run, mask = guest
@@ -46,14 +63,14 @@ class LeastLost:
 
         return tuple(mask for _, mask in sorted(here, key=cost))
 
-    def _victims(self, places: Places) -> set[int]:
-        """Jobs with a run there that is not leaving yet."""
-        return {
-            run.job_id
-            for slot, mask in places
-            for run, held in self._runs(slot)
-            if held & mask and run.phase is not RunPhase.STOPPING
-        }
+    def _victims(self, places: Places) -> dict[int, int]:
+        """Jobs with a run there that is not leaving yet, and how many of these leaves they hold."""
+        found: dict[int, int] = {}
+        for slot, mask in places:
+            for run, held in self._runs(slot):
+                if held & mask and run.phase is not RunPhase.STOPPING:
+                    found[run.job_id] = found.get(run.job_id, 0) + (held & mask).bit_count()
+        return found
 
     def _runs(self, slot: int) -> list[tuple[Run, Mask]]:
         """The runs of a node, and where they are."""
@@ -76,6 +93,10 @@ class LeastLost:
             return bool(jobs), priority, score
 
         return worth
+
+
+def _without(jobs: dict[int, int], others: Collection[int]) -> dict[int, int]:
+    return {job_id: leaves for job_id, leaves in jobs.items() if job_id not in others}
 
 
 def _size(state: State, job_id: int) -> float:
