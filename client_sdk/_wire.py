@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import grpc
+from google.protobuf.message import Message
 
 from client_sdk import errors
 from client_sdk._access import Access, tls_problem
@@ -200,9 +201,10 @@ class Peer:
 
         def backoff(error: Exception) -> bool | float:
             nonlocal failures
-            if not isinstance(error, StreamEnded) and not self._retriable(error):
+            pause = 0.0 if self.closed else _retry_delay(error)
+            if not (pause or isinstance(error, StreamEnded) or self._retriable(error)):
                 return False
-            delay = full_jitter(failures)
+            delay = pause + full_jitter(failures)
             failures += 1
             limit = deadline
             if (over := _behind_a_node(error)) is not None and (waits or deadline is None):
@@ -282,6 +284,17 @@ _FAILED = (grpc.Call, grpc.aio.AioRpcError)
 """What an error of a call is, besides an RpcError, where it has a status."""
 
 
+def _retry_delay(error: Exception) -> float:
+    """The seconds after which the scheduler asks to try again, as it does where too many requests of a user wait; 0: it does
+    not."""
+    if not isinstance(error, _FAILED) or error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return 0.0
+    from google.rpc import error_details_pb2
+
+    info = error_details_pb2.RetryInfo()
+    return info.retry_delay.ToNanoseconds() / 1e9 if _unpacked(error.trailing_metadata(), info) else 0.0
+
+
 def _leader(error: grpc.RpcError) -> str:
     """Where the leader is, as a scheduler says that does not lead; empty where it does not know either."""
     reason, metadata = _error_info(error.trailing_metadata()) if isinstance(error, _FAILED) else ("", {})
@@ -290,17 +303,22 @@ def _leader(error: grpc.RpcError) -> str:
 
 def _error_info(trailing: Any) -> tuple[str, dict[str, str]]:
     """The reason and metadata of the google.rpc.ErrorInfo that came with an error; empty where none did."""
+    from google.rpc import error_details_pb2
+
+    info = error_details_pb2.ErrorInfo()
+    return (info.reason, dict(info.metadata)) if _unpacked(trailing, info) else ("", {})
+
+
+def _unpacked(trailing: Any, info: Message) -> bool:
+    """Fills in the detail of this type that came with an error. False: none did."""
     from google.protobuf.message import DecodeError
-    from google.rpc import error_details_pb2, status_pb2
+    from google.rpc import status_pb2
 
     for key, value in trailing or ():
         if key == "grpc-status-details-bin":
-            info = error_details_pb2.ErrorInfo()
             with contextlib.suppress(DecodeError, TypeError):
-                for detail in status_pb2.Status.FromString(value).details:
-                    if detail.Unpack(info):
-                        return info.reason, dict(info.metadata)
-    return "", {}
+                return any(detail.Unpack(info) for detail in status_pb2.Status.FromString(value).details)
+    return False
 
 
 def _behind_a_node(error: Exception) -> bool | None:

@@ -110,6 +110,9 @@ def status_of(error: BaseException) -> status_pb2.Status:
         case Overloaded():
             code, reason = code_pb2.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS"
             text = "too many requests wait for the scheduler already; try again in a second"
+            if error.user:
+                text = f"{error.most} requests of {error.user} wait already, and no more may; try again in a second"
+                metadata = {"user": error.user, "most": str(error.most)}
             more.append(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=1)))
         case NotLeading():
             code, reason = code_pb2.UNAVAILABLE, "NOT_LEADING"

@@ -35,6 +35,7 @@ from scheduler_service.rpc.interceptors import answered, checked
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.methods import Methods
 from scheduler_service.rpc.scheduler import Scheduler
+from scheduler_service.rpc.turns import Turns
 from scheduler_service.rpc.virtual_clusters import VirtualClusters
 from scheduler_service.run.tokens import Tokens
 
@@ -89,7 +90,8 @@ async def serving(
     """
     transfers = Transfers()
     access = Access(front, tokens)
-    methods: Any = Methods([partial(answered, front), access.admitted, decoded, partial(checked, front), access.owned])
+    layers = (partial(answered, front), access.admitted, Turns().taken, decoded, partial(checked, front), access.owned)
+    methods: Any = Methods(layers)
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), methods)
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), methods)
     virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), methods)

@@ -44,7 +44,13 @@ log = logging.getLogger(__name__)
 
 
 class Overloaded(Exception):
-    """Too many requests wait for the engine already; try again in a moment."""
+    """Too many requests wait already, of one user where `user` is given; try again in a moment."""
+
+    def __init__(self, user: str = "", most: int = 0) -> None:
+        super().__init__(f"{most} requests of {user} wait" if user else "too many requests wait")
+        self.user = user
+        self.most = most
+        """How many of a user may wait."""
 
 
 class NotLeading(Exception):

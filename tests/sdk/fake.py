@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 from ebb.v1 import cluster_pb2, cluster_pb2_grpc, job_pb2, scheduler_pb2, scheduler_pb2_grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -23,6 +24,19 @@ REFUSALS = {
 }
 
 
+def _too_many(seconds: float, context: grpc.ServicerContext) -> None:
+    details = [error_details_pb2.ErrorInfo(reason="TOO_MANY_REQUESTS", domain="ebb")]
+    if seconds:
+        delay = Duration()
+        delay.FromMilliseconds(int(seconds * 1000))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))  # type: ignore[arg-type]
+    packed = [AnyMessage() for _ in details]
+    for each, detail in zip(packed, details, strict=True):
+        each.Pack(detail)
+    status = status_pb2.Status(code=8, message="100 requests of ada wait already", details=packed)
+    context.abort_with_status(rpc_status.to_status(status))
+
+
 class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterServicer):
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -33,6 +47,8 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
         self.submits: list[scheduler_pb2.SubmitRequest] = []
         self.calls: Counter[str] = Counter()
         self.fail: dict[str, list[grpc.StatusCode]] = {}
+        self.busy: list[float] = []
+        """For each Submit that is refused as too many wait: the seconds after which to try again; 0: that is not said."""
         self.watches: list[scheduler_pb2.SchedulerWatchRequest] = []
         self.cut_after = 0  # messages after which a watch breaks; 0: never
         self.events: list[job_pb2.JobEvent] = []
@@ -73,6 +89,8 @@ class Fake(scheduler_pb2_grpc.SchedulerServicer, cluster_pb2_grpc.ClusterService
 
     def Submit(self, request: scheduler_pb2.SubmitRequest, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self.submits.append(request)
+        if self.busy:
+            _too_many(self.busy.pop(0), context)
         if request.request_id not in self.requests:
             job = job_pb2.Job(id=len(self.jobs) + 1, spec=request.spec, user="ada", state=1, reason=2)
             job.submit_time.FromJsonString("2026-01-02T03:04:05Z")

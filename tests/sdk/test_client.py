@@ -65,6 +65,23 @@ def test_errors_that_will_not_go_away_are_not_retried(client: Client, fake: Fake
     assert fake.calls["Submit"] == 1
 
 
+def test_a_refusal_that_says_when_is_tried_again_then_and_not_sooner(client: Client, fake: Fake) -> None:
+    fake.busy = [0.05, 0.05]
+    began = time.monotonic()
+    assert client.submit(["true"], request_id="mine").id == 1
+    assert [request.request_id for request in fake.submits] == ["mine"] * 3
+    assert time.monotonic() - began >= 0.1
+
+
+@pytest.mark.parametrize("said", [0, 30], ids=["does not say when", "says that it is later than the caller waits"])
+def test_a_refusal_that_cannot_be_waited_for_is_raised(client: Client, fake: Fake, said: float) -> None:
+    fake.busy = [said]
+    with pytest.raises(sdk.ResourceExhausted, match="100 requests of ada wait already") as caught:
+        client.submit(["true"], timeout=5)
+    assert caught.value.reason == "TOO_MANY_REQUESTS"
+    assert len(fake.submits) == 1
+
+
 def test_an_error_carries_its_reason(client: Client) -> None:
     with pytest.raises(sdk.NotFound, match="job 9 does not exist") as caught:
         client.get(9)
