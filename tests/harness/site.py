@@ -25,10 +25,14 @@ _SHORT = f"{_LINE.replace('EVENT', 'start')}; sleep $1; {_END}"
 _HELD = f"{_LINE.replace('EVENT', 'start')}; until [ -e $1 ]; do sleep 0.05; done; {_END}"
 
 
+AT_ONCE = ("--preset", "paper")
+"""As published: tests have trials preempt at once, and not when a run is a minute old."""
+
+
 def quick_cluster(folder: Path, scheduler_flags: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Cluster:
     """One that has its database already, and whose processes need not be imported."""
     furnish(folder / "db")
-    return Cluster(folder, scheduler_flags, environment, start=preloaded.start)
+    return Cluster(folder, [*AT_ONCE, *scheduler_flags], environment, start=preloaded.start)
 
 
 class Site:
@@ -47,8 +51,7 @@ class Site:
     ) -> None:
         self.devices = devices
         """What each node has, and further flags of its agent."""
-        # As published: tests have trials preempt at once, and not when a run is a minute old.
-        self.cluster = Cluster(folder, ["--preset", "paper", *scheduler_flags], database=database, start=preloaded.start)
+        self.cluster = Cluster(folder, [*AT_ONCE, *scheduler_flags], database=database, start=preloaded.start)
         self.folder = self.cluster.folder
         self.nodes = list(nodes)
         self.two = database is not None
