@@ -7,7 +7,7 @@ from typing import NamedTuple
 from client_sdk.errors import DeadlineExceeded, EbbError, NotFound, Unavailable
 from client_sdk.models import Job, JobUpdate
 
-BACKOFF_FIRST, BACKOFF_MOST = 0.1, 2.0
+BACKOFF_FIRST, BACKOFF_MOST = 0.1, 1.0
 """Seconds: the longest pause after a first failure, and after many."""
 
 

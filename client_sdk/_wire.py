@@ -18,6 +18,7 @@ from client_sdk._access import Access, tls_problem
 from client_sdk._attempts import Attempts
 from client_sdk._call import Call
 from client_sdk._calls import WATCH
+from client_sdk._following import Following
 from client_sdk._requests import addresses
 from client_sdk._waiting import full_jitter
 
@@ -42,11 +43,11 @@ OPTIONS = (
     # where it finds the network fast.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 2**20),
-    # Finds within half a minute that a scheduler is gone without a word, or stands still: a watch has no other sign of it.
-    # The scheduler permits pings as often as this.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),  # a minute if it is not said, whatever the line above says
+    # Finds within four seconds, in which a standby takes over, that a scheduler is gone without a word, or stands still. Only
+    # calls and watches under way send pings. The scheduler permits pings as often as this.
+    ("grpc.keepalive_time_ms", 2_000),
+    ("grpc.keepalive_timeout_ms", 2_000),
+    ("grpc.http2.ping_timeout_ms", 2_000),  # a minute if it is not said, whatever the line above says
     ("grpc.http2.max_pings_without_data", 0),
 )
 _FROM_LEADER = ("ebb-read", "leader")
@@ -129,10 +130,7 @@ class Peer:
     def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool) -> None:
         self.addresses = addresses(address)
         self.names = ", ".join(self.addresses)
-        self.address = self.addresses[0]
-        """Where the next try goes: to the leader, once that is known."""
-        self._given = self.addresses[0]
-        """The last of `addresses` that was tried."""
+        self._following = Following(self.addresses)
         self._access = access
         self._standby_reads = standby_reads
         self.timeout = timeout
@@ -141,6 +139,11 @@ class Peer:
         self._told = False
         """Whether it was said that nothing answers."""
 
+    @property
+    def address(self) -> str:
+        """Where the next try goes: to the leader, once that is known."""
+        return self._following.address
+
     @contextlib.contextmanager
     def visit(self) -> Iterator[str]:
         """The address for one try. Where it fails, the next goes to the leader that it named, or to the next address.
@@ -148,16 +151,17 @@ class Peer:
         A leader may be out of reach by the name that it has among schedulers: then all that were given get their turn.
         """
         address = self.address
-        if address in self.addresses:
-            self._given = address
         try:
             yield address
+            self._following.worked()
             if self._told:
                 self._told = False
                 log.warning("the scheduler at %s answers again", address)
         except grpc.RpcError as error:
             if address == self.address and self._retriable(error):  # else another thread knows more
-                self.address = _leader(error) or self.addresses[(self.addresses.index(self._given) + 1) % len(self.addresses)]
+                reason, metadata = _error_info(error.trailing_metadata()) if isinstance(error, _FAILED) else ("", {})
+                leader = metadata.get("leader", "") if reason == "NOT_LEADING" else ""
+                self._following.failed(leader, reason != "", time.monotonic())
             raise
 
     def metadata(self, address: str) -> tuple[tuple[str, str], ...]:
@@ -293,12 +297,6 @@ def _retry_delay(error: Exception) -> float:
 
     info = error_details_pb2.RetryInfo()
     return info.retry_delay.ToNanoseconds() / 1e9 if _unpacked(error.trailing_metadata(), info) else 0.0
-
-
-def _leader(error: grpc.RpcError) -> str:
-    """Where the leader is, as a scheduler says that does not lead; empty where it does not know either."""
-    reason, metadata = _error_info(error.trailing_metadata()) if isinstance(error, _FAILED) else ("", {})
-    return metadata.get("leader", "") if reason == "NOT_LEADING" else ""
 
 
 def _error_info(trailing: Any) -> tuple[str, dict[str, str]]:

@@ -85,12 +85,13 @@ class Pace:
 _AT_ONCE = 1000
 """Reports of one message: far from the largest that the scheduler takes."""
 
-# A peer that is dead, or stands still, is noticed even when no data goes; the scheduler permits pings as often as this.
+# A peer that is dead, or stands still, is noticed even when no data goes, in the time in which a standby takes over; the
+# scheduler permits pings as often as this.
 _OPTIONS = (
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # a minute if it is not said, whatever the line above says
-    ("grpc.min_reconnect_backoff_ms", 5_000),  # which also bounds how long a connection may take to be made
+    ("grpc.keepalive_time_ms", 2_500),
+    ("grpc.keepalive_timeout_ms", 2_500),
+    ("grpc.http2.ping_timeout_ms", 2_500),  # a minute if it is not said, whatever the line above says
+    ("grpc.min_reconnect_backoff_ms", 2_000),  # which also bounds how long a connection may take to be made
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", 64 << 20),
     ("grpc.enable_http_proxy", 0),  # the scheduler is inside the site

@@ -57,7 +57,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.max_receive_message_length", 16 * 2**20),
     # What comes in is small, but for logs, of which no more is to wait here than its reader takes: not the megabytes that
     # gRPC would let in ahead where it finds the network fast.
