@@ -48,7 +48,7 @@ def main() -> None:
 @click.option("--default-grace", type=float, metavar="SECONDS", help="For jobs that name none.  [default: 30]")
 @click.option("--heartbeat", type=float, metavar="SECONDS", help="Between signs of life of an agent.  [default: 2]")
 @click.option("--silent-after", type=float, metavar="SECONDS", help="A node unheard of for so long is silent.  [default: 10]")
-@click.option("--lease", type=float, metavar="SECONDS", help="How long a dead scheduler keeps the lease.  [default: 5]")
+@click.option("--lease", type=float, metavar="SECONDS", help="How long a dead scheduler keeps the lease.  [default: 4]")
 @click.option("--accept-clock", is_flag=True, default=None, help="Lead although the last leader's clock was ahead; see docs.")
 @click.option("--record", metavar="FILE", type=click.Path(path_type=Path), help="Record what the engine gets, for a replay.")
 @click.option("--log-level", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), help="[default: INFO]")

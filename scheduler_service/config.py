@@ -90,7 +90,7 @@ class Config(BaseSettings):
     reclaim_grace: Seconds = Field(30, ge=0, description="the longest grace period of an opportunistic run that is reclaimed")
     heartbeat: Seconds = Field(2, gt=0, description="how often each agent gives a sign of life")
     silent_after: Seconds = Field(10, gt=0, description="a node is silent when nothing was heard of it for so long")
-    lease: float = Field(5, ge=0.5, le=60, description="how long a dead scheduler keeps the lease, at most")
+    lease: float = Field(4, ge=0.5, le=60, description="how long a dead scheduler keeps the lease, at most")
     accept_clock: bool = Field(
         False, description="lead although the last commit is from the future: a leader's clock was ahead"
     )

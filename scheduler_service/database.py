@@ -267,7 +267,7 @@ class Engines:
     def __init__(self, url: str) -> None:
         self.writer = store.open_engine(url, writer=True, connections=2)
         self.reader = store.open_engine(url, connections=5)
-        self.lease = store.open_engine(url, connections=1)
+        self.lease = store.open_engine(url, connections=1, lease=True)
         self.tokens = store.open_engine(url, connections=1)
 
     def close(self) -> None:

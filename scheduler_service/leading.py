@@ -39,6 +39,7 @@ from scheduler_service.run.leader import Renewal
 from scheduler_service.run.sampling import watch_state
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import View
+from scheduler_service.store import RENEWALS
 from scheduler_service.store.memory import Memory
 
 log = logging.getLogger(__name__)
@@ -271,13 +272,19 @@ async def lead_under_lease(
     def lost() -> None:
         loop.call_soon_threadsafe(taken.set)
 
-    renewal = Renewal(lease, epoch, config.lease, lost)
+    renewal = Renewal(lease, epoch, config.lease, config.lease / RENEWALS, lost)
 
     async def until_it_ends() -> None:
+        """A lease that ran out may yet be renewed, where nobody has taken it. Until then callers are refused."""
+        late = False
         while not (stop.is_set() or taken.is_set()):
-            if time.monotonic() > renewal.valid_until:
-                log.error("stepping down: the lease ran out: the database did not answer in time, or this process stood still")
+            over = time.monotonic() - renewal.valid_until
+            if over > config.lease:
+                log.error("stepping down: the lease ran out %g s ago, and the database does not answer", round(over, 1))
                 return
+            if over > 0 and not late:
+                log.warning("the lease ran out: the database did not answer in time, or this process stood still")
+            late = over > 0
             await asyncio.sleep(min(0.1, config.lease / 10))
 
     ending = asyncio.create_task(until_it_ends())

@@ -12,6 +12,10 @@ from typing import Protocol
 log = logging.getLogger(__name__)
 
 
+POLL = 0.25
+"""Seconds between two looks of a standby at the lease, at most."""
+
+
 class Lease(Protocol):
     """The lease row. Each call may raise: then it is simply tried again."""
 
@@ -42,21 +46,22 @@ def wait_to_lead(lease: Lease, ttl: float, stop: threading.Event) -> int | None:
         if now != said:
             log.info("standing by: %s", now)
             said = now
-        stop.wait(ttl / 5)
+        stop.wait(min(POLL, ttl / 5))
     return None
 
 
 class Renewal:
-    """Renews the lease every third of its time, from when it is made until `end`; calls `lost` once if another took it.
+    """Renews the lease `every` so many seconds, from when it is made until `end`; calls `lost` once if another took it.
 
     `valid_until` (monotonic seconds) is how long this scheduler may believe that it leads, should renewing hang or fail.
     """
 
-    def __init__(self, lease: Lease, epoch: int, ttl: float, lost: Callable[[], None]) -> None:
+    def __init__(self, lease: Lease, epoch: int, ttl: float, every: float, lost: Callable[[], None]) -> None:
         self.valid_until = time.monotonic() + ttl
         self._lease = lease
         self._epoch = epoch
         self._ttl = ttl
+        self._every = every
         self._lost = lost
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
@@ -75,7 +80,7 @@ class Renewal:
             log.warning("could not give the lease back: %s", error)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._ttl / 3):
+        while not self._stop.wait(self._every):
             asked = time.monotonic()
             try:
                 if not self._lease.renew(self._epoch):

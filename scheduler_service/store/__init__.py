@@ -18,7 +18,7 @@ from scheduler_service.store.errors import (
     Unavailable,
     one_line,
 )
-from scheduler_service.store.lease import Lease, holder, release, renew, skip, take
+from scheduler_service.store.lease import RENEWALS, Lease, holder, release, renew, skip, take
 from scheduler_service.store.load import (
     Loaded,
     count_jobs,
@@ -49,6 +49,7 @@ from scheduler_service.store.tokens import add_token, find_tokens, list_tokens, 
 
 __all__ = [
     "DATABASE_ERRORS",
+    "RENEWALS",
     "SKIPPED",
     "CommitUnknown",
     "DuplicateRequest",

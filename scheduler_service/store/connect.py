@@ -11,7 +11,7 @@ from scheduler_service.store.errors import Unavailable
 
 _COMMON = {
     "jit": "off",
-    # A stopped (not dead) leader must not keep the leader's row for ever by a transaction that it began.
+    # A process that is stopped (not dead) must not keep rows for ever by a transaction that it began.
     "idle_in_transaction_session_timeout": "10s",
     "lock_timeout": "20s",
 }
@@ -22,11 +22,14 @@ _WRITER = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
+    # A leader that is stopped inside a commit holds the leader's row, for which its successor waits.
+    "idle_in_transaction_session_timeout": "2s",
 }
 
 
-def open_engine(url: str, writer: bool = False, connections: int = 5) -> Engine:
-    """An engine for a postgresql:// URL. `writer` is for the connection of `commit`; others read, migrate, or lease.
+def open_engine(url: str, writer: bool = False, connections: int = 5, lease: bool = False) -> Engine:
+    """An engine for a postgresql:// URL. `writer` is for the connection of `commit`, and `lease` for the session of a
+    scheduler's lease, which holds no row between two statements; others read, or migrate.
 
     No connection is made yet.
     """
@@ -35,10 +38,11 @@ def open_engine(url: str, writer: bool = False, connections: int = 5) -> Engine:
         make_url(url).set(drivername="postgresql+psycopg"),
         pool_size=connections,
         max_overflow=0,
+        isolation_level="AUTOCOMMIT" if lease else "READ COMMITTED",
         # psycopg sends these with the start of the session.
         connect_args={
             "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
-            "application_name": "ebb writer" if writer else "ebb",
+            "application_name": "ebb writer" if writer else "ebb lease" if lease else "ebb",
             # psycopg prepares what it is asked often, and at the next rollback has the server forget all that the session has
             # prepared: on the writer's, what `pipeline` has.
             "prepare_threshold": None if writer else 5,

@@ -49,7 +49,10 @@ class Loaded:
 
 
 _job, _run, _event = tables.job, tables.run, tables.job_event
-_ONE_MOMENT = text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+# What is read takes a while to be made into rows between two statements, and a transaction that only reads is in nobody's way.
+_ONE_MOMENT = text(
+    "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL idle_in_transaction_session_timeout = '60s'"
+)
 _CLUSTER = select(tables.cluster)
 _COMMIT_NO = select(tables.leader.c.commit_no)
 _JOBS = select(_job).where(_job.c.ended_us.is_(None)).order_by(_job.c.id)

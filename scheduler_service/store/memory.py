@@ -334,4 +334,5 @@ def release(memory: Memory, epoch: int) -> None:
 def holder(memory: Memory) -> Lease:
     """See `store.holder`."""
     with memory.lock:
-        return Lease(memory.holder, memory.address, memory.epoch, memory.expires_at - memory.clock())
+        left = memory.expires_at - memory.clock()
+        return Lease(memory.holder, memory.address, memory.epoch, left, in_session=memory.holder != "")

@@ -183,6 +183,39 @@ def test_the_standby_leads_when_the_leader_leaves(server: Server, standby: Serve
     assert standby.front.leading.epoch == 2
 
 
+def test_a_lease_that_ran_out_and_that_nobody_took_is_renewed(database_url: str) -> None:
+    """As where the database is slow for longer than a lease: callers are refused meanwhile, and nobody leads anew."""
+    with Proxy(database_url) as proxy, Server(proxy.url, lease=2) as server:
+        leading = server.front.leading
+        proxy.hold("ebb lease")
+        wait_for(lambda: server.front.leads is None, LIMIT)
+        assert failure(server.submit).code is grpc.StatusCode.UNAVAILABLE
+        proxy.release()
+        wait_for(lambda: server.front.leads, LIMIT)
+        assert server.front.leads is leading
+        assert server.submit().id == 1
+
+
+def test_a_database_that_restarts_keeps_its_leader(database_url: str) -> None:
+    """All sessions break. The standby has seen the leader's, and does not take that for the leader's end."""
+    with Proxy(database_url) as proxy, Server(proxy.url) as server, Server(proxy.url, leads=False) as standby:
+        leading = server.front.leading
+        for _ in range(2):
+            wait_for(lambda: failure(standby.submit).info.metadata["leader"] == server.address, LIMIT)
+            proxy.refuse()
+            wait_for(lambda: failure(server.submit).reason == "DATABASE_UNAVAILABLE", LIMIT)
+            proxy.mend()
+            assert wait_for(lambda: submitted(server), LIMIT)
+        assert (server.front.leads, standby.front.leads) == (leading, None)
+
+
+def submitted(server: Server) -> bool:
+    try:
+        return bool(server.submit())
+    except grpc.RpcError:
+        return False
+
+
 def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, conn: Connection) -> None:
     """As after a database was restored from a backup. Ids of jobs that may have been given are not given again."""
     cluster = server.front.leading.cluster_id

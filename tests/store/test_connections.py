@@ -163,7 +163,7 @@ def test_a_takeover_waits_for_the_commit_in_progress(engine: Engine, conn: Conne
 def test_a_leader_that_stops_within_a_commit_cannot_block_its_successor(
     writer: Connection, conn: Connection, epoch: int
 ) -> None:
-    assert writer.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "10s"
+    assert writer.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "2s"
     writer.execute(text("SET idle_in_transaction_session_timeout = '50ms'"))
     writer.execute(text("UPDATE leader SET commit_no = commit_no + 1"))  # and then it is stopped
     assert store.take(conn, "other", ttl=60, force=True) == epoch + 1
