@@ -39,9 +39,10 @@ def best(free: Free, spare: Spare, now: Callable[[], Balance], level: int, choos
         if outer > level and not now().left[outer]:
             break
         if free.counts[outer]:
-            found += _cheapest(free, spare, outer, level)
-            if not min(found)[0]:
-                return min(found)[1]
+            some = _cheapest(free, spare, outer, level)
+            if not some[0][0]:
+                return some[0][1]
+            found += some
     if not found:
         return None
     found.sort(key=_used)
@@ -58,7 +59,7 @@ def _used(cost: _Cost) -> int:
 
 
 def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> list[_Cost]:
-    """Cells of `level` inside the free cells of `outer` with few opportunistic leaves; just one if it has none."""
+    """Cells of `level` inside the free cells of `outer` with few opportunistic leaves, the fewest first; one if it has none."""
     cells = free.lists[outer]
     used, index = used_and_index(cells[0])
     if not used:

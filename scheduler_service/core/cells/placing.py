@@ -217,10 +217,12 @@ class _Search:
     def _inside(self, cell: _Cell, need: Need) -> Iterator[tuple[int, Mask]]:
         """What of a cell that could be bound has leaves enough, node by node; first that for which the fewest leave."""
         parts = self.pool.leaves(*cell)
-        units = (
-            (slot, available) for slot, mask in parts if (available := self._available(slot, mask)).bit_count() >= need.leaves
-        )
-        if self.choice is None or len(parts) == 1:
+        if len(parts) == 1:
+            ((slot, mask),) = parts
+            return iter(((slot, self._available(slot, mask)),))
+        each = ((slot, self._available(slot, mask)) for slot, mask in parts)
+        units = ((slot, available) for slot, available in each if available.bit_count() >= need.leaves)
+        if self.choice is None:
             return units
         return fewest_leave(self.pool, units, need, self.choice, self._taken)
 
