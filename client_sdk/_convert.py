@@ -86,9 +86,15 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         virtual_cluster=message.virtual_cluster,
         guarantee=enum(models.Guarantee, message.guarantee) or models.Guarantee.GUARANTEED,
         cells=_convert_cells.cells(message.cells) if message.HasField("cells") else ANY_CELLS,
+        exit_0_after_stop=enum(models.Exit0AfterStop, message.exit_0_after_stop) or models.Exit0AfterStop.STOPPED,
         inherited=dict(message.inherited_environment),
         redacted=tuple(message.redacted),
     )
+
+
+def _exit_message(value: models.Exit0AfterStop) -> str | None:
+    """Nothing where it is as it usually is, so that a spec that was sent is the spec that is answered."""
+    return None if value == models.Exit0AfterStop.STOPPED else f"EXIT0_AFTER_STOP_{models.Exit0AfterStop(value).name}"
 
 
 def _retry(message: job_pb2.Retry) -> models.Retry:
@@ -137,6 +143,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             virtual_cluster=value.virtual_cluster,
             guarantee=job_pb2.Guarantee.Name(value.guarantee) if value.virtual_cluster else None,
             cells=_convert_cells.cells_message(value.cells),
+            exit_0_after_stop=_exit_message(value.exit_0_after_stop),
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"the job cannot be sent: {_unfit(value) or why_not(error)}") from error

@@ -15,6 +15,7 @@ from client_sdk.models import (
     CellRequest,
     Dependency,
     DependencyKind,
+    Exit0AfterStop,
     Guarantee,
     Job,
     JobClass,
@@ -32,6 +33,7 @@ Moment: TypeAlias = str | datetime
 Jobs: TypeAlias = Job | int | Iterable[Job | int]
 
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
+_EXITS = {"stopped": Exit0AfterStop.STOPPED, "done": Exit0AfterStop.DONE}
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 # What an option is that was left out, made once: most jobs leave most of them out.
@@ -103,6 +105,10 @@ class JobOptions(TypedDict, total=False):
     """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
     vacates: bool
     """Leave, and wait for other cells, where the virtual cluster owns fewer than it did; False: run on as opportunistic."""
+    exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"]
+    """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain: the program was
+    stopped, and the job runs again (the default), or its work is done. A program that writes EBB_DONE_FILE has finished in any
+    case."""
 
 
 def job_spec(
@@ -138,6 +144,7 @@ def job_spec(
     within: str | Within | Iterable[str | Within] = (),
     lazy: bool = False,
     vacates: bool = False,
+    exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"] = Exit0AfterStop.STOPPED,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -149,6 +156,8 @@ def job_spec(
         raise InvalidArgument("the first word of the command, which is the program to run, is empty")
     if isinstance(job_class, str) and job_class not in _CLASSES:
         raise InvalidArgument(f'{job_class!r} is not a class of jobs; it is "trial" or "best-effort"')
+    if isinstance(exit_0_after_stop, str) and exit_0_after_stop not in _EXITS:
+        raise InvalidArgument(f'exit_0_after_stop={exit_0_after_stop!r} is unknown; it is "stopped" or "done"')
     if not (isinstance(tasks, int) or not tasks or cpus is memory is devices is None):
         raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
     inherited, given = exported(export)
@@ -177,6 +186,7 @@ def job_spec(
         task_groups=groups,
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
+        exit_0_after_stop=_EXITS[exit_0_after_stop] if isinstance(exit_0_after_stop, str) else exit_0_after_stop,
         **_tenancy(vc, guarantee, cells),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from client_sdk._states import DependencyKind, Guarantee, JobClass
+from client_sdk._states import DependencyKind, Exit0AfterStop, Guarantee, JobClass
 from client_sdk._virtual_clusters import CellRequest
 from client_sdk.units import parse_memory
 
@@ -105,6 +105,8 @@ class JobSpec:
     """To which it belongs; empty where the site has none."""
     guarantee: Guarantee = Guarantee.GUARANTEED
     cells: CellRequest = field(default_factory=CellRequest)
+    exit_0_after_stop: Exit0AfterStop = Exit0AfterStop.STOPPED
+    """What an exit with 0 means after a stop signal."""
     inherited: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What it takes over from the shell or program that submitted it (see `JobOptions.export`); `environment` wins over it."""
     redacted: tuple[str, ...] = ()

@@ -184,6 +184,17 @@ class Guarantee(Word):
     """In anybody's idle ones, from which it goes when their owner wants them."""
 
 
+class Exit0AfterStop(Word):
+    """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain. A program that has
+    said in EBB_DONE_FILE that its work is done has finished in any case."""
+
+    UNSPECIFIED = 0
+    STOPPED = 1
+    """The program was stopped: the job runs again, or stays suspended."""
+    DONE = 2
+    """The program has finished its work."""
+
+
 class OrderKind(Word):
     """What stands on the bulletin board of cells."""
 

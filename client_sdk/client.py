@@ -138,8 +138,8 @@ class Client:
 
         What there is to say of it is in `JobOptions`: name, job_class ("trial" or "best-effort"), cpus, memory, devices,
         grace, env, export, working_directory, priority, time_limit, estimate, retries (retry_exit_codes, retry_exit_signals),
-        tasks (a gang), after_ok, after_any, after_failed, array (array_at_once). Where the site has virtual clusters: vc,
-        guarantee, pool, model, pin, cell, within, lazy, vacates.
+        tasks (a gang), after_ok, after_any, after_failed, array (array_at_once), exit_0_after_stop ("stopped" or "done").
+        Where the site has virtual clusters: vc, guarantee, pool, model, pin, cell, within, lazy, vacates.
 
         The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
         is given, and kept over this call's own tries; give one to make retries of your own program safe too. `timeout`

@@ -11,7 +11,7 @@ import click
 from client_sdk.cli import output
 from client_sdk.cli.session import SHORT, Session, States, an_id, no_header_option, output_option, parse_states, quiet_option
 from client_sdk.client import Client
-from client_sdk.models import LIVE, Job, JobReason, JobSpec, JobState, Retry
+from client_sdk.models import LIVE, Exit0AfterStop, Job, JobReason, JobSpec, JobState, Retry
 from client_sdk.units import format_memory
 
 _LARGEST_PAGE, _MOST_COUNTED = 1000, 1_000_000
@@ -211,6 +211,8 @@ def _lines(job: Job) -> dict[str, str]:
         lines["estimate"] = output.duration(spec.estimate)
     if spec.retry.limit:
         lines["retries"] = f"{job.retries} of {spec.retry.limit}{_failures(spec.retry)}"
+    if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
+        lines["exit 0"] = "means done, also after a stop signal"
     if job.eligible_time is not None:
         lines["next try"] = output.when(job.eligible_time)
     if spec.task_groups:

@@ -39,6 +39,11 @@ from client_sdk.models import JobState
 @click.option("--estimate", metavar="TIME", help="How long it is expected to run.")
 @click.option("--retries", metavar="N", type=click.IntRange(0, 100), help="Run it again, so often, when a run fails.")
 @click.option("--retry-on", metavar="CODES", multiple=True, help="Only for these, such as 75,SIGKILL.  [default: any failure]")
+@click.option(
+    "--exit-0-after-stop",
+    type=click.Choice(["stopped", "done"]),
+    help="What an exit with 0 means after a stop signal, such as that of a preemption; stopped: run again.  [default: stopped]",
+)
 @click.option("--tasks", metavar="N", type=click.IntRange(min=1), help="A gang of N tasks, each with the above.")
 @click.option("--task", multiple=True, metavar="N:gpus=1,...", help="A gang's group of N tasks. May be repeated.")
 @click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
@@ -131,6 +136,7 @@ def submit(
       # cell: node                # whole cells of this level
       # vacates: true
       # lazy: true
+      # exit_0_after_stop: done   # or stopped: run again
       env: {LR: 0.1}
       # export: [PATH, CONDA_*]   # or ALL, NONE: what it inherits from your shell
       cwd: /data/resnet

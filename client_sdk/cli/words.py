@@ -77,6 +77,12 @@ def _class(value: Any) -> str:
     return str(value)
 
 
+def _exit_0(value: Any) -> str:
+    if value not in ("stopped", "done"):
+        raise InvalidArgument(f"{value!r} is unknown; it is stopped or done")
+    return str(value)
+
+
 def many(value: Any) -> list[Any]:
     """A list, or text with commas (or Slurm's colons) between the parts, or one thing."""
     parts = value if isinstance(value, list | tuple) else [value]
@@ -302,6 +308,7 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "within": _within,
     "lazy": _named("lazy", flag),
     "vacates": _named("vacates", flag),
+    "exit_0_after_stop": _named("exit_0_after_stop", _exit_0),
 }
 KEYS = ("command", *_READ)
 """Of a job file, which may also say gpus for devices."""

@@ -71,14 +71,15 @@ class FakeCluster:
             started = life.start(self._state, _id(job))
             return self._shown(started.id)
 
-    def finish(self, job: Job | int, exit_code: int = 0, *, exit_signal: int = 0, output: str = "") -> Job:
+    def finish(self, job: Job | int, exit_code: int = 0, *, exit_signal: int = 0, output: str = "", done: bool = False) -> Job:
         """Ends the run of a job, which a queued one begins first.
 
         As with the service, a job that was cancelled is then CANCELLED. One that was told to leave (preempted, requeued, its
-        node drained) goes back to its queue, and one that was suspended is SUSPENDED, unless its exit code is 0.
+        node drained) goes back to its queue, and one that was suspended is SUSPENDED, also with exit code 0, unless it is
+        `done` (its program has written EBB_DONE_FILE) or was submitted with exit_0_after_stop="done".
         """
         with self._state.changed:
-            life.finish(self._state, _id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output))
+            life.finish(self._state, _id(job), Outcome(exit_code=exit_code, exit_signal=exit_signal, output=output, done=done))
             return self._shown(job)
 
     def preempt(self, job: Job | int, *, for_: Job | int, leaves: bool = True) -> Job:

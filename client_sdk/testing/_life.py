@@ -143,7 +143,7 @@ def _finish(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
     failed = bool(outcome.exit_code or outcome.exit_signal or outcome.launch_error)
     if job.cancel_requested:
         end(state, job, JobState.CANCELLED, JobReason.CANCELLED, outcome)
-    elif told in LEAVES and failed and not outcome.launch_error:
+    elif told in LEAVES and not outcome.launch_error and (failed or not _is_done(job, outcome)):
         _left(state, job, told)
     elif failed and _is_retried(job):
         job.retries += 1
@@ -154,6 +154,11 @@ def _finish(state: State, job: job_pb2.Job, outcome: Outcome) -> None:
         end(state, job, JobState.FAILED, JobReason.SIGNALLED, outcome)
     else:
         end(state, job, JobState.FAILED if failed else JobState.SUCCEEDED, JobReason.EXITED, outcome)
+
+
+def _is_done(job: job_pb2.Job, outcome: Outcome) -> bool:
+    """What the job's exit with 0 after a stop signal means."""
+    return outcome.done or job.spec.exit_0_after_stop == job_pb2.EXIT0_AFTER_STOP_DONE
 
 
 def _is_retried(job: job_pb2.Job) -> bool:

@@ -26,6 +26,8 @@ class Outcome:
     exit_code: int = 0
     exit_signal: int = 0
     """The signal that ended it, or 0."""
+    done: bool = False
+    """It had said in EBB_DONE_FILE that its work is done: with exit code 0 it has then finished, also after a stop signal."""
     launch_error: str = ""
     """Why the command could not be executed, where it could not."""
     output: str = ""

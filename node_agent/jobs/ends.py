@@ -24,11 +24,20 @@ def explained(event: Exited, record: RunRecord, paths: Paths, starved: bool) -> 
     """An end, in the light of what the run has said. `starved`: the kernel has killed it for want of memory."""
     if os.path.exists(paths.yielded(record.key)):  # noqa: PTH110
         return replace(event, yielded=True)
-    if signal.SIGTERM in (event.signal, event.code - 128) and _was_done(record, paths):
-        return Exited()
+    if _obeys(event, record) and _was_done(record, paths):
+        return Exited(done=True)
     if (record.out_of_memory or (starved and event.unknown)) and (event.unknown or event.signal == signal.SIGKILL):
         return Exited(signal=signal.SIGKILL, out_of_memory=True)
     return replace(event, out_of_memory=True) if starved and killed(event) else event
+
+
+def _obeys(event: Exited, record: RunRecord) -> bool:
+    """Whether a run may have ended so because it was told to."""
+    if event.unknown:
+        return False
+    if event.code == event.signal == 0:
+        return record.stop_received is not None
+    return signal.SIGTERM in (event.signal, event.code - 128)
 
 
 def killed(event: Exited) -> bool:
@@ -36,7 +45,7 @@ def killed(event: Exited) -> bool:
 
 
 def _was_done(record: RunRecord, paths: Paths) -> bool:
-    """Whether the process that was the run has said that all of its work was done before the signal came.
+    """Whether the process that was the run has said that all of its work is done.
 
     One of its children cannot say that: the run, a script, may have had more to do.
     """

@@ -278,7 +278,9 @@ class Executor:
         if not event.launch_error:
             ours = record.stop_received is not None or self._killing
             event = ends.explained(event, record, self._paths, self._holding.starved(record, event, ours))
-            if self._killing and record.stop_received is None and ends.killed(event):
+            if record.stop_received is not None:
+                event = replace(event, told=True)
+            elif self._killing and ends.killed(event):
                 event = replace(event, node_stopped=True)
         self._spool.report(replace(record, phase=RunPhase.ENDED, order=None, ended_at=time.time()), event)
         self._reported()

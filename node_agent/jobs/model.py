@@ -147,6 +147,10 @@ class Exited:
     """It was killed for want of host memory: its own limit's or the node's."""
     node_stopped: bool = False
     """It was killed because the agent was told to stop, and its runs with it."""
+    told: bool = False
+    """An order to stop had come before, so that this may be the answer to the signal."""
+    done: bool = False
+    """With code 0: it had said that its work is done."""
 
 
 RunEvent = Ready | Started | Exited

@@ -184,6 +184,8 @@ def _report(report: Report) -> pb.Report:
                     unknown=event.unknown,
                     out_of_memory=event.out_of_memory,
                     node_stopped=event.node_stopped,
+                    told=event.told,
+                    done=event.done,
                 )
             )
     return message

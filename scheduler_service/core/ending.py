@@ -7,6 +7,7 @@ from typing import Any
 
 from scheduler_service.core.change import any_task, end_job, requeue, show, stop_job
 from scheduler_service.core.drains import praise, strike
+from scheduler_service.core.exits import is_stopped
 from scheduler_service.core.faults import fault_of
 from scheduler_service.core.gangs import all_started
 from scheduler_service.core.job import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
@@ -31,7 +32,11 @@ _LEFT = {
 
 
 def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: str = "") -> None:
-    """The task `run` has ended. `how` is what it did: None where it did its work and exited with 0."""
+    """The task `run` has ended. `how` is what it did (see `exits.meaning`), None where it did its work; `detail` is a sentence
+    about it.
+
+    Whatever a run does that was told to leave is part of the stop and no failure: a task of a gang, for example, dies when the
+    others leave before it."""
     job = state.jobs.rows[run.job_id]
     codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
     if how is None and job.spec.gang and not job.rendezvous and run.stop_reason is None:
@@ -46,10 +51,12 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     if job.id not in state.active:  # it was the last
         began, ended = run.started_us, run.ended_us
         ran_us = job.ran_us if began is None or ended is None else job.ran_us + ended - began
-        _conclude(state, now, changed(job, **facts, ran_us=ran_us, limit_us=None, start_by_us=None), run)  # so are its limits
+        _conclude(
+            state, now, changed(job, **facts, ran_us=ran_us, limit_us=None, start_by_us=None), run, detail
+        )  # so are its limits
         return
     job = changed(job, **facts)
-    text = f"task {run.task} {describe(run, how)}"
+    text = f"task {run.task} {describe(run, how)}" + (f"; {detail}" if how is None and detail else "")
     tell(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
     if job.verdict is not Reason.NONE and any_task(state, job.id).phase is not RunPhase.STOPPING:
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
@@ -69,10 +76,10 @@ def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail:
     return facts
 
 
-def _conclude(state: State, now: Micros, job: Job, last: Run) -> None:
-    """Its last task is over."""
+def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
+    """Its last task is over; `detail` is a sentence about that."""
     if job.verdict is _NONE and not (job.left or job.cancel_requested):  # nearly always
-        _succeeded(state, now, job, last)
+        _succeeded(state, now, job, last, detail)
     elif job.cancel_requested:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
     elif job.verdict in _FAILURES or (job.verdict is Reason.DEVICE_FAULT and _is_to_blame(state, job)):
@@ -122,7 +129,8 @@ def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
     codes: dict[str, Any] = {"exit_code": last.exit_code, "exit_signal": last.exit_signal}
     facts: dict[str, Any] = {"run": last.run, "node": last.node, "cause_job": last.stop_for} | codes
     why = Reason.EXIT_UNKNOWN if _is_unknown(last) else _NONE  # else its 0 would be taken for an exit code
-    tell(state, now, job.id, EventKind.VACATED, reason=why, text=describe(last, Reason.YIELDED), **facts)
+    text = describe(last, Reason.YIELDED) + ("; another task was stopped before its work was done" if last.done else "")
+    tell(state, now, job.id, EventKind.VACATED, reason=why, text=text, **facts)
 
 
 def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
@@ -142,13 +150,13 @@ def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
     tell(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
 
 
-def _succeeded(state: State, now: Micros, job: Job, last: Run) -> None:
+def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
     """Where it had failed on other nodes, the fault was theirs."""
     for node_id in job.failed_on:
         if node_id != last.node:
             strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
     praise(state, last.node)
-    end_job(state, now, job, _SUCCEEDED, _EXITED, node=last.node)
+    end_job(state, now, job, _SUCCEEDED, _EXITED, detail, node=last.node)
 
 
 def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
@@ -203,6 +211,8 @@ def describe(run: Run, how: Reason | None) -> str:
         return "saved its work and left"
     if _is_unknown(run):
         return "is gone; nobody knows how it ended"
+    if is_stopped(run):
+        return "exited with code 0 after the stop signal, without a word that its work is done: it was stopped"
     return f"ended by signal {run.exit_signal}" if run.exit_signal else f"left with exit code {run.exit_code}"
 
 

@@ -15,6 +15,7 @@ from scheduler_service.core.exchanges import (
     return_requested,
     withdraw_requested,
 )
+from scheduler_service.core.exits import meaning
 from scheduler_service.core.faults import faults_seen
 from scheduler_service.core.gangs import all_started, gang_late, task_ready
 from scheduler_service.core.job import EventKind, JobState, Reason, Run, RunPhase, StopReason
@@ -162,6 +163,7 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
 
 
 def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
+    how, detail = meaning(state.jobs.rows[run.job_id].spec, run, event)
     ended = end_run(
         state,
         now,
@@ -170,8 +172,9 @@ def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
         exit_signal=event.exit_signal,
         yielded=event.yielded,
         lost=event.unknown,
+        done=how is None,
     )
-    task_over(state, now, ended, _how(event), _detail(event))
+    task_over(state, now, ended, how, detail)
 
 
 def _ready(state: State, event: RunReady, run: Run, now: Micros) -> None:
@@ -183,31 +186,6 @@ _REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
     RunReady: _ready,
     RunExited: _exited,
 }
-
-
-def _how(event: RunExited) -> Reason | None:
-    """What a run did other than its work."""
-    if event.launch_error:
-        return Reason.LAUNCH_FAILED
-    if event.yielded:
-        return Reason.YIELDED
-    if event.unknown:
-        return Reason.EXIT_UNKNOWN
-    if event.out_of_memory:
-        return Reason.OUT_OF_MEMORY
-    if event.node_stopped:
-        return Reason.NODE_LOST
-    if event.exit_signal:
-        return Reason.SIGNALLED
-    return Reason.EXITED if event.exit_code else None
-
-
-def _detail(event: RunExited) -> str:
-    if event.launch_error:
-        return event.launch_error
-    if event.node_stopped:
-        return "the agent of its node was stopped, and its runs with it"
-    return "the process is gone and nothing on its node knows how it ended" if event.unknown else ""
 
 
 _ACCORDING_TO: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {

@@ -36,7 +36,7 @@ def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> Report:
         case _:
             e = report.exited
             why = _clean(e.launch_error)[:4096]
-            how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped)
+            how = (e.exit_code, e.exit_signal, e.yielded, why, e.unknown, e.out_of_memory, e.node_stopped, e.told, e.done)
             return RunExited(node, boot_id, report.sequence, key, *how)
 
 

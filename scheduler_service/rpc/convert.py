@@ -13,6 +13,7 @@ from scheduler_service.core.job import (
     Decision,
     Dependency,
     DependencyKind,
+    Exit0AfterStop,
     JobClass,
     JobEvent,
     JobSpec,
@@ -57,6 +58,8 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         more["array"] = Array(spec.array.size, spec.array.at_once)
     if spec.guarantee:
         more["guarantee"] = Guarantee(spec.guarantee)
+    if spec.exit_0_after_stop:
+        more["exit_0_after_stop"] = Exit0AfterStop(spec.exit_0_after_stop)
     if spec.virtual_cluster:
         more |= {"vc": spec.virtual_cluster, "cells": _cells_in(spec)}
     return JobSpec(
@@ -148,6 +151,8 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         _cells_out(spec, out)
     if spec.dependencies:
         out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
+    if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
+        out.exit_0_after_stop = int(spec.exit_0_after_stop)  # type: ignore[assignment]
     if spec.array:
         out.array.CopyFrom(job_pb2.Array(size=spec.array.size, at_once=spec.array.at_once))
     return out

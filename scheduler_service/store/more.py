@@ -8,7 +8,18 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from scheduler_service.core.job import Array, Dependency, DependencyKind, Elements, Job, JobSpec, Reason, Retry, TaskGroup
+from scheduler_service.core.job import (
+    Array,
+    Dependency,
+    DependencyKind,
+    Elements,
+    Exit0AfterStop,
+    Job,
+    JobSpec,
+    Reason,
+    Retry,
+    TaskGroup,
+)
 from scheduler_service.core.values import Vector
 from scheduler_service.core.vc import CellRequest, Guarantee, Within
 
@@ -58,6 +69,7 @@ _SPEC = (
     _Field("array", None, lambda found: Array(*found)),
     _Field("guarantee", Guarantee.GUARANTEED, Guarantee),
     _Field("cells", CellRequest(), _cells),
+    _Field("exit_0_after_stop", Exit0AfterStop.STOPPED, Exit0AfterStop),
     _Field("inherited", (), lambda found: _pairs(tuple((name, value) for name, value in found))),
 )
 _JOB = (

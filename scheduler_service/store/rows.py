@@ -107,6 +107,7 @@ def run_changed(r: Run) -> Record:
         "ready_at": r.ready_at,
         "guarded_us": r.guarded_us,
         "guaranteed": r.guaranteed,
+        "done": r.done,
     }
 
 
@@ -218,7 +219,7 @@ def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
     job_id, run, node, devices, cpu_milli, memory_mib, count, phase, placed_us, started_us, ended_us, log_path = v[:12]
     stop_reason, stop_grace_us, stop_us, stop_for, exit_code, exit_signal, yielded, lost, task, ready_at, guarded_us = v[12:23]
-    guaranteed, program, vc = v[23:26]
+    guaranteed, done, program, vc = v[23:27]
     return Run(
         job_id,
         run,
@@ -243,6 +244,7 @@ def to_run(v: Sequence[Any]) -> Run:
         guarded_us,
         vc,
         guaranteed,
+        done,
         program or "",
     )
 

@@ -105,6 +105,7 @@ run = Table(
     string("ready_at", "Of a task of a gang that is ready: where it can be reached, host:port"),
     micros("guarded_us", "Until when no trial may have it preempted; null: at any time", null=True),
     flag("guaranteed", "It holds cells of its virtual cluster; false: devices to which it has no right"),
+    flag("done", "It exited with 0, and that means that its work is done"),
     string("program", "The file that was executed, on its node; null: not yet, or unknown", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -227,8 +228,11 @@ async def test_a_run_that_is_killed_for_its_memory_says_so_however_it_is_found(s
 @pytest.mark.parametrize(
     ("said", "ended", "reported"),
     [
-        ("77", (0, signal.SIGTERM), Exited()),
-        ("77", (143, 0), Exited()),
+        ("77", (0, signal.SIGTERM), Exited(done=True)),
+        ("77", (143, 0), Exited(done=True)),
+        ("77", (0, 0), Exited(done=True)),
+        ("99", (0, 0), Exited()),
+        (None, (0, 0), Exited()),
         ("77", (0, signal.SIGKILL), Exited(signal=9)),  # there was more to do after its work, and it did not come to its end
         ("77", (1, 0), Exited(1)),
         ("99", (0, signal.SIGTERM), Exited(signal=15)),  # a child's word, and the run had more to do
@@ -244,7 +248,15 @@ async def test_a_run_that_was_done_when_the_signal_came(
         Path(stage.paths.done(ONE)).write_text(said)
     stage.executor.obey([StopOrder(ONE, 60)])
     stage.executor.hear([Ended(ONE, *ended)])
-    assert stage.spool.pending()[-1].event == reported
+    assert stage.spool.pending()[-1].event == replace(reported, told=True)
+
+
+async def test_a_run_that_ended_before_it_was_told_to_stop_is_not_said_to_have_been_told(stage: Stage) -> None:
+    stage.running(ONE, 77)
+    stage.executor.hear([Ended(ONE, 0, 0)])
+    stage.executor.obey([StopOrder(ONE, 60)])
+    (exited,) = [r.event for r in stage.spool.pending() if isinstance(r.event, Exited)]
+    assert exited == Exited()
 
 
 async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,8 +109,9 @@ class Agent:
         """What has not begun cannot have gone well."""
         if self.runs[key] in (RunPhase.STARTING, RunPhase.READY) and not outcome:
             outcome = {"launch_error": "the folder is not writable"}
+        told = self.runs[key] is RunPhase.STOPPING
         self.runs[key] = RunPhase.ENDED
-        self._report(RunExited, key, **outcome)
+        self._report(RunExited, key, **{"told": told} | outcome)
 
     def _report(self, kind: type[RunStarted] | type[RunReady] | type[RunExited], key: RunKey, **facts: object) -> None:
         self.sequence += 1

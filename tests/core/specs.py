@@ -6,7 +6,7 @@ from itertools import chain, product
 from hypothesis import strategies as st
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import Array, JobClass, JobSpec, Retry, TaskGroup
+from scheduler_service.core.job import Array, Exit0AfterStop, JobClass, JobSpec, Retry, TaskGroup
 from scheduler_service.core.settings import Settings
 from scheduler_service.core.values import SECOND, ZERO, Vector, add
 from scheduler_service.policies.stages import stages
@@ -55,6 +55,7 @@ SPECS: st.SearchStrategy[JobSpec] = st.builds(
     estimate_us=st.sampled_from((0, SECOND, 100 * SECOND)),
     retry=st.sampled_from(RETRIES),
     array=st.sampled_from(ARRAYS),
+    exit_0_after_stop=st.sampled_from(Exit0AfterStop),
 )
 
 PARAMETERS = (
@@ -89,6 +90,7 @@ EXITS: st.SearchStrategy[dict[str, object]] = st.sampled_from(
     (
         {},
         {},
+        {"done": True},
         {"exit_code": 1},
         {"exit_signal": 9},
         {"yielded": True},

@@ -213,7 +213,7 @@ def test_a_run_that_was_told_to_leave_before_it_began_was_ended_by_nothing(outco
 
 def test_a_preempted_run_that_finishes_has_succeeded() -> None:
     d, job, trial = preempted()
-    d.exit(job, exit_code=0)
+    d.exit(job, exit_code=0, told=True, done=True)
     assert d.states(job, trial) == [JobState.SUCCEEDED, JobState.STARTING]
 
 

@@ -77,6 +77,25 @@ def test_a_job_is_suspended_resumed_and_requeued(run: Run, client: Client) -> No
     assert "NAME    STATE" in run("top", "-n", "1").output
 
 
+@pytest.mark.parametrize(
+    ("option", "at_the_signal", "state", "rule"),
+    [
+        ("stopped", "exit 0", "SUSPENDED", "exited with code 0 after the stop signal, without a word that its work is done"),
+        ("done", "exit 0", "SUCCEEDED", "the job says that this means done (exit_0_after_stop)"),
+        ("stopped", "echo $$ >$EBB_DONE_FILE; exit 0", "SUCCEEDED", "it had said in EBB_DONE_FILE that its work is done"),
+    ],
+)
+def test_what_an_exit_with_0_after_a_stop_signal_means(
+    run: Run, client: Client, option: str, at_the_signal: str, state: str, rule: str
+) -> None:
+    script = f"trap '{at_the_signal}' TERM; echo trapped; while :; do sleep 0.05; done"
+    job_id = int(run("submit", "-q", "--exit-0-after-stop", option, "--", "sh", "-c", script).output)
+    assert next(iter(client.logs(job_id, follow=True))) == "trapped\n"
+    run("suspend", str(job_id))
+    stands(client, job_id, JobState[state])
+    assert rule in run("story", str(job_id)).output
+
+
 def test_a_job_file_with_retries_and_an_array(run: Run) -> None:
     text = "command: [sh, -c, 'test $EBB_RUN = 2 || exit 9']\nretries: 3\nretry_on: 9\narray: 3%2\n"
     done = run("submit", "-f", "-", "--wait", "-o", "json", input=text)

@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 import client_sdk as sdk
-from client_sdk import Client, Job, JobEventKind, JobReason, JobState, Resources, testing
+from client_sdk import Client, Exit0AfterStop, Job, JobEventKind, JobReason, JobState, Resources, testing
 from client_sdk.testing import FakeCluster, Outcome, _rules
 from client_sdk.testing.fixtures import ebb_cluster
 
@@ -94,7 +94,7 @@ def test_a_preempted_job_goes_on_or_ends_in_its_grace_period() -> None:
         assert (left.state, left.reason, left.cause_job_id, left.exit_code) == (JobState.QUEUED, JobReason.PREEMPTED, 2, 143)
         assert fake.start(job).run == 2
         assert fake.preempt(job, for_=trial, leaves=False).state is JobState.STOPPING
-        done = fake.finish(job)
+        done = fake.finish(job, done=True)
         assert (done.state, done.preempted_for_trial) == (JobState.SUCCEEDED, 2)
         kinds = [event.kind for event in client.story(job.id)]
         assert kinds.count(JobEventKind.PREEMPTED) == 2
@@ -102,6 +102,22 @@ def test_a_preempted_job_goes_on_or_ends_in_its_grace_period() -> None:
         fake.start(trial)
         with pytest.raises(sdk.FailedPrecondition, match="only best-effort jobs are preempted, and only for trials"):
             fake.preempt(trial, for_=trial)
+
+
+def test_an_exit_with_0_after_a_stop_signal_means_stopped_unless_the_job_says_otherwise() -> None:
+    with testing.cluster(by_hand=True) as fake, fake.client() as client:
+        jobs = [client.submit(["true"]), client.submit(["true"], exit_0_after_stop="done")]
+        trial = client.submit(["true"], job_class="trial")
+        for job in jobs:
+            fake.start(job)
+            fake.preempt(job, for_=trial, leaves=False)
+        assert [fake.finish(job).state for job in jobs] == [JobState.QUEUED, JobState.SUCCEEDED]
+        assert [client.get(job.id).spec.exit_0_after_stop for job in jobs] == [Exit0AfterStop.STOPPED, Exit0AfterStop.DONE]
+        fake.start(jobs[0])
+        client.suspend(jobs[0])
+        assert fake.finish(jobs[0]).state is JobState.SUSPENDED
+        with pytest.raises(sdk.InvalidArgument, match="exit_0_after_stop='later' is unknown"):
+            client.submit(["true"], exit_0_after_stop="later")  # type: ignore[arg-type]
 
 
 def test_calls_fail_as_often_as_told() -> None:

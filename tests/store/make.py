@@ -27,6 +27,7 @@ from scheduler_service.core.job import (
     DependencyKind,
     Elements,
     EventKind,
+    Exit0AfterStop,
     Job,
     JobClass,
     JobEvent,
@@ -193,6 +194,7 @@ specs = st.builds(
     vc=words,
     guarantee=st.sampled_from(Guarantee),
     cells=cell_requests,
+    exit_0_after_stop=st.sampled_from(Exit0AfterStop),
     inherited=st.lists(st.tuples(words, words), max_size=2).map(tuple),
 )
 
@@ -266,6 +268,7 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         draw(words),
         draw(maybe(times)),
         vc,
+        draw(st.booleans()),
         draw(st.booleans()),
         draw(words),
     )

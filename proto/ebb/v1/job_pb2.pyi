@@ -84,6 +84,12 @@ class DependencyKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEPENDENCY_KIND_AFTER_ANY: _ClassVar[DependencyKind]
     DEPENDENCY_KIND_AFTER_FAILED: _ClassVar[DependencyKind]
 
+class Exit0AfterStop(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXIT0_AFTER_STOP_UNSPECIFIED: _ClassVar[Exit0AfterStop]
+    EXIT0_AFTER_STOP_STOPPED: _ClassVar[Exit0AfterStop]
+    EXIT0_AFTER_STOP_DONE: _ClassVar[Exit0AfterStop]
+
 class JobEventKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     JOB_EVENT_KIND_UNSPECIFIED: _ClassVar[JobEventKind]
@@ -170,6 +176,9 @@ DEPENDENCY_KIND_UNSPECIFIED: DependencyKind
 DEPENDENCY_KIND_AFTER_OK: DependencyKind
 DEPENDENCY_KIND_AFTER_ANY: DependencyKind
 DEPENDENCY_KIND_AFTER_FAILED: DependencyKind
+EXIT0_AFTER_STOP_UNSPECIFIED: Exit0AfterStop
+EXIT0_AFTER_STOP_STOPPED: Exit0AfterStop
+EXIT0_AFTER_STOP_DONE: Exit0AfterStop
 JOB_EVENT_KIND_UNSPECIFIED: JobEventKind
 JOB_EVENT_KIND_SUBMITTED: JobEventKind
 JOB_EVENT_KIND_PLACED: JobEventKind
@@ -275,7 +284,7 @@ class Array(_message.Message):
     def __init__(self, size: _Optional[int] = ..., at_once: _Optional[int] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "redacted", "inherited_environment")
+    __slots__ = ("name", "job_class", "command", "environment", "working_directory", "resources", "grace_period", "priority", "time_limit", "estimate", "retry", "task_groups", "dependencies", "array", "virtual_cluster", "guarantee", "cells", "exit_0_after_stop", "redacted", "inherited_environment")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -307,6 +316,7 @@ class JobSpec(_message.Message):
     VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     GUARANTEE_FIELD_NUMBER: _ClassVar[int]
     CELLS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_0_AFTER_STOP_FIELD_NUMBER: _ClassVar[int]
     REDACTED_FIELD_NUMBER: _ClassVar[int]
     INHERITED_ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     name: str
@@ -326,9 +336,10 @@ class JobSpec(_message.Message):
     virtual_cluster: str
     guarantee: Guarantee
     cells: CellRequest
+    exit_0_after_stop: Exit0AfterStop
     redacted: _containers.RepeatedScalarFieldContainer[str]
     inherited_environment: _containers.ScalarMap[str, str]
-    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., job_class: _Optional[_Union[JobClass, str]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., resources: _Optional[_Union[Resources, _Mapping]] = ..., grace_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., estimate: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., retry: _Optional[_Union[Retry, _Mapping]] = ..., task_groups: _Optional[_Iterable[_Union[TaskGroup, _Mapping]]] = ..., dependencies: _Optional[_Iterable[_Union[Dependency, _Mapping]]] = ..., array: _Optional[_Union[Array, _Mapping]] = ..., virtual_cluster: _Optional[str] = ..., guarantee: _Optional[_Union[Guarantee, str]] = ..., cells: _Optional[_Union[CellRequest, _Mapping]] = ..., exit_0_after_stop: _Optional[_Union[Exit0AfterStop, str]] = ..., redacted: _Optional[_Iterable[str]] = ..., inherited_environment: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Task(_message.Message):
     __slots__ = ("rank", "node", "devices", "resources", "log_path", "guaranteed", "program")

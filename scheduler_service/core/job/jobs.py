@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from scheduler_service.core.job.numbers import DependencyKind, JobClass, JobState, Reason, RunPhase, StopReason
+from scheduler_service.core.job.numbers import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, RunPhase, StopReason
 from scheduler_service.core.rows import dataclass, derived
 from scheduler_service.core.values import Micros, Vector
 from scheduler_service.core.vc import CellRequest, Guarantee
@@ -87,6 +87,7 @@ class JobSpec:
     """The virtual cluster that it belongs to; empty where the site has none."""
     guarantee: Guarantee = Guarantee.GUARANTEED
     cells: CellRequest = CellRequest()
+    exit_0_after_stop: Exit0AfterStop = Exit0AfterStop.STOPPED
     inherited: tuple[tuple[str, str], ...] = ()
     """What it takes over from the environment of whoever submitted it; `environment` wins over it."""
 
@@ -196,6 +197,8 @@ class Run:
     """Of its job."""
     guaranteed: bool = False
     """It holds cells of its virtual cluster; False: it holds devices as long as nobody has a right to them."""
+    done: bool = False
+    """It exited with 0, and that means that its work is done."""
     program: str = ""
     """The file that was executed, once it runs; empty if its node did not say."""
 

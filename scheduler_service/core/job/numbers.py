@@ -92,6 +92,13 @@ class StopReason(IntEnum):
     RECLAIMED = 9
 
 
+class Exit0AfterStop(IntEnum):
+    """What an exit with 0 means after a stop signal. Values as in ebb.v1.Exit0AfterStop, which says what each means."""
+
+    STOPPED = 1
+    DONE = 2
+
+
 class DependencyKind(IntEnum):
     """How the other job must end. Values as in ebb.v1.DependencyKind."""
 

@@ -242,6 +242,10 @@ class RunExited:
     out_of_memory: bool = False
     node_stopped: bool = False
     """Its agent was told to stop, and to end its runs first."""
+    told: bool = False
+    """An order to stop had reached its agent, so that the exit may be the answer to the signal."""
+    done: bool = False
+    """With exit code 0: the program had said that its work is done."""
 
 
 @dataclass(frozen=True, slots=True)

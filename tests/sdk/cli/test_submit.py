@@ -12,6 +12,7 @@ from client_sdk import (
     Array,
     Dependency,
     DependencyKind,
+    Exit0AfterStop,
     JobClass,
     JobSpec,
     Resources,
@@ -47,6 +48,19 @@ def test_options(run: Run) -> None:
     assert spec.dependencies == (Dependency(1), Dependency(1, DependencyKind.AFTER_ANY))
     assert spec.array == Array(10, 2)
     assert submitted(run, "--array", "0-3", "true").array == Array(4, 0)
+
+
+def test_what_an_exit_with_0_after_a_stop_means(run: Run, tmp_path: Path) -> None:
+    assert submitted(run, "true").exit_0_after_stop is Exit0AfterStop.STOPPED
+    assert submitted(run, "--exit-0-after-stop", "stopped", "true").exit_0_after_stop is Exit0AfterStop.STOPPED
+    assert submitted(run, "--exit-0-after-stop", "done", "true").exit_0_after_stop is Exit0AfterStop.DONE
+    assert "means done, also after a stop signal" in run("show", "3").output
+    assert "means done" not in run("show", "1").output
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [true.sh]\nexit_0_after_stop: done\n")
+    assert submitted(run, "-f", str(file)).exit_0_after_stop is Exit0AfterStop.DONE
+    file.write_text("command: [true.sh]\nexit_0_after_stop: 0\n")
+    assert refused(run, "submit", "-f", str(file)) == f"ebb: {file}: exit_0_after_stop: 0 is unknown; it is stopped or done\n"
 
 
 def test_gangs(run: Run) -> None:
