@@ -4,6 +4,9 @@ A file is a header and a pickle. The header holds the pickle's length and BLAKE2
 short, or whose disk lied, is known for what it is before anything in it is used. Names are
 `NAME-RUN-NUMBER.ckpt`; the newest is the one of the highest run, and then of the highest number. A process of an older
 run that is still alive somewhere therefore never passes its work off as the newest.
+
+A rank of a gang has `NAME.RANKofWORLD` for NAME, and the number is its step: how many boundaries it has passed over all runs.
+So files of the same run and step are the same moment of the training on all ranks.
 """
 
 import hashlib
@@ -30,20 +33,29 @@ class Key(NamedTuple):
 
     run: int
     number: int
+    """Counts the saves of a process; for a rank of a gang, its steps."""
+    more: int = 0
+    """For a rank of a gang: which of the calls of `save` since that step; 0: the save at the step itself."""
 
 
 def path_of(directory: Path, name: str, key: Key) -> Path:
-    return directory / f"{name}-{key.run:06}-{key.number:08}.ckpt"
+    return directory / f"{name}-{key.run:06}-{key.number:08}{f'.{key.more}' if key.more else ''}.ckpt"
 
 
 def present(directory: Path, name: str) -> list[Key]:
     """The checkpoints in a directory, oldest first; one that is not there holds none."""
-    pattern = re.compile(rf"{re.escape(name)}-([0-9]{{6,}})-([0-9]{{8,}})\.ckpt")
+    return sorted(key for tag, key in everything(directory, name) if tag == "")
+
+
+def everything(directory: Path, name: str) -> list[tuple[str, Key]]:
+    """The checkpoints of this name in a directory, whoever wrote them: what stands between name and key, and the key."""
+    pattern = re.compile(rf"{re.escape(name)}((?:\.[0-9]+of[0-9]+)?)-([0-9]{{6,}})-([0-9]{{8,}})(?:\.([0-9]+))?\.ckpt")
     try:
         names = [path.name for path in directory.iterdir()]
     except FileNotFoundError:
         return []
-    return sorted(Key(int(match[1]), int(match[2])) for match in map(pattern.fullmatch, names) if match)
+    found = filter(None, map(pattern.fullmatch, names))
+    return [(match[1], Key(int(match[2]), int(match[3]), int(match[4] or 0))) for match in found]
 
 
 def clear_unfinished(directory: Path, name: str) -> None:

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from pathlib import Path
@@ -14,6 +14,8 @@ from typing import Any, Self, TypeVar, overload
 
 from client_sdk.training import _files, _sigterm
 from client_sdk.training._files import CheckpointError
+from client_sdk.training._ranks import ranks_of
+from client_sdk.training._together import Together, refuse_strangers
 
 T = TypeVar("T")
 
@@ -38,9 +40,15 @@ class Checkpointer:
     SIGTERM, and to forks it means what it did before.
 
     `directory` is where the checkpoints are; left out, it is EBB_CHECKPOINT_DIR (one directory for all runs of a job),
-    and outside of Ebb ./checkpoints. Several that share a directory, as the processes of one job do, need different
+    and outside of Ebb ./checkpoints. Several that share a directory and are not ranks of one gang need different
     `name`s. `every_seconds` and `every_steps` (calls of `at_boundary`) also save in between, so that a run that is
     killed unasked loses no more than that. The last `keep` checkpoints are kept.
+
+    In a gang (WORLD_SIZE is more than 1) each rank has files of its own, and `load` goes on from the newest step that all
+    ranks have whole. The ranks need one directory, on a file system that their nodes share, the same `name`, and calls of
+    `at_boundary` at the same steps. Save in between by `every_steps`: clocks differ, so `every_seconds` is refused.
+    `ranks` are those that save together, by default all; `ranks=[0]` says that rank 0 saves alone. `rank_timeout` is how many
+    seconds `load` waits for the other ranks to load.
 
     Checkpoints are pickles, and reading a pickle can run any code: the directory must be writable to the job's own
     user alone, as the one that Ebb gives is.
@@ -54,6 +62,8 @@ class Checkpointer:
         every_seconds: float | None = None,
         every_steps: int | None = None,
         keep: int = 2,
+        ranks: Iterable[int] | None = None,
+        rank_timeout: float = 300.0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         if keep < 1:
@@ -75,6 +85,17 @@ class Checkpointer:
         self._every_steps = inf if every_steps is None else every_steps
         self._good: list[_files.Key] = []
         self._number = 0
+        self._direct = 0, 0
+        self._restarted = environment.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+        self._together: Together | None = None
+        if (mine := ranks_of(environment, ranks)) is not None:
+            if every_seconds is not None and len(mine.together) > 1:
+                raise ValueError(
+                    f"every_seconds={every_seconds:g}: the ranks of a gang would save at different steps, since their clocks "
+                    "differ; say every_steps instead"
+                )
+            self._together = Together(self.directory, name, mine, self._run, keep, rank_timeout)
+            self._name = self._together.tag
         self._stop = False
         self._boundaries = 0
         self._next_boundary: float = inf
@@ -83,8 +104,8 @@ class Checkpointer:
 
     def __enter__(self) -> Self:
         """Takes SIGTERM over. Raises RuntimeError outside of the main thread, where Python knows no signals."""
-        self._good = _files.present(self.directory, self._name)
-        if self._good:
+        if self._together is None and (good := _files.present(self.directory, self._name)):
+            self._good = good
             # Started by hand in a job's directory, without a run of its own, it still has to go on after that job's runs.
             self._run = max(self._run, self._good[-1].run)
             self._number = max(key.number for key in self._good)
@@ -92,7 +113,7 @@ class Checkpointer:
         for file in (self._yield_file, self._done_file):
             if file is not None:
                 file.unlink(missing_ok=True)  # what another process said does not speak for this one
-        self._next_boundary = self._every_steps
+        self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
         try:
             _sigterm.listen(self.request_stop)
@@ -130,9 +151,20 @@ class Checkpointer:
         A newest checkpoint that is damaged is reported on the log `client_sdk.training` (standard error, unless set up
         otherwise), and the one before it is used.
 
+        In a gang this is the newest step that all ranks have whole, and all of them return it; a rank waits here until all
+        load, and leaves as at a boundary if it is asked to. If no step was ever whole on all ranks, as after an interruption
+        before the first save, they begin from the start together and a warning says so.
+
         Raises CheckpointError when checkpoints are there and none of them can be used: starting from nothing would
-        throw the work away in silence.
+        throw the work away in silence. In a gang it names each rank and what it has.
         """
+        if self._together is not None:
+            if (found := self._together.load(self._leave_if_asked, self._restarted)) is None:
+                return fresh() if fresh is not None else None
+            key, state = found
+            self._boundaries, self._direct = key.number, (key.number, key.more)
+            self._next_boundary = self._after(key.number)
+            return state
         keys = _files.present(self.directory, self._name)
         problems: list[str] = []
         for key in reversed(keys):
@@ -151,6 +183,8 @@ class Checkpointer:
                 f"no checkpoint in {self.directory} can be used: {'; '.join(problems)}. "
                 "Repair one, or remove them all to begin from the start"
             )
+        if not keys and (tags := {tag for tag, _ in _files.everything(self.directory, self._name)}):
+            refuse_strangers(self.directory, self._name, tags, "this process, which is no rank of a gang,")
         return fresh() if fresh is not None else None
 
     def at_boundary(self, state: Callable[[], object]) -> None:
@@ -164,30 +198,54 @@ class Checkpointer:
         """
         self._boundaries += 1
         if self._stop or self._boundaries >= self._next_boundary or time.monotonic() >= self._next_time:
-            self.save(state())
-            if self._stop:
-                self._leave()
+            with self._saving:
+                self._save(state(), direct=False)
+            self._leave_if_asked()
 
     def save(self, state: object) -> Path:
         """Saves now, whole or not at all; it is on the disk when this returns. Returns the file. From any thread.
 
+        In a gang, only what all ranks save after the same step, and as often, is something to go on from.
+
         Raises OSError, or what pickling the state raises; the checkpoints before are untouched.
         """
         with self._saving:
-            return self._save(state)
+            return self._save(state, direct=True)
 
-    def _save(self, state: object) -> Path:
+    def _save(self, state: object, direct: bool) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
-        key = _files.Key(self._run, self._number + 1)
+        key = self._next_key(direct)
         path = _files.write(self.directory, self._name, key, state)
-        self._number += 1
-        self._good = [*self._good, key][-self._keep :]
-        for old in _files.present(self.directory, self._name):
-            if old < key and old not in self._good:
-                _files.path_of(self.directory, self._name, old).unlink(missing_ok=True)
-        self._next_boundary = self._boundaries + self._every_steps
+        if self._together is not None:
+            self._together.saved()
+        else:
+            self._number += 1
+            self._good = [*self._good, key][-self._keep :]
+            for old in _files.present(self.directory, self._name):
+                if old < key and old not in self._good:
+                    _files.path_of(self.directory, self._name, old).unlink(missing_ok=True)
+        self._next_boundary = self._after(self._boundaries)
         self._next_time = time.monotonic() + self._every_seconds
         return path
+
+    def _next_key(self, direct: bool) -> _files.Key:
+        if self._together is None:
+            return _files.Key(self._run, self._number + 1)
+        step, more = self._boundaries, 0
+        if direct:
+            more = self._direct[1] + 1 if self._direct[0] == step else 1
+            self._direct = step, more
+        return self._together.key(step, more)
+
+    def _after(self, boundary: int) -> float:
+        """The next boundary to save at: in a gang a multiple of `every_steps`, and so the same on all ranks."""
+        if self._together is None or self._every_steps == inf:
+            return boundary + self._every_steps
+        return (boundary // self._every_steps + 1) * self._every_steps
+
+    def _leave_if_asked(self) -> None:
+        if self._stop:
+            self._leave()
 
     def _leave(self) -> None:
         if self._yield_file is not None:

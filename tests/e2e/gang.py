@@ -17,6 +17,7 @@ from pathlib import Path
 from client_sdk.training import Checkpointer
 
 LIMIT = 60.0
+EVERY = 5
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
@@ -68,13 +69,15 @@ def wait_to_be_told() -> None:
 
 def train(until: Path) -> None:
     end = time.monotonic() + LIMIT
-    with Checkpointer(name=f"rank-{RANK}") as checkpoint:
+    with Checkpointer(every_steps=EVERY) as checkpoint:
         step = checkpoint.load(lambda: 0)
         tell("trains", step=step)
         while not until.exists() and time.monotonic() < end:
             time.sleep(0.02)
             step += 1
             checkpoint.at_boundary(lambda: step)  # noqa: B023 (asked at once, or never)
+            if step == EVERY:
+                tell("saved")
     tell("end", step=step)
 
 
