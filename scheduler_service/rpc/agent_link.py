@@ -35,7 +35,8 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         self._front = front
         self._transfers = transfers
         self._turn = asyncio.Lock()
-        """Held by the agent whose hello is looked at. Users' calls have their turn before the next one's is."""
+        """Held by the agent whose hello is looked at or whose link is taken down: no two of them in one turn of the event loop,
+        so that users' calls come in between."""
 
     async def Connect(  # noqa: N802
         self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
@@ -103,11 +104,18 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             for task in (acknowledging, reading):
                 if task.done():
                     task.result()  # raises what ended it
+        except asyncio.CancelledError:
+            await self._pause()  # those of a whole cluster may break at once
+            raise
         finally:
             for task in (acknowledging, reading):
                 if not task.cancel() and not task.cancelled():
                     task.exception()  # the other one's was told
             log.info("node %s disconnected", hello.node)
+
+    async def _pause(self) -> None:
+        async with self._turn:
+            await asyncio.sleep(0)
 
     def _refuse_twin(self, leading: Leading, hello: agent_link_pb2.Hello) -> None:
         """Two agents by one name would each take the other's runs for lost. The one that is there and alive stays.

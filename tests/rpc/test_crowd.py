@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -19,7 +19,7 @@ from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.logs import Transfers
 from scheduler_service.rpc.server import serving
-from scheduler_service.run.dispatch import Dispatch
+from scheduler_service.run.dispatch import Dispatch, Link
 from scheduler_service.run.view import View
 
 LIMIT = 30
@@ -92,6 +92,16 @@ class Engine:
         return asyncio.get_running_loop().create_future()
 
 
+def _hellos(count: int) -> list[pb.ConnectRequest]:
+    capacity = job_pb2.Resources(cpu_milli=1000, memory_mib=1000)
+    return [pb.ConnectRequest(hello=pb.Hello(node=f"n{i}", boot_id="b", capacity=capacity)) for i in range(count)]
+
+
+async def _silent_after(request: pb.ConnectRequest) -> AsyncIterator[pb.ConnectRequest]:
+    yield request
+    await asyncio.Event().wait()
+
+
 async def _one(request: pb.ConnectRequest) -> AsyncIterator[pb.ConnectRequest]:
     yield request
 
@@ -104,8 +114,7 @@ async def test_users_have_their_turn_between_two_agents_that_connect() -> None:
     front: Any = SimpleNamespace(leading=leading, silent_after_seconds=10)
     context: Any = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:4711")
     servicer = AgentLink(front, Transfers())
-    capacity = job_pb2.Resources(cpu_milli=1000, memory_mib=1000)
-    hellos = [pb.ConnectRequest(hello=pb.Hello(node=f"n{i}", boot_id="b", capacity=capacity)) for i in range(20)]
+    hellos = _hellos(20)
     calls = [asyncio.ensure_future(anext(servicer.Connect(_one(hello), context))) for hello in hellos]
     async with asyncio.timeout(LIMIT):
         while len(engine.taken) < len(hellos):
@@ -115,6 +124,46 @@ async def test_users_have_their_turn_between_two_agents_that_connect() -> None:
     for call in calls:
         call.cancel()
     await asyncio.wait(calls)
+
+
+async def test_users_have_their_turn_between_two_links_that_break() -> None:
+    """As when a switch fails: a thousand of them break in one moment."""
+    turn, closed = 0, list[int]()
+
+    class Closing(Dispatch):
+        def close(self, link: Link) -> None:
+            closed.append(turn)
+            super().close(link)
+
+    class Joining(Engine):
+        def handle(self, event: object) -> "asyncio.Future[Any]":
+            future = super().handle(event)
+            future.set_result(Joined(1, 0, ()))
+            return future
+
+    leading: Any = Mock(service=Joining(), dispatch=Closing(), view=View([], commit_no=0), cluster_id="c", epoch=1)
+    leading.seals.of.return_value = b""
+    servicer = AgentLink(Mock(leading=leading, heartbeat_seconds=2, silent_after_seconds=10), Transfers())
+    joined = asyncio.Semaphore(0)
+
+    async def serve(hello: pb.ConnectRequest) -> None:
+        async with aclosing(servicer.Connect(_silent_after(hello), Mock(peer=lambda: "ipv4:10.0.0.1:4711"))) as responses:
+            async for _ in responses:
+                joined.release()
+
+    calls = [asyncio.create_task(serve(hello)) for hello in _hellos(20)]
+    async with asyncio.timeout(LIMIT):
+        for _ in calls:
+            await joined.acquire()
+        for _ in range(5):  # until all wait for what comes next
+            await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        while len(closed) < len(calls):
+            turn += 1
+            await asyncio.sleep(0)
+    await asyncio.wait(calls)
+    assert len(set(closed)) == len(calls)
 
 
 @pytest.mark.parametrize(("nodes", "seconds"), [(0, 0.0), (10, 0.01), (2_000, 2.0), (20_000, 5.0)])
