@@ -77,7 +77,7 @@ def report(what: What, subject: Task | Node) -> Event:
         return _report_of_node(what, subject)
     node, key = subject.node, subject.key
     node.sequence += 1
-    if what is FINISHED:
+    if what is FINISHED:  # before any stop reached it: one that is told to leave works no more
         return RunExited(node.name, node.boot, node.sequence, key)
     if what is BEGUN or what is MET:
         return RunStarted(node.name, node.boot, node.sequence, key)
