@@ -24,7 +24,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from scheduler_service.certificates import TlsFiles
-from scheduler_service.rpc import reflected, tls
+from scheduler_service.rpc import reflected, tls, wakes
 from scheduler_service.rpc.access import Access
 from scheduler_service.rpc.agent_link import AgentLink
 from scheduler_service.rpc.cluster import Cluster
@@ -101,7 +101,8 @@ async def serving(
     health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)
     reflecting = reflected.servicer((*SERVICES, "grpc.health.v1.Health"))
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, methods)
-    server = grpc.aio.server(handlers=[methods], options=_OPTIONS)
+    with wakes.once():
+        server = grpc.aio.server(handlers=[methods], options=_OPTIONS)
     try:
         if tls_files is None:
             port = server.add_insecure_port(listen)
