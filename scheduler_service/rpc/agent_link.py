@@ -45,13 +45,13 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
             async with asyncio.timeout(HELLO_LIMIT):
                 first = await anext(aiter(requests), None)
-        peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
         link: Link | None = None
         try:
             async with self._turn:
                 # Not before it has spoken: an agent that is still writing when it is refused may be told by gRPC that this
                 # failed, and not why.
                 leading = self._front.leading
+                peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
                 hello = hello_of(first, leading, peer)
                 self._refuse_twin(leading, hello)
                 link = leading.dispatch.open(hello.node, hello.boot_id, hello.instance)
