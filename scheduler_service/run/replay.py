@@ -124,6 +124,14 @@ def _texts(path: Path, summary: Summary) -> Iterator[tuple[int, str]]:
 
 def replay(path: Path, policy_of: PolicyOf, summary: Summary) -> Difference | None:
     """Takes every step of the recording again, until something else comes out of one. Raises Unreadable, OSError."""
+    for number, line, came_out in taken_again(path, policy_of, summary):
+        if digest(came_out, _text) != line.digest:
+            return Difference(number, summary.sections, line, words(came_out), whole(came_out, _text))
+    return None
+
+
+def taken_again(path: Path, policy_of: PolicyOf, summary: Summary) -> Iterator[tuple[int, Stepped, Step | Exception]]:
+    """Each step of the recording with the number of its line, and what comes out of it now. Raises Unreadable, OSError."""
     section: Section | None = None
     began: list[Row] = []
     state: State | None = None
@@ -139,12 +147,13 @@ def replay(path: Path, policy_of: PolicyOf, summary: Summary) -> Difference | No
                 if section is None or policy is None or (state is None and len(began) != section.rows):
                     raise Unreadable(f"{path}, line {number}: a step before all rows of its section")
                 state = state or _state(section, began)
-                difference = _again(state, policy, line, number, summary.sections)
-                if difference is not None:
-                    return difference
+                yield number, line, _again(state, policy, line)
+                if line.outcome == "adopted":
+                    state.adopt()
+                else:
+                    state.undo()
             case End():
                 pass
-    return None
 
 
 def _state(section: Section, began: list[Row]) -> State:
@@ -160,19 +169,10 @@ def _key(key: Any, row: Any) -> Any:
     return getattr(row, "key", tuple(key) if isinstance(key, list) else key)
 
 
-def _again(state: State, policy: Policy, line: Stepped, number: int, section: int) -> Difference | None:
-    """Takes the step. The state is then as it was after it."""
+def _again(state: State, policy: Policy, line: Stepped) -> Step | Exception:
+    """Takes the step, which the caller adopts or undoes."""
     state.unsettled, state.board_changed = line.unsettled, line.board_changed
-    rng = Drawing(state.cluster.seed, line.commit)
-    came_out: Step | Exception
     try:
-        came_out = step(state, line.events, line.now, rng, policy)
+        return step(state, line.events, line.now, Drawing(state.cluster.seed, line.commit), policy)
     except Exception as fault:
-        came_out = fault
-    if digest(came_out, _text) != line.digest:
-        return Difference(number, section, line, words(came_out), whole(came_out, _text))
-    if line.outcome == "adopted":
-        state.adopt()
-    else:
-        state.undo()
-    return None
+        return fault
