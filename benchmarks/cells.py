@@ -12,21 +12,10 @@ from time import thread_time_ns
 
 from benchmarks.figures import Figure, figure, quantile
 from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.cells.shape import leaves
 from scheduler_service.core.engine import step
-from scheduler_service.core.gangs import begins
-from scheduler_service.core.job import (
-    Cluster,
-    JobClass,
-    JobSpec,
-    Node,
-    NodeDevice,
-    NodeState,
-    Run,
-    RunKey,
-    StopReason,
-    TaskGroup,
-)
+from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (
     CancelRequested,
     Event,
@@ -39,11 +28,22 @@ from scheduler_service.core.messages import (
     Submitted,
     VcRequested,
 )
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, Vector, times
-from scheduler_service.core.vc import CellRequest, Guarantee, Owner, Quota
+from scheduler_service.core.model import (
+    Cluster,
+    JobClass,
+    JobSpec,
+    Node,
+    NodeDevice,
+    NodeState,
+    Run,
+    RunKey,
+    StopReason,
+    TaskGroup,
+)
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, Vector, times
+from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, Quota
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.policy import cells
 
 PODS, VCS, LOAD, REQUESTS = 8, 4, 0.55, 10_000

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from benchmarks.figures import Figure, figure
 from benchmarks.scratch import scratch
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.jobs import Listed

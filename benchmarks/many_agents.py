@@ -30,7 +30,7 @@ import uvloop
 from node_agent.devices.base import Observation
 from node_agent.devices.simulated import simulated
 from node_agent.jobs.model import Exited, Order, Report, RunEvent, RunKey, RunPhase, RunRecord, Started, StartOrder
-from node_agent.jobs.observing import Observations
+from node_agent.jobs.observations import Observations
 from node_agent.transport import link
 from node_agent.transport.messages import Hello, LogRequest, Welcome
 

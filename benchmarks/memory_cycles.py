@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from random import Random
 
 from benchmarks.figures import Figure, figure
-from node_agent.jobs import cycles
+from node_agent.jobs import memory_cycles
 from tests.agent.waves import AIMLESS, AS_IT_IS, SHAPES, Kind, aimless, seen, wave
 
 BENCH = "memory_cycles"
@@ -33,7 +33,7 @@ def run() -> list[Figure]:
     figures = []
     for threshold in THRESHOLDS:
         with alike(threshold):
-            chosen = threshold == cycles.ALIKE
+            chosen = threshold == memory_cycles.ALIKE
             for name, kind in KINDS.items():
                 ends = _found(kind)
                 right, wrong = (100 * ends[end] / ends.total() for end in ("right", "wrong"))
@@ -55,11 +55,11 @@ def run() -> list[Figure]:
 @contextmanager
 def alike(threshold: float) -> Iterator[None]:
     """With another threshold than the one that was chosen."""
-    chosen, cycles.ALIKE = cycles.ALIKE, threshold
+    chosen, memory_cycles.ALIKE = memory_cycles.ALIKE, threshold
     try:
         yield
     finally:
-        cycles.ALIKE = chosen
+        memory_cycles.ALIKE = chosen
 
 
 def _found(kind: Kind) -> Counter[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
 
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.cases import Case, simulate
 
 

@@ -12,13 +12,13 @@ from time import thread_time_ns
 
 from benchmarks.figures import Figure, figure, quantile
 from scheduler_service.core.engine import step
-from scheduler_service.core.job import Cluster, JobClass, JobSpec, RunKey, StopReason
 from scheduler_service.core.messages import Event, NodeSeen, RunExited, RunStarted, Start, Step, Submitted
-from scheduler_service.core.state import State
-from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import Cluster, JobClass, JobSpec, RunKey, StopReason
+from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 
 LARGE_NODE = Vector(128_000, 1 << 20, 8)
 PAPER_NODE = Vector(32_000, 256 << 10, 8)

@@ -18,7 +18,7 @@ import grpc.aio
 import psycopg
 import uvloop
 
-from scheduler_service.store.embedded import Embedded
+from scheduler_service.store.embedded.server import Embedded
 
 SERVICE = "trivial"
 SUBMIT, CONNECT = f"/{SERVICE}/Submit", f"/{SERVICE}/Connect"

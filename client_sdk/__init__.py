@@ -1,6 +1,6 @@
 """Ebb's SDK: jobs and nodes of a scheduler (`Client`, `AsyncClient`), and checkpoints inside a job (`client_sdk.training`)."""
 
-from client_sdk._options import JobOptions
+from client_sdk._values.options import JobOptions
 from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
 from client_sdk.errors import (

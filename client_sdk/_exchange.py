@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator, Awaitable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from client_sdk import _requests_exchange as _requests
-from client_sdk._options import Moment, Time
-from client_sdk._requests import Request
+from client_sdk._requests import exchange as _requests
+from client_sdk._requests.jobs import Request
+from client_sdk._values.options import Moment, Time
 from client_sdk.models import CellExchange, CellLot, ExchangeOrder, ExchangeState, LedgerEntry, OrderKind, OrderState, Surplus
 
 T = TypeVar("T")

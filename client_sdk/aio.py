@@ -6,11 +6,11 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
-from client_sdk import _requests
-from client_sdk._access import access
 from client_sdk._exchange import AsyncExchange
-from client_sdk._options import JobOptions, Time, job_id, job_spec
-from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
+from client_sdk._requests import jobs
+from client_sdk._transport.access import access
+from client_sdk._transport.waiting import LogCourse, Waiting, deadline_in, is_last
+from client_sdk._values.options import JobOptions, Time, job_id, job_spec
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from client_sdk.models import (
     CellQuota,
@@ -33,7 +33,7 @@ from client_sdk.models import (
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    from client_sdk._aio_transport import AsyncTransport
+    from client_sdk._transport.asynchronous import AsyncTransport
 
 
 class AsyncClient:
@@ -62,9 +62,9 @@ class AsyncClient:
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.address = _requests.address(address)
+        self.address = jobs.address(address)
         self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
-        self._timeout = _requests.patience(timeout)
+        self._timeout = jobs.patience(timeout)
         self._standby_reads = standby_reads
         self._closed = False
         self._made: AsyncTransport | None = None
@@ -90,12 +90,12 @@ class AsyncClient:
         if self._closed:
             raise FailedPrecondition("this AsyncClient is closed; make another")
         if self._made is None:
-            from client_sdk._aio_transport import AsyncTransport  # with the first call, as in Client
+            from client_sdk._transport.asynchronous import AsyncTransport  # with the first call, as in Client
 
             self._made = AsyncTransport(self.address, self._timeout, self._access, self._standby_reads)
         return self._made
 
-    async def _ask(self, request: _requests.Request[T]) -> T:
+    async def _ask(self, request: jobs.Request[T]) -> T:
         return await self._transport.ask(request)
 
     async def submit(
@@ -111,15 +111,15 @@ class AsyncClient:
 
     async def submit_spec(self, spec: JobSpec, *, request_id: str | None = None, timeout: float | None = None) -> Job:
         """As `Client.submit_spec`."""
-        return await self._transport.ask(_requests.submit(spec, request_id), timeout)
+        return await self._transport.ask(jobs.submit(spec, request_id), timeout)
 
     async def preview(self, command: Sequence[str | os.PathLike[str]], **options: Unpack[JobOptions]) -> Preview:
         """As `Client.preview`: what would happen if this were submitted now."""
-        return await self._transport.ask(_requests.TryOut(job_spec(command, **options)))
+        return await self._transport.ask(jobs.TryOut(job_spec(command, **options)))
 
     async def get(self, job: Job | int) -> Job:
         """As `Client.get`. Raises NotFound."""
-        return await self._transport.ask(_requests.OfJob("Get", job_id(job)))
+        return await self._transport.ask(jobs.OfJob("Get", job_id(job)))
 
     async def list(
         self,
@@ -132,9 +132,9 @@ class AsyncClient:
         page_size: int = 500,
     ) -> AsyncGenerator[Job, None]:
         """As `Client.list`: newest first, fetched page by page."""
-        only, token = _requests.Only(vc, user, mine, name), ""
+        only, token = jobs.Only(vc, user, mine, name), ""
         while True:
-            page = await self._transport.ask(_requests.ListPage(tuple(states), page_size, only, token))
+            page = await self._transport.ask(jobs.ListPage(tuple(states), page_size, only, token))
             for job in page.jobs:
                 yield job
             if not (token := page.next_page_token):
@@ -153,8 +153,8 @@ class AsyncClient:
         count: bool = True,
     ) -> JobPage:
         """As `Client.list_page`."""
-        only = _requests.Only(vc, user, mine, name)
-        return await self._transport.ask(_requests.ListPage(tuple(states), page_size, only, page_token, count))
+        only = jobs.Only(vc, user, mine, name)
+        return await self._transport.ask(jobs.ListPage(tuple(states), page_size, only, page_token, count))
 
     async def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
@@ -182,27 +182,27 @@ class AsyncClient:
 
     async def cancel(self, job: Job | int) -> Job:
         """As `Client.cancel`."""
-        return await self._transport.ask(_requests.OfJob("Cancel", job_id(job)))
+        return await self._transport.ask(jobs.OfJob("Cancel", job_id(job)))
 
     async def suspend(self, job: Job | int) -> Job:
         """As `Client.suspend`."""
-        return await self._transport.ask(_requests.OfJob("Suspend", job_id(job)))
+        return await self._transport.ask(jobs.OfJob("Suspend", job_id(job)))
 
     async def resume(self, job: Job | int) -> Job:
         """As `Client.resume`."""
-        return await self._transport.ask(_requests.OfJob("Resume", job_id(job)))
+        return await self._transport.ask(jobs.OfJob("Resume", job_id(job)))
 
     async def hold(self, job: Job | int) -> Job:
         """As `Client.hold`."""
-        return await self._transport.ask(_requests.OfJob("Hold", job_id(job)))
+        return await self._transport.ask(jobs.OfJob("Hold", job_id(job)))
 
     async def release(self, job: Job | int) -> Job:
         """As `Client.release`."""
-        return await self._transport.ask(_requests.OfJob("Release", job_id(job)))
+        return await self._transport.ask(jobs.OfJob("Release", job_id(job)))
 
     async def requeue(self, job: Job | int) -> Job:
         """As `Client.requeue`."""
-        return await self._transport.ask(_requests.Requeue(job_id(job), (await self.get(job_id(job))).run))
+        return await self._transport.ask(jobs.Requeue(job_id(job), (await self.get(job_id(job))).run))
 
     async def update(
         self,
@@ -213,53 +213,53 @@ class AsyncClient:
         dependencies: Sequence[Dependency] | None = None,
     ) -> Job:
         """As `Client.update`."""
-        return await self._transport.ask(_requests.update(job, priority, time_limit, dependencies))
+        return await self._transport.ask(jobs.update(job, priority, time_limit, dependencies))
 
     async def story(self, job: Job | int) -> Sequence[JobEvent]:
         """As `Client.story`. Raises NotFound."""
-        return await self._transport.ask(_requests.Story(job_id(job)))
+        return await self._transport.ask(jobs.Story(job_id(job)))
 
     async def explain(self, job: Job | int) -> Explanation:
         """As `Client.explain`."""
-        return await self._transport.ask(_requests.Explain(job_id(job)))
+        return await self._transport.ask(jobs.Explain(job_id(job)))
 
     async def nodes(self) -> Sequence[Node]:
         """As `Client.nodes`."""
         found: list[Node] = []
         token = ""
         while True:
-            page = await self._transport.ask(_requests.ListNodes(token))
+            page = await self._transport.ask(jobs.ListNodes(token))
             found += page.nodes
             if not (token := page.next_token):
                 return found
 
     async def node(self, name: str) -> Node:
         """As `Client.node`."""
-        return await self._transport.ask(_requests.OfNode("GetNode", name))
+        return await self._transport.ask(jobs.OfNode("GetNode", name))
 
     async def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
         """As `Client.drain`."""
-        return await self._transport.ask(_requests.Drain(name, reason, evict))
+        return await self._transport.ask(jobs.Drain(name, reason, evict))
 
     async def undrain(self, name: str) -> Node:
         """As `Client.undrain`."""
-        return await self._transport.ask(_requests.OfNode("Undrain", name))
+        return await self._transport.ask(jobs.OfNode("Undrain", name))
 
     async def fence(self, name: str) -> Node:
         """As `Client.fence`. Only where it is certain that nothing runs there any more."""
-        return await self._transport.ask(_requests.OfNode("Fence", name))
+        return await self._transport.ask(jobs.OfNode("Fence", name))
 
     async def delete_node(self, name: str) -> None:
         """As `Client.delete_node`."""
-        await self._transport.ask(_requests.DeleteNode(name))
+        await self._transport.ask(jobs.DeleteNode(name))
 
     async def virtual_clusters(self) -> Sequence[VirtualCluster]:
         """As `Client.virtual_clusters`."""
-        return await self._transport.ask(_requests.ListVirtualClusters())
+        return await self._transport.ask(jobs.ListVirtualClusters())
 
     async def virtual_cluster(self, name: str) -> VirtualCluster:
         """As `Client.virtual_cluster`."""
-        return await self._transport.ask(_requests.GetVirtualCluster(name))
+        return await self._transport.ask(jobs.GetVirtualCluster(name))
 
     async def create_virtual_cluster(
         self,
@@ -271,7 +271,7 @@ class AsyncClient:
         policy: VirtualClusterPolicy | None = None,
     ) -> VirtualCluster:
         """As `Client.create_virtual_cluster`."""
-        return await self._transport.ask(_requests.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
+        return await self._transport.ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
 
     async def update_virtual_cluster(
         self,
@@ -283,21 +283,21 @@ class AsyncClient:
         policy: VirtualClusterPolicy | None = None,
     ) -> VirtualCluster:
         """As `Client.update_virtual_cluster`."""
-        return await self._transport.ask(_requests.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
+        return await self._transport.ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
 
     async def delete_virtual_cluster(self, name: str) -> None:
         """As `Client.delete_virtual_cluster`."""
-        await self._transport.ask(_requests.DeleteVirtualCluster(name))
+        await self._transport.ask(jobs.DeleteVirtualCluster(name))
 
     async def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
         """As `Client.cells`."""
-        return await self._transport.ask(_requests.ListCells(pool, virtual_cluster))
+        return await self._transport.ask(jobs.ListCells(pool, virtual_cluster))
 
     async def logs(
         self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0
     ) -> AsyncGenerator[str, None]:
         """As `Client.logs`; what that raises at once comes with the first piece here."""
-        from client_sdk import _logs
+        from client_sdk._transport import logs as _logs
 
         course = LogCourse(job_id(job), run or 0, task, follow, self._timeout)
         async with aclosing(_logs.read_async(self._transport, course)) as pieces:

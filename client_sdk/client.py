@@ -7,12 +7,12 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
-from client_sdk import _requests
-from client_sdk._access import access
 from client_sdk._exchange import Exchange
-from client_sdk._options import JobOptions, Time, job_id, job_spec
-from client_sdk._requests import DEFAULT_ADDRESS
-from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
+from client_sdk._requests import jobs
+from client_sdk._requests.jobs import DEFAULT_ADDRESS
+from client_sdk._transport.access import access
+from client_sdk._transport.waiting import LogCourse, Waiting, deadline_in, is_last
+from client_sdk._values.options import JobOptions, Time, job_id, job_spec
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from client_sdk.models import (
     CellQuota,
@@ -33,7 +33,7 @@ from client_sdk.models import (
 )
 
 if TYPE_CHECKING:
-    from client_sdk._transport import Transport
+    from client_sdk._transport.blocking import Transport
 
 T = TypeVar("T")
 
@@ -74,9 +74,9 @@ class Client:
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.address = _requests.address(address)
+        self.address = jobs.address(address)
         self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
-        self._timeout = _requests.patience(timeout)
+        self._timeout = jobs.patience(timeout)
         self._standby_reads = standby_reads
         self._lock = threading.Lock()
         self._closed = False
@@ -118,12 +118,12 @@ class Client:
                 raise FailedPrecondition("this Client is closed; make another")
             if self._made is None:
                 # gRPC takes a fifth of a second to import, which `ebb --help` and training scripts need not pay.
-                from client_sdk._transport import Transport
+                from client_sdk._transport.blocking import Transport
 
                 self._made = Transport(self.address, self._timeout, self._access, self._standby_reads)
             return self._made
 
-    def _ask(self, request: _requests.Request[T]) -> T:
+    def _ask(self, request: jobs.Request[T]) -> T:
         return self._transport.ask(request)
 
     def submit(
@@ -152,18 +152,18 @@ class Client:
 
     def submit_spec(self, spec: JobSpec, *, request_id: str | None = None, timeout: float | None = None) -> Job:
         """As `submit`, from a spec: one that another job's `spec` field holds, for example."""
-        return self._transport.ask(_requests.submit(spec, request_id), timeout)
+        return self._transport.ask(jobs.submit(spec, request_id), timeout)
 
     def preview(self, command: Sequence[str | os.PathLike[str]], **options: Unpack[JobOptions]) -> Preview:
         """What would happen if this were submitted now, with the options of `submit`: nothing is kept of it.
 
         Would it start, and where? Would runs have to leave for it? Else, whom would it wait for? Raises as `submit` does.
         """
-        return self._transport.ask(_requests.TryOut(job_spec(command, **options)))
+        return self._transport.ask(jobs.TryOut(job_spec(command, **options)))
 
     def get(self, job: Job | int) -> Job:
         """A job as it stands now. Raises NotFound."""
-        return self._transport.ask(_requests.OfJob("Get", job_id(job)))
+        return self._transport.ask(jobs.OfJob("Get", job_id(job)))
 
     def list(
         self,
@@ -180,9 +180,9 @@ class Client:
 
         Raises NotFound for a virtual cluster that there is not, and of which there never was a job.
         """
-        only, token = _requests.Only(vc, user, mine, name), ""
+        only, token = jobs.Only(vc, user, mine, name), ""
         while True:
-            page = self._transport.ask(_requests.ListPage(tuple(states), page_size, only, token))
+            page = self._transport.ask(jobs.ListPage(tuple(states), page_size, only, token))
             yield from page.jobs
             if not (token := page.next_page_token):
                 return
@@ -201,8 +201,8 @@ class Client:
     ) -> JobPage:
         """One page of what `list` goes through, which may be smaller than `page_size`, and how many jobs follow it (unless
         `count` is False). The next page is that of its `next_page_token`."""
-        only = _requests.Only(vc, user, mine, name)
-        return self._transport.ask(_requests.ListPage(tuple(states), page_size, only, page_token, count))
+        only = jobs.Only(vc, user, mine, name)
+        return self._transport.ask(jobs.ListPage(tuple(states), page_size, only, page_token, count))
 
     def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
@@ -239,7 +239,7 @@ class Client:
 
         Raises NotFound where there is no such job.
         """
-        return self._transport.ask(_requests.OfJob("Cancel", job_id(job)))
+        return self._transport.ask(jobs.OfJob("Cancel", job_id(job)))
 
     def suspend(self, job: Job | int) -> Job:
         """Has a running job save its work and leave until it is resumed; its devices become free.
@@ -247,23 +247,23 @@ class Client:
         Safe to repeat. This, `resume`, `hold`, `release` and `requeue` raise NotFound where there is no such job, and
         FailedPrecondition where its state forbids it (WRONG_STATE), or where it has ended (JOB_ENDED).
         """
-        return self._transport.ask(_requests.OfJob("Suspend", job_id(job)))
+        return self._transport.ask(jobs.OfJob("Suspend", job_id(job)))
 
     def resume(self, job: Job | int) -> Job:
         """Puts a suspended job back into its queue; it goes on from its checkpoint."""
-        return self._transport.ask(_requests.OfJob("Resume", job_id(job)))
+        return self._transport.ask(jobs.OfJob("Resume", job_id(job)))
 
     def hold(self, job: Job | int) -> Job:
         """Keeps a queued job from starting until it is released."""
-        return self._transport.ask(_requests.OfJob("Hold", job_id(job)))
+        return self._transport.ask(jobs.OfJob("Hold", job_id(job)))
 
     def release(self, job: Job | int) -> Job:
         """Lets a held job stand in its queue again."""
-        return self._transport.ask(_requests.OfJob("Release", job_id(job)))
+        return self._transport.ask(jobs.OfJob("Release", job_id(job)))
 
     def requeue(self, job: Job | int) -> Job:
         """Has a running job save its work, leave and queue again; one that waits for its next retry is tried at once."""
-        return self._transport.ask(_requests.Requeue(job_id(job), self.get(job_id(job)).run))
+        return self._transport.ask(jobs.Requeue(job_id(job), self.get(job_id(job)).run))
 
     def update(
         self,
@@ -279,40 +279,40 @@ class Client:
         what is no priority, time or dependency, NotFound for a job that is not there, and FailedPrecondition where the job's
         state forbids it, or where the dependencies could never hold or wait for each other.
         """
-        return self._transport.ask(_requests.update(job, priority, time_limit, dependencies))
+        return self._transport.ask(jobs.update(job, priority, time_limit, dependencies))
 
     def story(self, job: Job | int) -> Sequence[JobEvent]:
         """What happened to a job, in order, with causes. Raises NotFound."""
-        return self._transport.ask(_requests.Story(job_id(job)))
+        return self._transport.ask(jobs.Story(job_id(job)))
 
     def explain(self, job: Job | int) -> Explanation:
         """Why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.
 
         Raises NotFound.
         """
-        return self._transport.ask(_requests.Explain(job_id(job)))
+        return self._transport.ask(jobs.Explain(job_id(job)))
 
     def nodes(self) -> Sequence[Node]:
         """Every node, with what is free on it and who holds its devices."""
         found: list[Node] = []
         token = ""
         while True:
-            page = self._transport.ask(_requests.ListNodes(token))
+            page = self._transport.ask(jobs.ListNodes(token))
             found += page.nodes
             if not (token := page.next_token):
                 return found
 
     def node(self, name: str) -> Node:
         """A node as it stands, and what its agent sees of its devices. Raises NotFound, as do the following."""
-        return self._transport.ask(_requests.OfNode("GetNode", name))
+        return self._transport.ask(jobs.OfNode("GetNode", name))
 
     def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
         """Has nothing new placed on a node. Its runs finish; with `evict` they are told to leave, and queue again."""
-        return self._transport.ask(_requests.Drain(name, reason, evict))
+        return self._transport.ask(jobs.Drain(name, reason, evict))
 
     def undrain(self, name: str) -> Node:
         """Opens a drained node again, and forgets its strikes."""
-        return self._transport.ask(_requests.OfNode("Undrain", name))
+        return self._transport.ask(jobs.OfNode("Undrain", name))
 
     def fence(self, name: str) -> Node:
         """Declares a silent node dead: its runs are over, and their jobs queue again.
@@ -320,12 +320,12 @@ class Client:
         Only where it is certain that nothing runs there any more, as when its power is off: a run that lives on would run
         beside its successor. Raises FailedPrecondition for a node that is up (NODE_UP).
         """
-        return self._transport.ask(_requests.OfNode("Fence", name))
+        return self._transport.ask(jobs.OfNode("Fence", name))
 
     def delete_node(self, name: str) -> None:
         """Takes a silent node on which nothing runs out of the cluster. Should its agent come again, it joins as a new one.
         Raises FailedPrecondition for a node that is up (NODE_UP) or has runs (NODE_IN_USE), and NotFound."""
-        self._transport.ask(_requests.DeleteNode(name))
+        self._transport.ask(jobs.DeleteNode(name))
 
     def virtual_clusters(self) -> Sequence[VirtualCluster]:
         """Every virtual cluster, with how its cells stand, in the order in which they were created.
@@ -333,11 +333,11 @@ class Client:
         This and all that follows of virtual clusters and cells raises FailedPrecondition (NO_VIRTUAL_CLUSTERS) where the site
         has none.
         """
-        return self._transport.ask(_requests.ListVirtualClusters())
+        return self._transport.ask(jobs.ListVirtualClusters())
 
     def virtual_cluster(self, name: str) -> VirtualCluster:
         """A virtual cluster as it stands. Raises NotFound."""
-        return self._transport.ask(_requests.GetVirtualCluster(name))
+        return self._transport.ask(jobs.GetVirtualCluster(name))
 
     def create_virtual_cluster(
         self,
@@ -353,7 +353,7 @@ class Client:
         Raises FailedPrecondition where all virtual clusters together could then not have what they own: its `metadata` names
         pool, level and how many are missing. AlreadyExists for another of that name, NotFound for a pool or level.
         """
-        return self._transport.ask(_requests.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
+        return self._transport.ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
 
     def update_virtual_cluster(
         self,
@@ -368,16 +368,16 @@ class Client:
 
         What no longer fits runs on as opportunistic; nothing else moves.
         """
-        return self._transport.ask(_requests.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
+        return self._transport.ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
 
     def delete_virtual_cluster(self, name: str) -> None:
         """Only one without live jobs. Raises FailedPrecondition, NotFound."""
-        self._transport.ask(_requests.DeleteVirtualCluster(name))
+        self._transport.ask(jobs.DeleteVirtualCluster(name))
 
     def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
         """The pools with their cells: whose each is, and how each device is held. Raises NotFound for a pool or virtual
         cluster that is not there."""
-        return self._transport.ask(_requests.ListCells(pool, virtual_cluster))
+        return self._transport.ask(jobs.ListCells(pool, virtual_cluster))
 
     def logs(self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
         """A job's output, in pieces as they come: standard output and error of its current or last run, or of `run`.
@@ -389,7 +389,7 @@ class Client:
         Raises NotFound for a job that is not there, or whose output is not on its node any more, FailedPrecondition for
         one that has not run yet (unless followed), and Unavailable where its node is not connected.
         """
-        from client_sdk import _logs
+        from client_sdk._transport import logs as _logs
 
         course = LogCourse(job_id(job), run or 0, task, follow, self._timeout)
         pieces = _logs.read(self._transport, course)

@@ -5,12 +5,12 @@ absent is None. Enum members have the numbers of `ebb.v1`; a number that this SD
 UNSPECIFIED.
 """
 
-from client_sdk._explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
-from client_sdk._jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
-from client_sdk._market import CellExchange, CellLot, ExchangeOrder, LedgerEntry, Surplus
-from client_sdk._nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
-from client_sdk._specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
-from client_sdk._states import (
+from client_sdk._values.exchange import CellExchange, CellLot, ExchangeOrder, LedgerEntry, Surplus
+from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
+from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
+from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
+from client_sdk._values.specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
+from client_sdk._values.states import (
     ENDED,
     LIVE,
     BookingKind,
@@ -29,7 +29,7 @@ from client_sdk._states import (
     OrderState,
     PinState,
 )
-from client_sdk._virtual_clusters import (
+from client_sdk._values.virtual_clusters import (
     BoundCell,
     CellLevel,
     CellQuota,

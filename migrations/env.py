@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from scheduler_service.store.tables import metadata
+from scheduler_service.store.schema.tables import metadata
 
 context.configure(connection=context.config.attributes["connection"], target_metadata=metadata)
 with context.begin_transaction():

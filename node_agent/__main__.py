@@ -5,7 +5,7 @@ import sys
 
 def main() -> None:
     try:
-        from node_agent.cli import main as run
+        from node_agent.commands.main import main as run
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] in sys.stdlib_module_names | {"node_agent"}:
             raise

@@ -29,19 +29,19 @@ from node_agent.errors import (
     StateInUse,
     StateUnusable,
 )
-from node_agent.jobs import earlier, leftovers
+from node_agent.jobs import past_runs, stray_processes
+from node_agent.jobs.cgroups import Groups, found
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
-from node_agent.jobs.expiry import remove_expired
-from node_agent.jobs.groups import Groups, found
-from node_agent.jobs.launching import Event, Launching
+from node_agent.jobs.folder_expiry import remove_expired
+from node_agent.jobs.launcher.client import Event, Launching
 from node_agent.jobs.logs import Logs
-from node_agent.jobs.meeting import Meeting
-from node_agent.jobs.memory import MemoryWatch
+from node_agent.jobs.memory_watch import MemoryWatch
 from node_agent.jobs.model import Order, Process, Report
-from node_agent.jobs.observing import Observations, Observing
+from node_agent.jobs.observations import Observations, Observing
 from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.spool import Spool, open_spool
+from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.spool.spool import Spool, open_spool
 from node_agent.notify import Notifier
 from node_agent.transport import link
 from node_agent.transport.messages import Hello, LogRequest, Welcome
@@ -139,8 +139,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     provider = devices.provider
     spool = open_spool(state / "spool.db")
     paths = Paths(state, settings.checkpoint_root, spool.short_id)
-    logs = Logs(lambda key: spool.runs.get(key), lambda key: earlier.log_of(paths, spool.cluster[0], key))
-    node = LocalNode(settings.node, spool, provider.inventory, logs, partial(earlier.note_cluster, paths))
+    logs = Logs(lambda key: spool.runs.get(key), lambda key: past_runs.log_of(paths, spool.cluster[0], key))
+    node = LocalNode(settings.node, spool, provider.inventory, logs, partial(past_runs.note_cluster, paths))
     ended: asyncio.Future[bool] = loop.create_future()
 
     def heard(events: list[Event]) -> None:
@@ -216,7 +216,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
 def _claim(settings: Settings, state: Path) -> bool:
     """Makes the spool that of this node, which nothing else is. Whether there are runs that may hold devices, for all that
     the scheduler has heard."""
-    if elsewhere := leftovers.elsewhere(state, settings.node, settings.checkpoint_root):
+    if elsewhere := stray_processes.elsewhere(state, settings.node, settings.checkpoint_root):
         where = ", ".join(f"{path} ({', '.join(sorted(runs))})" for path, runs in elsewhere.items())
         raise RunsElsewhere(node=settings.node, where=where)
     spool = open_spool(state / "spool.db")
@@ -279,7 +279,7 @@ def _forget(spool: Spool, settings: Settings) -> Spool:
     paths = Paths(settings.state, settings.checkpoint_root, spool.short_id)
     alive = []
     for record in spool.live():
-        process = Process(record.pid, record.start_ticks) if record.pid else leftovers.process_of(paths.run(record.key))
+        process = Process(record.pid, record.start_ticks) if record.pid else stray_processes.process_of(paths.run(record.key))
         if process is not None and start_ticks(process.pid) == process.start_ticks:
             alive.append(str(record.key))
     if alive:

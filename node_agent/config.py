@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Va
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from node_agent.devices.simulated import PROFILES
-from node_agent.jobs.meeting import address_towards
+from node_agent.jobs.rendezvous import address_towards
 from node_agent.transport.security import Security, is_loopback
 
 

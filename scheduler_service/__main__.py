@@ -5,7 +5,7 @@ import sys
 
 def main() -> None:
     try:
-        from scheduler_service.cli import main as run
+        from scheduler_service.commands.main import main as run
     except ModuleNotFoundError as missing:
         if (missing.name or "").split(".")[0] in sys.stdlib_module_names | {"scheduler_service"}:
             raise

@@ -31,11 +31,11 @@ from scheduler_service.leading import (
     vc_policy_of,
 )
 from scheduler_service.notify import Notifier
-from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.backend import Front
 from scheduler_service.rpc.server import Health, serving
-from scheduler_service.run.leader import wait_to_lead
+from scheduler_service.run.leadership import wait_to_lead
 from scheduler_service.run.ports import DatabaseOlder, LeadershipLost, NotCommitted
-from scheduler_service.run.tokens import Tokens
+from scheduler_service.run.token_cache import Tokens
 from scheduler_service.secret_arguments import SecretArguments
 
 log = logging.getLogger("ebb.scheduler")

@@ -22,8 +22,8 @@ from pydantic_settings import (
 
 from scheduler_service import presets, secret_arguments
 from scheduler_service.certificates import TlsFiles
-from scheduler_service.once import Once
 from scheduler_service.pools_config import PoolConfig, check_pools
+from scheduler_service.unique_keys import Once
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

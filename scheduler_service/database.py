@@ -7,15 +7,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine
 
 from scheduler_service import store
-from scheduler_service.core.access import Token
-from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
-from scheduler_service.core.job import Job, JobEvent, JobState, Node, Run, RunKey
-from scheduler_service.core.journal import Change
-from scheduler_service.core.traded import Surplus
+from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
+from scheduler_service.core.model.access import Token
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
+from scheduler_service.core.state.exchange_index import Surplus
+from scheduler_service.core.state.journal import Change
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.view import View
-from scheduler_service.store import memory
-from scheduler_service.store.memory import Memory
+from scheduler_service.store.twin import memory
+from scheduler_service.store.twin.memory import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")

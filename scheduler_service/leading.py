@@ -16,31 +16,31 @@ from sqlalchemy import Engine
 
 from scheduler_service import recording
 from scheduler_service.config import Config
-from scheduler_service.core.among import has_level
-from scheduler_service.core.anew import begin_anew
+from scheduler_service.core.allocation.startup_repair import begin_anew
+from scheduler_service.core.cells.queries import has_level
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import Cluster as ClusterRow
-from scheduler_service.core.job import JobState
-from scheduler_service.core.journal import Change, net
+from scheduler_service.core.handlers.skipped_numbers import SKIPPED, skipping
 from scheduler_service.core.messages import NodeSilent
-from scheduler_service.core.numbers import SKIPPED, skipping
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.sound import contradictions
-from scheduler_service.core.state import State
-from scheduler_service.core.vc import VcPolicy
+from scheduler_service.core.model import Cluster as ClusterRow
+from scheduler_service.core.model import JobState
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.state.journal import Change, net
+from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.core.state.state import State
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
 from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.policies.stages import Stages, stages
-from scheduler_service.policies.victims import FitGppSettings
-from scheduler_service.rpc.front import Front, Leading
+from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.rpc.backend import Front, Leading
 from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
-from scheduler_service.run.leader import Renewal
-from scheduler_service.run.sampling import watch_state
+from scheduler_service.run.invariant_sampling import watch_state
+from scheduler_service.run.leadership import Renewal
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import View
 from scheduler_service.store import RENEWALS
-from scheduler_service.store.memory import Memory
+from scheduler_service.store.twin.memory import Memory
 
 log = logging.getLogger(__name__)
 

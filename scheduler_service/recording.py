@@ -8,9 +8,9 @@ from typing import Any, cast, get_args
 
 from scheduler_service.config import Config
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.state import State
-from scheduler_service.run.record import Recording, Unrecorded
-from scheduler_service.run.replay import Unreadable
+from scheduler_service.core.state.state import State
+from scheduler_service.run.recording.record import Recording, Unrecorded
+from scheduler_service.run.recording.replay import Unreadable
 
 log = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@
 
 import gc
 
-import node_agent.cli
+import node_agent.commands.main
 import scheduler_service.app
-import scheduler_service.cli
+import scheduler_service.commands.main
 import scheduler_service.sim.cli
 import scheduler_service.sim.config
 

@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parents[1]
 _PROGRAMS = {
-    "scheduler_service": ("ebb-scheduler", "scheduler_service.cli"),
+    "scheduler_service": ("ebb-scheduler", "scheduler_service.commands.main"),
     "scheduler_service.sim": ("ebb-sim", "scheduler_service.sim.cli"),
-    "node_agent": ("ebb-agent", "node_agent.cli"),
+    "node_agent": ("ebb-agent", "node_agent.commands.main"),
 }
 _context = multiprocessing.get_context("forkserver")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import click
 
 from client_sdk.cli import output
+from client_sdk.cli.many_ids import ask_each
 from client_sdk.cli.session import Session, no_header_option, output_option
-from client_sdk.cli.several import ask_each
 from client_sdk.models import DeviceObservation, MemoryCycle, Node, NodeState
 from client_sdk.units import format_memory
 

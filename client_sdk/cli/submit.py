@@ -7,10 +7,10 @@ from typing import IO, Any
 
 import click
 
-from client_sdk._options import JobOptions
-from client_sdk.cli import jobfile, output, words
-from client_sdk.cli.commands import ended, exit_status
+from client_sdk._values.options import JobOptions
+from client_sdk.cli import job_file, job_options, output
 from client_sdk.cli.explain import say_preview
+from client_sdk.cli.logs_and_wait import ended, exit_status
 from client_sdk.cli.session import Number, Session, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import JobState
@@ -142,7 +142,7 @@ def submit(
       cwd: /data/resnet
     """
     client = ctx.find_object(Session).client  # type: ignore[union-attr]
-    command, options = _asked(said, {} if file is None else jobfile.read(file), "" if file is None else file.name)
+    command, options = _asked(said, {} if file is None else job_file.read(file), "" if file is None else file.name)
     if dry_run:
         if wait_ or request_id is not None:
             raise click.UsageError("with --dry-run nothing is submitted, so there is nothing to --wait for and no --request-id")
@@ -207,11 +207,11 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
     command = merged.pop("command", None)
     if command is None:
         raise click.UsageError(f"{name} has no command, and none is given" if name else "Missing argument 'COMMAND...'.")
-    options = words.job_options(merged, where)
+    options = job_options.job_options(merged, where)
     if "command" in given:
         return list(command), options
     try:
-        return words.command(command), options
+        return job_options.command(command), options
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: command: {error}") from error
 

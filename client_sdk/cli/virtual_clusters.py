@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from client_sdk.cli import output
+from client_sdk.cli.many_ids import ask_each
 from client_sdk.cli.session import Number, Session, no_header_option, output_option
-from client_sdk.cli.several import ask_each
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellQuota, PinnedCell, PinUse, VirtualCluster, VirtualClusterPolicy
 from client_sdk.units import parse_duration

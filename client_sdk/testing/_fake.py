@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from client_sdk import _convert, _convert_nodes
+from client_sdk._protobuf import convert, convert_nodes
 from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
 from client_sdk.errors import EbbError, Unavailable
 from client_sdk.models import Job, Observations, Resources
-from client_sdk.testing import _life as life
+from client_sdk.testing import _lifecycle as life
 from client_sdk.testing import _nodes
 from client_sdk.testing._server import Failure, Server
 from client_sdk.testing._state import Outcome, Script, State
@@ -48,7 +48,7 @@ class FakeCluster:
     def jobs(self) -> list[Job]:
         """Every job as it stands, in the order of submission."""
         with self._state.changed:
-            return [_convert.job(self._state.find(job_id)) for job_id in self._state.jobs]
+            return [convert.job(self._state.find(job_id)) for job_id in self._state.jobs]
 
     @property
     def calls(self) -> Counter[str]:
@@ -97,7 +97,7 @@ class FakeCluster:
         A device with a fault is shown so, and jobs are placed on it all the same.
         """
         with self._state.changed:
-            _nodes.observe(self._state, node, None if seen is None else _convert_nodes.observations_message(seen))
+            _nodes.observe(self._state, node, None if seen is None else convert_nodes.observations_message(seen))
 
     def fail_next(
         self, times: int = 1, error: type[EbbError] = Unavailable, *, call: str | None = None, after: bool = False
@@ -134,7 +134,7 @@ class FakeCluster:
         self._server.close()
 
     def _shown(self, job: Job | int) -> Job:
-        return _convert.job(self._state.find(_id(job)))
+        return convert.job(self._state.find(_id(job)))
 
 
 def _id(job: Job | int) -> int:

@@ -2,7 +2,7 @@
 
 from ebb.v1 import cluster_pb2, job_pb2
 
-from client_sdk import _convert
+from client_sdk._protobuf import convert
 from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Resources
 from client_sdk.testing._state import ACTIVE, State, set_now, state_of
@@ -11,7 +11,7 @@ from client_sdk.testing._state import ACTIVE, State, set_now, state_of
 def demands(spec: job_pb2.JobSpec) -> list[Resources]:
     """What each task needs."""
     groups = spec.task_groups or [job_pb2.TaskGroup(count=1, resources=spec.resources)]
-    return [_convert.resources(group.resources) for group in groups for _ in range(group.count)]
+    return [convert.resources(group.resources) for group in groups for _ in range(group.count)]
 
 
 def place(state: State, spec: job_pb2.JobSpec) -> list[job_pb2.Task] | None:
@@ -25,7 +25,7 @@ def place(state: State, spec: job_pb2.JobSpec) -> list[job_pb2.Task] | None:
             return None
         free[name] = minus(free[name], need)
         taken, idle[name] = idle[name][: need.devices], idle[name][need.devices :]
-        tasks.append(job_pb2.Task(rank=rank, node=name, devices=taken, resources=_convert.resources_message(need)))
+        tasks.append(job_pb2.Task(rank=rank, node=name, devices=taken, resources=convert.resources_message(need)))
     return tasks
 
 
@@ -49,7 +49,7 @@ def tasks_on(state: State, name: str) -> list[tuple[int, job_pb2.Task]]:
 def free_on(state: State, name: str) -> Resources:
     free = state.nodes[name]
     for _, task in tasks_on(state, name):
-        free = minus(free, _convert.resources(task.resources))
+        free = minus(free, convert.resources(task.resources))
     return free
 
 
@@ -107,8 +107,8 @@ def node(state: State, name: str) -> cluster_pb2.Node:
     return cluster_pb2.Node(
         name=name,
         state=cluster_pb2.NODE_STATE_UP,
-        capacity=_convert.resources_message(capacity),
-        free=_convert.resources_message(free_on(state, name)),
+        capacity=convert.resources_message(capacity),
+        free=convert.resources_message(free_on(state, name)),
         earmarked=job_pb2.Resources(),
         devices=[
             cluster_pb2.Device(index=i, uuid=f"{name}-{i}", model="Fake", fault=faults.get(i, ""))

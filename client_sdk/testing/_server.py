@@ -13,9 +13,9 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from client_sdk._wire import ERRORS
+from client_sdk._transport.wire import ERRORS
 from client_sdk.errors import EbbError, FailedPrecondition, Internal, Unavailable
-from client_sdk.testing import _asked, _explained, _nodes, _rules
+from client_sdk.testing import _explanations, _field_rules, _handlers, _nodes
 from client_sdk.testing._state import State
 
 _THREADS = 1024
@@ -43,21 +43,21 @@ def _scheduler(state: State) -> dict[str, Answer]:
 
     def submit(request: scheduler_pb2.SubmitRequest) -> Message:
         if request.validate_only:
-            return _explained.preview(state, request)
-        return scheduler_pb2.SubmitResponse(job=_asked.submit(state, request))
+            return _explanations.preview(state, request)
+        return scheduler_pb2.SubmitResponse(job=_handlers.submit(state, request))
 
     return {
         "Submit": submit,
         "Get": lambda r: scheduler_pb2.GetResponse(job=state.find(r.job_id)),
         "List": state.page,
-        "Cancel": lambda r: scheduler_pb2.CancelResponse(job=_asked.cancel(state, r.job_id)),
-        "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_asked.suspend(state, r.job_id)),
-        "Resume": lambda r: scheduler_pb2.ResumeResponse(job=_asked.resume(state, r.job_id)),
-        "Hold": lambda r: scheduler_pb2.HoldResponse(job=_asked.hold(state, r.job_id)),
-        "Release": lambda r: scheduler_pb2.ReleaseResponse(job=_asked.release(state, r.job_id)),
-        "Requeue": lambda r: scheduler_pb2.RequeueResponse(job=_asked.requeue(state, r.job_id)),
-        "Update": lambda r: scheduler_pb2.UpdateResponse(job=_asked.update(state, r)),
-        "Explain": lambda r: _explained.explain(state, r.job_id),
+        "Cancel": lambda r: scheduler_pb2.CancelResponse(job=_handlers.cancel(state, r.job_id)),
+        "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_handlers.suspend(state, r.job_id)),
+        "Resume": lambda r: scheduler_pb2.ResumeResponse(job=_handlers.resume(state, r.job_id)),
+        "Hold": lambda r: scheduler_pb2.HoldResponse(job=_handlers.hold(state, r.job_id)),
+        "Release": lambda r: scheduler_pb2.ReleaseResponse(job=_handlers.release(state, r.job_id)),
+        "Requeue": lambda r: scheduler_pb2.RequeueResponse(job=_handlers.requeue(state, r.job_id)),
+        "Update": lambda r: scheduler_pb2.UpdateResponse(job=_handlers.update(state, r)),
+        "Explain": lambda r: _explanations.explain(state, r.job_id),
         "Story": lambda r: scheduler_pb2.StoryResponse(events=state.story(r.job_id)),
     }
 
@@ -67,10 +67,10 @@ def _cluster(state: State) -> dict[str, Answer]:
     return {
         "ListNodes": lambda r: _nodes.nodes(state, r),
         "GetNode": lambda r: _nodes.found(state, r.node),
-        "Drain": lambda r: cluster_pb2.DrainResponse(node=_asked.drain(state, r)),
-        "Undrain": lambda r: cluster_pb2.UndrainResponse(node=_asked.undrain(state, r.node)),
-        "Fence": lambda r: cluster_pb2.FenceResponse(node=_asked.fence(state, r.node)),
-        "DeleteNode": lambda r: _asked.delete_node(state, r.node),
+        "Drain": lambda r: cluster_pb2.DrainResponse(node=_handlers.drain(state, r)),
+        "Undrain": lambda r: cluster_pb2.UndrainResponse(node=_handlers.undrain(state, r.node)),
+        "Fence": lambda r: cluster_pb2.FenceResponse(node=_handlers.fence(state, r.node)),
+        "DeleteNode": lambda r: _handlers.delete_node(state, r.node),
     }
 
 
@@ -78,7 +78,7 @@ def _without(messages: Any, service: str) -> dict[str, Answer]:
     """The fake is a site without virtual clusters, and so without this service."""
 
     def refuse(_: Any) -> NoReturn:
-        raise FailedPrecondition(_asked.NO_VIRTUAL_CLUSTERS, reason="NO_VIRTUAL_CLUSTERS")
+        raise FailedPrecondition(_handlers.NO_VIRTUAL_CLUSTERS, reason="NO_VIRTUAL_CLUSTERS")
 
     return {method.name: refuse for method in messages.DESCRIPTOR.services_by_name[service].methods}
 
@@ -137,7 +137,7 @@ class Server:
             with self._state.changed:
                 try:
                     failure = self._enter(name)
-                    _rules.check(asked)
+                    _field_rules.check(asked)
                     answered = answer(asked)
                     if failure is not None:
                         raise failure.error
@@ -168,7 +168,7 @@ class Server:
         with state.changed:
             try:
                 self._enter("Watch")
-                _rules.check(request)
+                _field_rules.check(request)
                 if request.job_id:
                     state.find(request.job_id)
             except EbbError as error:
@@ -193,7 +193,7 @@ class Server:
         with state.changed:
             try:
                 self._enter("Logs")
-                _rules.check(request)
+                _field_rules.check(request)
                 found = state.output(request)
             except EbbError as error:
                 _abort(context, error)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from scheduler_service.store.binaries import reachable, who_runs_it
+from scheduler_service.store.embedded.binaries import reachable, who_runs_it
 
 
 def make() -> Path:

@@ -1,4 +1,4 @@
--- The tables of the first version; scheduler_service/store/tables.py says the same of the present one.
+-- The tables of the first version; scheduler_service/store/schema/tables.py says the same of the present one.
 CREATE TABLE cluster (
     id TEXT NOT NULL,
     seed BIGINT NOT NULL,

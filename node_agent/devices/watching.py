@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from node_agent.devices import nvml
 from node_agent.devices.health import JOBS_FAULT, Standing
-from node_agent.jobs.cycles import Cycle, Wave
+from node_agent.jobs.memory_cycles import Cycle, Wave
 
 T = TypeVar("T")
 _Event = tuple[int | None, int | None]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from node_agent.doctor.findings import Finding, ok, problem, warning
-from node_agent.jobs import groups, processes
+from node_agent.jobs import cgroups, processes
 
 _FILES, _PROCESSES = 4096, 4096
 _SHARED_MEMORY = 1 << 30
@@ -56,8 +56,8 @@ def user(uid: int, allow_root: bool, logind: bool) -> Iterator[Finding]:
 
 def control_groups(membership: str, mountinfo: str, agent: int) -> Iterator[Finding]:
     """By the texts of /proc/<agent>/cgroup and mountinfo. `agent` is the one that runs, if one does."""
-    own = groups.own_group(membership, mountinfo)
-    place = groups.look(own, {})
+    own = cgroups.own_group(membership, mountinfo)
+    place = cgroups.look(own, {})
     unit = "take the lines on control groups in deploy/systemd/ebb-agent.service"
     if not own and (agent or " - cgroup2 " not in mountinfo):
         yield warning(place.missing, "take a system with control groups v2: Debian 11, Ubuntu 22.04 or later, not in WSL")
@@ -65,7 +65,7 @@ def control_groups(membership: str, mountinfo: str, agent: int) -> Iterator[Find
         yield ok("control groups v2; which of them an agent has is seen once it runs")
     elif place.missing:
         yield warning(place.missing, unit)
-    elif groups.MEMORY.encode() not in processes.read(f"{place.root}/{groups.RUNS}/cgroup.subtree_control").split():
+    elif cgroups.MEMORY.encode() not in processes.read(f"{place.root}/{cgroups.RUNS}/cgroup.subtree_control").split():
         yield warning(
             f"{place.root} is the agent's, and the kernel does not hold runs to their memory: the agent looks, once a second",
             f"see its log; with systemd from 254 on, {unit}",

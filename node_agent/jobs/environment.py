@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node_agent.devices.base import Inventory
+from node_agent.jobs.launcher.spawn import LOG_FILE, SAVERS_FILE, STOP_FILE, YIELD_FILE
 from node_agent.jobs.model import Gang, RunKey, StartOrder, short
-from node_agent.jobs.spawning import LOG_FILE, SAVERS_FILE, STOP_FILE, YIELD_FILE
 
 RUNS = "runs"
 

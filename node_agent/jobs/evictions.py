@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from node_agent.jobs import leftovers
-from node_agent.jobs.groups import Groups
-from node_agent.jobs.launching import Connected
+from node_agent.jobs import stray_processes
+from node_agent.jobs.cgroups import Groups
+from node_agent.jobs.launcher.client import Connected
 from node_agent.jobs.model import Process, RunPhase
+from node_agent.jobs.process_watch import GroupWatch
 from node_agent.jobs.processes import kill_group, start_ticks
-from node_agent.jobs.spool import Spool
-from node_agent.jobs.watch import GroupWatch
+from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +39,8 @@ class Evictions:
                 strangers[process] = f"{own}/{key.name}"
         if not self.cleared.is_set():
             live = {f"{own}/{record.key.name}" for record in self._spool.live()}
-            strangers |= leftovers.find(self._state, own)
-            strangers |= leftovers.in_groups(self._state, own, self._groups, live, set(strangers.values()))
+            strangers |= stray_processes.find(self._state, own)
+            strangers |= stray_processes.in_groups(self._state, own, self._groups, live, set(strangers.values()))
         watches = {
             process: GroupWatch(*process, partial(self._guarded, self._gone, process, name), self._groups.path(name))
             for process, name in strangers.items()
@@ -66,5 +66,5 @@ class Evictions:
 
     def _settle(self) -> None:
         if not self._watches and not self.cleared.is_set():
-            leftovers.settled(self._state, self._spool.short_id)
+            stray_processes.settled(self._state, self._spool.short_id)
             self.cleared.set()

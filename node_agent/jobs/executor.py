@@ -14,12 +14,12 @@ from dataclasses import replace
 from functools import partial
 
 from node_agent.devices.base import Provider
-from node_agent.jobs import ends
+from node_agent.jobs import exit_status
+from node_agent.jobs.cgroups import Groups
+from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.evictions import Evictions
-from node_agent.jobs.groups import Groups
-from node_agent.jobs.holding import Holding
-from node_agent.jobs.launching import (
+from node_agent.jobs.launcher.client import (
     Absent,
     Connected,
     Ended,
@@ -30,15 +30,15 @@ from node_agent.jobs.launching import (
     Spawned,
     Unable,
 )
-from node_agent.jobs.meeting import Meeting
-from node_agent.jobs.memory import Limits
+from node_agent.jobs.launcher.spawn import LOG_FILE, may_save
+from node_agent.jobs.memory_watch import Limits
 from node_agent.jobs.model import Exited, Order, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.process_watch import GroupWatch
 from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile
-from node_agent.jobs.spawning import LOG_FILE, may_save
-from node_agent.jobs.spool import Spool
+from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping
-from node_agent.jobs.watch import GroupWatch
 
 log = logging.getLogger(__name__)
 
@@ -263,7 +263,7 @@ class Executor:
         record, looked = self._spool.runs[key], self._looks.pop(key, None)
         if record.phase is RunPhase.ENDED:
             return
-        if (event := ends.exit_file(self._paths.folder(key))) is not None or looked is not None:
+        if (event := exit_status.exit_file(self._paths.folder(key))) is not None or looked is not None:
             self._finish(record, event or Exited(unknown=True))
         else:
             log.debug("run %s: is over, and nobody has said how; looking once more", key)
@@ -277,15 +277,15 @@ class Executor:
         self._meeting.release(record.key)
         if not event.launch_error:
             ours = record.stop_received is not None or self._killing
-            event = ends.explained(event, record, self._paths, self._holding.starved(record, event, ours))
+            event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))
             if record.stop_received is not None:
                 event = replace(event, told=True)
-            elif self._killing and ends.killed(event):
+            elif self._killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
         self._spool.report(replace(record, phase=RunPhase.ENDED, order=None, ended_at=time.time()), event)
         self._reported()
         # Runs that go as they should are not worth a line each: the scheduler has their story.
         level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG
         if log.isEnabledFor(level):
-            log.log(level, "run %s: ended, %s", record.key, ends.told(event))
+            log.log(level, "run %s: ended, %s", record.key, exit_status.told(event))
         self._holding.release(record.key)

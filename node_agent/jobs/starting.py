@@ -9,16 +9,16 @@ from functools import partial
 
 from node_agent.devices.base import Provider
 from node_agent.errors import UnknownDevice
+from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.holding import Holding
-from node_agent.jobs.launching import Launching
-from node_agent.jobs.meeting import Meeting
+from node_agent.jobs.launch_retries import Retries
+from node_agent.jobs.launcher.client import Launching
+from node_agent.jobs.launcher.prepared_folders import Spare
 from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
-from node_agent.jobs.preparing import prepare
+from node_agent.jobs.preparation import prepare
 from node_agent.jobs.reconcile import waits
-from node_agent.jobs.retries import Retries
-from node_agent.jobs.spares import Spare
-from node_agent.jobs.spool import Spool
+from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)
 

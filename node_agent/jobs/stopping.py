@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.holding import Holding
+from node_agent.jobs.launcher.spawn import savers_of
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import kill_group, led_by, terminate_group
-from node_agent.jobs.spawning import savers_of
-from node_agent.jobs.spool import Spool
+from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)
 

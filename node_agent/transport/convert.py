@@ -24,7 +24,7 @@ from node_agent.jobs.model import (
     StopOrder,
     StopReason,
 )
-from node_agent.jobs.observing import Observations, RunCycle
+from node_agent.jobs.observations import Observations, RunCycle
 from node_agent.transport.messages import (
     Acknowledgement,
     Downward,

@@ -16,9 +16,9 @@ import grpc.aio
 
 from node_agent.errors import Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
 from node_agent.jobs.model import Order, Report
-from node_agent.jobs.observing import Observations
+from node_agent.jobs.observations import Observations
 from node_agent.transport import convert
-from node_agent.transport.ends import ended
+from node_agent.transport.connection_ends import ended
 from node_agent.transport.logs import BROKEN, LogCalls
 from node_agent.transport.messages import (
     Acknowledgement,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from node_agent.devices.base import Inventory
 from node_agent.jobs.model import Order, Report, RunKey, RunRecord
-from node_agent.jobs.observing import Observations
+from node_agent.jobs.observations import Observations
 
 
 @dataclass(frozen=True, slots=True)

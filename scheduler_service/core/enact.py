@@ -3,25 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.binding import bind, entitled, give_back, suffices
-from scheduler_service.core.change import stop_job
-from scheduler_service.core.earmarks import drop_earmarks, start_earmark_clock, with_share
+from scheduler_service.core.allocation.bindings import bind, entitled, give_back, suffices
+from scheduler_service.core.allocation.earmarks import drop_earmarks, start_earmark_clock, with_share
+from scheduler_service.core.allocation.guarantee import demote, promote, reclaim
+from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.errors import PlanRefused, require
-from scheduler_service.core.exchanges import note_idle, offer_idle, withdraw
-from scheduler_service.core.job import (
-    EventKind,
-    Job,
-    JobClass,
-    JobState,
-    NodeState,
-    Operation,
-    OperationKind,
-    OperationPhase,
-    Reason,
-    Run,
-    RunPhase,
-    StopReason,
-)
+from scheduler_service.core.exchange.ownership import agree
+from scheduler_service.core.handlers.exchange import note_idle, offer_idle, withdraw
 from scheduler_service.core.messages import (
     Action,
     Agree,
@@ -40,14 +28,26 @@ from scheduler_service.core.messages import (
     Wait,
     Withdraw,
 )
-from scheduler_service.core.rows import changed, made
-from scheduler_service.core.standing import demote, promote, reclaim
-from scheduler_service.core.state import State
-from scheduler_service.core.tell import tell
-from scheduler_service.core.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
-from scheduler_service.core.vc import Guarantee
-from scheduler_service.core.waiting import stands, startable
-from scheduler_service.core.windows import agree
+from scheduler_service.core.model import (
+    EventKind,
+    Job,
+    JobClass,
+    JobState,
+    NodeState,
+    Operation,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    Run,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.model.rows import changed, made
+from scheduler_service.core.model.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
+from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.queue_keys import stands, startable
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
 
 WAITING = frozenset(
     {

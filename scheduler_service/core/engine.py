@@ -8,13 +8,13 @@ from collections.abc import Callable, Generator, Sequence
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.gangs import gang_place
-from scheduler_service.core.job import RunPhase
+from scheduler_service.core.lifecycle.gangs import gang_place
 from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Start, Step, Stop
+from scheduler_service.core.model import RunPhase
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
 from scheduler_service.core.observe import observe, overdue
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros
+from scheduler_service.core.state.state import State
 
 Proposals = Generator[Plan, str | None, None]
 """A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and goes on."""

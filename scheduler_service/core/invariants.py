@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from scheduler_service.core.anew import beside_devices
-from scheduler_service.core.binding import suffices
+from scheduler_service.core.allocation.bindings import suffices
+from scheduler_service.core.allocation.startup_repair import beside_devices
 from scheduler_service.core.errors import Broken, claim
 from scheduler_service.core.invariants_cells import check_cells
-from scheduler_service.core.job import Job, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase, present
 from scheduler_service.core.messages import Rng
-from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Mask, Vector, add, fits, mask_of
+from scheduler_service.core.model import Job, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase, present
+from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
+from scheduler_service.core.state.state import State
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
 

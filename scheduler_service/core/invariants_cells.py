@@ -3,16 +3,16 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from scheduler_service.core.among import devices_of, nodes_in
-from scheduler_service.core.binding import coming_to, in_own_cells, kept_on, running_in
-from scheduler_service.core.earmarks import with_share
+from scheduler_service.core.allocation.bindings import coming_to, in_own_cells, kept_on, running_in
+from scheduler_service.core.allocation.earmarks import with_share
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.queries import devices_of, nodes_in
 from scheduler_service.core.errors import claim
-from scheduler_service.core.exchange import exchange_due, granted, in_force, moments
-from scheduler_service.core.job import Job, Run
-from scheduler_service.core.pools import Pools
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import Guarantee, Owner, quota_of
+from scheduler_service.core.model import Job, Run
+from scheduler_service.core.model.exchange import exchange_due, granted, in_force, moments
+from scheduler_service.core.model.values import Mask, mask_of
+from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, quota_of
+from scheduler_service.core.state.state import State
 
 
 def check_cells(state: State, pools: Pools) -> None:

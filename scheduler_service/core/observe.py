@@ -3,22 +3,34 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.change import end_run, shown_state, stop_job
-from scheduler_service.core.drains import drain_requested, undrain_requested
-from scheduler_service.core.earmarks import drop_earmarks
-from scheduler_service.core.ending import task_over
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.transitions import end_run, shown_state, stop_job
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.exchanges import (
+from scheduler_service.core.handlers.exchange import (
     accept_requested,
     exchange_overdue,
     order_posted,
     return_requested,
     withdraw_requested,
 )
-from scheduler_service.core.exits import meaning
-from scheduler_service.core.faults import faults_seen
-from scheduler_service.core.gangs import all_started, gang_late, task_ready
-from scheduler_service.core.job import EventKind, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.handlers.jobs import (
+    cancel_requested,
+    hold_requested,
+    release_requested,
+    requeue_requested,
+    resume_requested,
+    suspend_requested,
+    update_requested,
+)
+from scheduler_service.core.handlers.nodes import fence_requested, node_delete_requested, node_seen, node_silent
+from scheduler_service.core.handlers.skipped_numbers import numbers_lost
+from scheduler_service.core.handlers.submit import submitted
+from scheduler_service.core.handlers.virtual_clusters import vc_delete_requested, vc_requested
+from scheduler_service.core.lifecycle.device_faults import faults_seen
+from scheduler_service.core.lifecycle.ending import task_over
+from scheduler_service.core.lifecycle.exits import meaning
+from scheduler_service.core.lifecycle.gangs import all_started, gang_late, task_ready
+from scheduler_service.core.lifecycle.node_health import drain_requested, undrain_requested
 from scheduler_service.core.messages import (
     AcceptRequested,
     Acknowledged,
@@ -50,24 +62,12 @@ from scheduler_service.core.messages import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.nodes import fence_requested, node_delete_requested, node_seen, node_silent
-from scheduler_service.core.numbers import numbers_lost
-from scheduler_service.core.requests import (
-    cancel_requested,
-    hold_requested,
-    release_requested,
-    requeue_requested,
-    resume_requested,
-    suspend_requested,
-    update_requested,
-)
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.submit import submitted
-from scheduler_service.core.tell import tell
-from scheduler_service.core.tenants import vc_delete_requested, vc_requested
-from scheduler_service.core.values import Micros
-from scheduler_service.core.waiting import EXCHANGE, Deadline
+from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.queue_keys import EXCHANGE, Deadline
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
 
 
 def observe(state: State, event: Event, now: Micros) -> Reply:

@@ -4,20 +4,20 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import Job
 from scheduler_service.core.messages import Plan, Rng
-from scheduler_service.core.state import State
-from scheduler_service.policies import backfill, fifo
+from scheduler_service.core.model import Job
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.by_count import by_count
-from scheduler_service.policies.cells.exchanging import MATCHES
 from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims
-from scheduler_service.policies.in_order import passed_by
-from scheduler_service.policies.lrtp import lrtp, lrtp_victims
-from scheduler_service.policies.rand import rand, rand_victims
-from scheduler_service.policies.scores import CHOICES, preempting
-from scheduler_service.policies.trials import Serve, Victims
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.exchange.stage import MATCHES
+from scheduler_service.policies.order import backfill, fifo
+from scheduler_service.policies.order.strict_trials import passed_by
+from scheduler_service.policies.order.trials_first import Serve, Victims
+from scheduler_service.policies.victims.fitgpp import fitgpp, fitgpp_victims
+from scheduler_service.policies.victims.lrtp import lrtp, lrtp_victims
+from scheduler_service.policies.victims.rand import rand, rand_victims
+from scheduler_service.policies.victims.scores import CHOICES, preempting
+from scheduler_service.policies.victims.search import FitGppSettings
 
 
 class Stages(NamedTuple):

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from scheduler_service.core.access import Role, Token
-from scheduler_service.rpc.front import Front
+from scheduler_service.core.model.access import Role, Token
+from scheduler_service.rpc.backend import Front
 from scheduler_service.rpc.interceptors import PermissionDenied, Unauthenticated
-from scheduler_service.rpc.methods import Call, Context, Method
-from scheduler_service.run.tokens import Tokens, wall_clock
+from scheduler_service.rpc.method_table import Call, Context, Method
+from scheduler_service.run.token_cache import Tokens, wall_clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from google.protobuf.message import DecodeError
 
 from scheduler_service.rpc.interceptors import InvalidArgument
-from scheduler_service.rpc.methods import Call, Context, Method
+from scheduler_service.rpc.method_table import Call, Context, Method
 
 LOG_INTERVAL = 10.0
 """Seconds. Malformed requests of one method are logged once in this time."""

@@ -8,7 +8,7 @@ from ebb.v1 import agent_link_pb2
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.rpc.access import user
-from scheduler_service.rpc.front import Leading
+from scheduler_service.rpc.backend import Leading
 from scheduler_service.rpc.interceptors import InvalidArgument, check
 
 HELLO_LIMIT = 10.0

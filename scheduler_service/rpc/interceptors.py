@@ -14,8 +14,8 @@ from google.protobuf import any_pb2, duration_pb2, message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused, ResourceExhausted
-from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.methods import Call, Context, Method
+from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.method_table import Call, Context, Method
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.service import NotLeading, Overloaded
 

@@ -24,20 +24,20 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from scheduler_service.certificates import TlsFiles
-from scheduler_service.rpc import reflected, tls, wakes
+from scheduler_service.rpc import reflection, tls, wakes
 from scheduler_service.rpc.access import Access
-from scheduler_service.rpc.agent_link import AgentLink
-from scheduler_service.rpc.cluster import Cluster
+from scheduler_service.rpc.backend import Front
 from scheduler_service.rpc.decoding import decoded
-from scheduler_service.rpc.exchange import Exchange
-from scheduler_service.rpc.front import Front
 from scheduler_service.rpc.interceptors import answered, checked
-from scheduler_service.rpc.logs import Transfers
-from scheduler_service.rpc.methods import Methods
-from scheduler_service.rpc.scheduler import Scheduler
-from scheduler_service.rpc.turns import Turns
-from scheduler_service.rpc.virtual_clusters import VirtualClusters
-from scheduler_service.run.tokens import Tokens
+from scheduler_service.rpc.method_table import Methods
+from scheduler_service.rpc.services.agent_link import AgentLink
+from scheduler_service.rpc.services.cluster import Cluster
+from scheduler_service.rpc.services.exchange import Exchange
+from scheduler_service.rpc.services.logs import Transfers
+from scheduler_service.rpc.services.scheduler import Scheduler
+from scheduler_service.rpc.services.virtual_clusters import VirtualClusters
+from scheduler_service.rpc.user_turns import Turns
+from scheduler_service.run.token_cache import Tokens
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ async def serving(
     agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), methods)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)
-    reflecting = reflected.servicer((*SERVICES, "grpc.health.v1.Health"))
+    reflecting = reflection.servicer((*SERVICES, "grpc.health.v1.Health"))
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, methods)
     with wakes.once():
         server = grpc.aio.server(handlers=[methods], options=_OPTIONS)

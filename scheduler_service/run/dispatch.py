@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from scheduler_service.core.job import Node, NodeState, RunKey
 from scheduler_service.core.messages import NodeSilent, Order, Start
+from scheduler_service.core.model import Node, NodeState, RunKey
 from scheduler_service.run.view import View
 
 log = logging.getLogger(__name__)

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, TypeVar
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Event, NodeSeen, Order, Reply, Request, Rng, RunStarted, Step
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Micros
-from scheduler_service.drawing import Drawing
-from scheduler_service.run.heads import Heads, heads_of
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.randomness import Drawing
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
-from scheduler_service.run.record import Recorder, Unrecorded
-from scheduler_service.run.repeated import answered, done_before
+from scheduler_service.run.queue_heads import Heads, heads_of
+from scheduler_service.run.recording.record import Recorder, Unrecorded
+from scheduler_service.run.repeated_requests import answered, done_before
 from scheduler_service.run.view import View
 
 BATCH = 200

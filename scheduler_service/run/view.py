@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
-from scheduler_service.core.job import Job, Node, NodeDevice, Operation, Run, RunKey, RunPhase, present
-from scheduler_service.core.journal import Change
-from scheduler_service.core.values import ZERO, Vector, add, sub
-from scheduler_service.run.heads import Heads, explained
+from scheduler_service.core.model import Job, Node, NodeDevice, Operation, Run, RunKey, RunPhase, present
+from scheduler_service.core.model.values import ZERO, Vector, add, sub
+from scheduler_service.core.state.journal import Change
+from scheduler_service.run.queue_heads import Heads, explained
 
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1

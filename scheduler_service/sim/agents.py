@@ -9,11 +9,11 @@ from heapq import heappop, heappush
 from random import Random
 from typing import NamedTuple
 
-from scheduler_service.core.gangs import begins
-from scheduler_service.core.job import RunKey
+from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import Event, NodeSeen, Start, Stop
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.nodes import BEGUN, FINISHED, GATHERING, LEFT, MET, READY, Node, Party, Task, What, report

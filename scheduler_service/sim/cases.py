@@ -18,9 +18,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import ZERO, Micros, Vector, add
-from scheduler_service.core.vc import Guarantee
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.values import ZERO, Micros, Vector, add
+from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.agents import Torn
 from scheduler_service.sim.exchange import Exchange
@@ -253,7 +253,7 @@ def engine() -> str:
     sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
     own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "tenants", "world")
     sources += [package / "sim" / f"{name}.py" for name in own]
-    sources.append(package / "drawing.py")
+    sources.append(package / "randomness.py")
     told = hashlib.sha256()
     for source in sorted(source for source in sources if source.exists()):
         told.update(source.read_bytes())

@@ -10,7 +10,6 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from scheduler_service import presets
-from scheduler_service.once import Once
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.site import Cluster
@@ -18,6 +17,7 @@ from scheduler_service.sim.tenants import Pool, VirtualCluster, check_pools
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.workloads.limits import LONGEST_S
+from scheduler_service.unique_keys import Once
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -11,15 +11,15 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from scheduler_service.core.exchange import OrderKind
-from scheduler_service.core.job import Job
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.exchange.ownership import least_owned
 from scheduler_service.core.messages import Cells, OrderPosted
-from scheduler_service.core.pools import Pools
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, Micros
-from scheduler_service.core.vc import Owner, VcPolicy, VirtualCluster
-from scheduler_service.core.waiting import OWN_LANES
-from scheduler_service.core.windows import least_owned
+from scheduler_service.core.model import Job
+from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.model.virtual_clusters import Owner, VcPolicy, VirtualCluster
+from scheduler_service.core.state.queue_keys import OWN_LANES
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import choices
 from scheduler_service.sim.workloads.distributions import Model
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
-from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.sim.workloads.limits import LONGEST_S
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.values import Micros, Vector
+from scheduler_service.core.model.values import Micros, Vector
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

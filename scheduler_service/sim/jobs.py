@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from scheduler_service.core.job import JobSpec
-from scheduler_service.core.values import Micros, Vector, add
+from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.values import Micros, Vector, add
 
 
 class SimJob(NamedTuple):

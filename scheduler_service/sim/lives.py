@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from scheduler_service.core.job import StopReason
-from scheduler_service.core.values import Micros
+from scheduler_service.core.model import StopReason
+from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.jobs import SimJob
 
 

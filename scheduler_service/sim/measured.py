@@ -7,7 +7,7 @@ a delay has in it whatever lies between: the commit, the network, the agent, the
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.site import Times
 from scheduler_service.sim.workloads.distributions import Empirical

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from scheduler_service.core.job import RunKey
 from scheduler_service.core.messages import Event, FenceRequested, NodeSeen, NodeSilent, RunExited, RunReady, RunStarted
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import Micros
+from scheduler_service.core.model import RunKey
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.lives import Launch, Life
 
 

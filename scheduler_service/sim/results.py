@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.exchange import Exchange
-from scheduler_service.core.job import JobClass, StopReason
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model import JobClass, StopReason
+from scheduler_service.core.model.exchange import Exchange
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.lives import Life
 
 NEVER = np.iinfo(np.int64).min

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from scheduler_service.core.job import JobSpec
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import VcRequested
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import SECOND, Micros
-from scheduler_service.core.vc import Guarantee, Quota, VcPolicy
+from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Model, pairs

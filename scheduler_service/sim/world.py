@@ -10,15 +10,15 @@ from functools import reduce
 from random import Random
 
 from scheduler_service.core.engine import Policy, step
-from scheduler_service.core.exchange import Exchange
-from scheduler_service.core.gangs import gang_place
-from scheduler_service.core.job import Cluster, EventKind
+from scheduler_service.core.lifecycle.gangs import gang_place
 from scheduler_service.core.messages import Accepted, Event, Reply, Start, Step, Stop, Submitted, VcRequested
-from scheduler_service.core.settings import DEFAULTS, Settings
-from scheduler_service.core.state import State
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import ZERO, Micros, add, sub
-from scheduler_service.drawing import Drawing
+from scheduler_service.core.model import Cluster, EventKind
+from scheduler_service.core.model.exchange import Exchange
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.settings import DEFAULTS, Settings
+from scheduler_service.core.model.values import ZERO, Micros, add, sub
+from scheduler_service.core.state.state import State
+from scheduler_service.randomness import Drawing
 from scheduler_service.sim.agents import AT_ONCE, Agents, Delays
 from scheduler_service.sim.exchange import Tenants
 from scheduler_service.sim.failures import NO_OUTAGES, Outages

@@ -1,9 +1,8 @@
 """Everything durable, in PostgreSQL. `commit` is the only writer of the state; `errors` says what can go wrong."""
 
-from scheduler_service.core.numbers import SKIPPED
-from scheduler_service.store.commit import commit, outcome
+from scheduler_service.core.handlers.skipped_numbers import SKIPPED
 from scheduler_service.store.connect import open_engine
-from scheduler_service.store.embedded import Embedded
+from scheduler_service.store.embedded.server import Embedded
 from scheduler_service.store.errors import (
     DATABASE_ERRORS,
     CommitUnknown,
@@ -19,19 +18,8 @@ from scheduler_service.store.errors import (
     one_line,
 )
 from scheduler_service.store.lease import RENEWALS, Lease, holder, release, renew, skip, take
-from scheduler_service.store.load import (
-    Loaded,
-    count_jobs,
-    find_ends,
-    find_job,
-    find_requests,
-    find_run,
-    list_jobs,
-    list_nodes,
-    load,
-    story,
-)
-from scheduler_service.store.load_exchange import (
+from scheduler_service.store.migrate import migrate, revision
+from scheduler_service.store.reading.exchange import (
     Market,
     find_accepted,
     find_exchanges,
@@ -44,8 +32,20 @@ from scheduler_service.store.load_exchange import (
     list_vcs,
     live_of_offers,
 )
-from scheduler_service.store.migrate import migrate, revision
+from scheduler_service.store.reading.load import (
+    Loaded,
+    count_jobs,
+    find_ends,
+    find_job,
+    find_requests,
+    find_run,
+    list_jobs,
+    list_nodes,
+    load,
+    story,
+)
 from scheduler_service.store.tokens import add_token, find_tokens, list_tokens, revoke_token
+from scheduler_service.store.writing.commit import commit, outcome
 
 __all__ = [
     "DATABASE_ERRORS",

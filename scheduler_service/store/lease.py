@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from scheduler_service.core.numbers import SKIPPED
+from scheduler_service.core.handlers.skipped_numbers import SKIPPED
 from scheduler_service.store.connect import reading as transaction
 from scheduler_service.store.errors import Unavailable
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from scheduler_service.core.access import Role, Token
-from scheduler_service.core.values import Micros
+from scheduler_service.core.model.access import Role, Token
+from scheduler_service.core.model.values import Micros
 from scheduler_service.store.connect import reading as transaction
-from scheduler_service.store.tables import api_token
+from scheduler_service.store.schema.tables import api_token
 
 _t = api_token.c
 _TOKEN = (_t.id, _t.subject, _t.role, _t.last_chars, _t.created_us, _t.expires_us, _t.revoked_us)

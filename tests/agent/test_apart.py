@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from node_agent.jobs.apart import apart
+from node_agent.jobs.blocking_calls import apart
 
 
 async def test_what_is_called_answers_or_fails() -> None:

@@ -18,7 +18,7 @@ from node_agent.config import load
 from node_agent.errors import RunsLive, StateUnusable
 from node_agent.jobs.model import Process, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import boot_id, start_ticks
-from node_agent.jobs.spool import open_spool
+from node_agent.jobs.spool.spool import open_spool
 from node_agent.jobs.stopping import Stopping
 from tests.agent.conftest import alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler

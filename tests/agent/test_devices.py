@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from ebb.v1 import agent_link_pb2 as pb
 
-from node_agent.cli import main
+from node_agent.commands.main import main
 from node_agent.config import BadSettings, load_devices
 from node_agent.devices import opening
 from node_agent.devices.base import Device, Inventory

@@ -16,7 +16,7 @@ from typing import TypeVar
 import pytest
 from click.testing import CliRunner
 
-from node_agent.cli import main
+from node_agent.commands.main import main
 from node_agent.config import DeviceSettings
 from node_agent.devices.reading import Gpu, Reading
 from node_agent.doctor import command, gpus, machine, storage

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from examples.cluster import free_port
-from node_agent.cli import main
+from node_agent.commands.main import main
 from node_agent.doctor import network
 from node_agent.transport.security import Security
-from scheduler_service.cli import main as ebb_scheduler
+from scheduler_service.commands.main import main as ebb_scheduler
 from tests.agent.test_doctor import the
 from tests.certificates import Authority, Pair
 from tests.harness import quick_cluster

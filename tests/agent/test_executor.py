@@ -12,15 +12,15 @@ import pytest
 
 from node_agent.devices.simulated import simulated
 from node_agent.jobs import stopping as module
+from node_agent.jobs.cgroups import Groups
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
-from node_agent.jobs.groups import Groups
-from node_agent.jobs.launching import Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
-from node_agent.jobs.meeting import Meeting
-from node_agent.jobs.memory import OomKills
+from node_agent.jobs.launcher.client import Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
+from node_agent.jobs.memory_watch import OomKills
 from node_agent.jobs.model import Exited, Gang, Process, Ready, RunKey, RunPhase, StartOrder, StopOrder, clean
 from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.spool import Spool, open_spool
+from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.spool.spool import Spool, open_spool
 from node_agent.transport import convert
 from node_agent.transport.messages import Reports
 

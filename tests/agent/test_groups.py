@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from examples.cluster import start_module
-from node_agent.jobs import births, processes
-from node_agent.jobs.groups import Place, own_group, take
-from node_agent.jobs.launching import Connected, Ended, NotSpawned, Spawned, Unable
-from node_agent.jobs.memory import MemoryWatch
+from node_agent.jobs import processes
+from node_agent.jobs.cgroups import Place, own_group, take
+from node_agent.jobs.launcher import cgroup_spawn
+from node_agent.jobs.launcher.client import Connected, Ended, NotSpawned, Spawned, Unable
+from node_agent.jobs.memory_watch import MemoryWatch
 from node_agent.jobs.model import RunKey
+from node_agent.jobs.process_watch import GroupWatch
 from node_agent.jobs.processes import inside, kill_inside, populated
-from node_agent.jobs.watch import GroupWatch
 from tests.agent.conftest import ROOT, AgentProcess, alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.launching import KEY, Client
@@ -139,20 +140,20 @@ def test_launch_errors_are_the_same_in_a_group_and_a_group_that_is_not_there_is_
 
 @pytest.mark.parametrize("born", ["library", "clone3", "not permitted", "no such call"])
 def test_each_way_to_be_born_in_a_group(group: Path, born: str) -> None:
-    if born == "library" and births._library() is None:
+    if born == "library" and cgroup_spawn._library() is None:
         pytest.skip("this C library cannot: it takes glibc 2.39")
     number = {"library": 0, "clone3": 0, "not permitted": 1, "no such call": 38}[born]
     script = f"""
 import os, signal, sys
 sys.path.append({str(ROOT)!r})
-from node_agent.jobs import births
-from node_agent.jobs.spawning import spawn_found
+from node_agent.jobs.launcher import cgroup_spawn
+from node_agent.jobs.launcher.spawn import spawn_found
 if {born != "library"}:
-    births._library = lambda: None
+    cgroup_spawn._library = lambda: None
 else:
-    births.by_fork = None
+    cgroup_spawn.by_fork = None
 if {number}:
-    births._system_call = lambda: lambda *_: (-1, {number})
+    cgroup_spawn._system_call = lambda: lambda *_: (-1, {number})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 log = os.open("/dev/stdout", os.O_WRONLY)
 say = "cat /proc/self/cgroup; grep SigIgn /proc/self/status; cut -d' ' -f5,6 /proc/$$/stat; echo $$; echo $A; echo $0"

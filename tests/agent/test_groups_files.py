@@ -10,9 +10,9 @@ import pytest
 
 from node_agent.config import BadSettings, load
 from node_agent.errors import ControlGroupsMissing
-from node_agent.jobs import groups as module
-from node_agent.jobs.groups import Groups, Place, found, look, own_group, take
-from node_agent.jobs.launching import Ended, Spawned
+from node_agent.jobs import cgroups as module
+from node_agent.jobs.cgroups import Groups, Place, found, look, own_group, take
+from node_agent.jobs.launcher.client import Ended, Spawned
 from node_agent.jobs.model import Exited, RunKey, StartOrder, StopOrder
 from tests.agent.test_executor import ONE, TWO, Stage
 
@@ -208,7 +208,7 @@ async def test_the_kernel_says_what_it_has_killed_for_want_of_memory(
     stage: Stage, files: Path, monkeypatch: pytest.MonkeyPatch, kills: int, ended: Ended, reported: Exited
 ) -> None:
     folder = starts(stage, files, ONE, 77)
-    monkeypatch.setattr("node_agent.jobs.memory.OomKills.now", lambda _: 1_000_000)  # others were killed on this node
+    monkeypatch.setattr("node_agent.jobs.memory_watch.OomKills.now", lambda _: 1_000_000)  # others were killed on this node
     (folder / "memory.events").write_text(f"low 0\noom_kill {kills}\n")
     stage.executor.hear([ended])
     assert stage.spool.pending()[-1].event == reported

@@ -17,7 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from node_agent.devices.base import Inventory
 from node_agent.errors import Disconnected, Refused
 from node_agent.transport import convert, link
-from node_agent.transport.ends import ended
+from node_agent.transport.connection_ends import ended
 from node_agent.transport.messages import Acknowledgement, Hello, Welcome
 from node_agent.transport.security import Security
 from tests.agent.fake_scheduler import FakeScheduler

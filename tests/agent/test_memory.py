@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ebb.v1 import job_pb2
 
-from node_agent.jobs.memory import MemoryWatch, OomKills, exact, resident
+from node_agent.jobs.memory_watch import MemoryWatch, OomKills, exact, resident
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import kill_group
 from tests.agent.conftest import AgentProcess
@@ -79,9 +79,9 @@ def test_a_run_that_only_seems_too_large_is_seldom_looked_at_closely(monkeypatch
             looks.append(pid)
             return 0
 
-        monkeypatch.setattr("node_agent.jobs.memory.exact", look)
+        monkeypatch.setattr("node_agent.jobs.memory_watch.exact", look)
         clock = iter([100.0, 100.5, 109.0, 110.6, 111.0])
-        monkeypatch.setattr("node_agent.jobs.memory.time.monotonic", lambda: next(clock))
+        monkeypatch.setattr("node_agent.jobs.memory_watch.time.monotonic", lambda: next(clock))
         watch = MemoryWatch(dict, lambda *_: None)
         counts = []
         for _ in range(3):

@@ -18,11 +18,11 @@ from google.protobuf.duration_pb2 import Duration
 
 from node_agent.devices.base import DeviceCycle, Inventory, Observation, Observed, ProcessMemory
 from node_agent.devices.simulated import simulated
-from node_agent.jobs import observing
+from node_agent.jobs import observations as observing
 from node_agent.jobs.model import Exited, Report, RunKey, RunPhase, RunRecord
-from node_agent.jobs.observing import Observations, Observing, RunCycle, owners
+from node_agent.jobs.observations import Observations, Observing, RunCycle, owners
 from node_agent.jobs.processes import stat_fields
-from node_agent.jobs.spool import Spool, open_spool
+from node_agent.jobs.spool.spool import Spool, open_spool
 from node_agent.transport import link
 from tests.agent.conftest import AgentProcess, until
 from tests.agent.fake_scheduler import FakeScheduler

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from node_agent import app
-from node_agent.cli import main
+from node_agent.commands.main import main
 from node_agent.config import BadSettings, load
 from node_agent.errors import AsRoot, Disconnected
 from node_agent.transport import convert, link
-from node_agent.transport.ends import ended, tls_problem
+from node_agent.transport.connection_ends import ended, tls_problem
 from node_agent.transport.security import Security
 from tests.agent.fake_scheduler import FakeScheduler
 from tests.agent.test_link import QuietNode

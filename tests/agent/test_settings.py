@@ -6,11 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 from node_agent import app
-from node_agent.cli import main
+from node_agent.commands.main import main
 from node_agent.config import BadSettings, Settings, load
 from node_agent.devices.simulated import PROFILES, simulated
 from node_agent.errors import FolderUnusable, StateUnusable, UnknownDevice
-from node_agent.jobs.meeting import address_towards
+from node_agent.jobs.rendezvous import address_towards
 
 FLAGS = {"scheduler": "127.0.0.1:7070", "devices": "pcie-8", "state": "s", "node": "n"}
 

@@ -7,9 +7,9 @@ import pytest
 
 from node_agent.devices.simulated import simulated
 from node_agent.jobs.environment import Paths
+from node_agent.jobs.launcher.prepared_folders import Spare, remove
 from node_agent.jobs.model import Gang, RunKey, StartOrder
-from node_agent.jobs.preparing import prepare
-from node_agent.jobs.spares import Spare, remove
+from node_agent.jobs.preparation import prepare
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs import standing
 from node_agent.jobs.model import Exited, Gang, Ready, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
 from node_agent.jobs.processes import boot_id
-from node_agent.jobs.spool import KEEP_ENDED, Spool, open_spool
-from node_agent.jobs.standing import Standing
+from node_agent.jobs.spool import identity
+from node_agent.jobs.spool.identity import Standing
+from node_agent.jobs.spool.spool import KEEP_ENDED, Spool, open_spool
 
 ROOT = Path(__file__).parents[2]
 KEY = RunKey(1, 1)
@@ -145,7 +145,7 @@ WRITER = """
 import os, pathlib, sys
 from dataclasses import replace
 from node_agent.jobs.model import Report, RunKey
-from node_agent.jobs.spool import _Unwritten
+from node_agent.jobs.spool.spool import _Unwritten
 from tests.agent.test_spool import RUNNING, Exited, Started, open_spool
 
 spool = open_spool(pathlib.Path(sys.argv[1]))
@@ -263,7 +263,7 @@ INSERT INTO report VALUES (7, 1, 1, '{"kind": "Started", "pid": 12, "log_path": 
 def test_a_spool_of_the_first_agents_is_taken_over(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.executescript(OLD)
-    standing.write(path.with_name(standing.FILE), Standing(boot_id(), "c", 9))
+    identity.write(path.with_name(identity.FILE), Standing(boot_id(), "c", 9))
     for _ in range(2):
         spool = open_spool(path)
         order = StartOrder(RunKey(1, 2), ("a",), (("X", "1"),), "/w", "n", "u", (0,))
@@ -326,7 +326,7 @@ def test_a_damaged_spool_is_set_aside_and_said(path: Path, damaged: bytes | str,
             with closing(sqlite3.connect(path)) as db, db:
                 db.execute("UPDATE run SET start_order = '{'")
         case _:
-            path.with_name(standing.FILE).unlink()
+            path.with_name(identity.FILE).unlink()
     found = path.read_bytes()
     again = open_spool(path)
     assert again.boot_id != spool.boot_id
@@ -345,7 +345,7 @@ def test_a_damaged_spool_is_set_aside_and_said(path: Path, damaged: bytes | str,
 
 def test_the_nodes_name_outlives_the_spool_and_may_be_missing(path: Path) -> None:
     """The agents before this one did not keep it."""
-    (path.with_name(standing.FILE)).write_text(json.dumps({"kernel_boot": boot_id(), "cluster_id": "c", "epoch": 9}))
+    (path.with_name(identity.FILE)).write_text(json.dumps({"kernel_boot": boot_id(), "cluster_id": "c", "epoch": 9}))
     spool = open_spool(path)
     assert (spool.node, spool.cluster) == ("", ("c", 9))
     spool.name("n1")

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from node_agent.jobs import leftovers, standing
+from node_agent.jobs import stray_processes
+from node_agent.jobs.spool import identity
 from tests import preloaded
 from tests.agent.conftest import AgentProcess, alive, run_directory
 from tests.agent.fake_scheduler import FakeScheduler
@@ -84,7 +85,7 @@ def test_who_forgets_its_cluster_may_change_its_name(agent: Start, scheduler: Fa
     agent("--forget-cluster", node="n2")
     hello = scheduler.connected(2)
     assert (hello.node, hello.cluster_id, list(hello.runs)) == ("n2", "", [])
-    held = standing.read(state / standing.FILE)
+    held = identity.read(state / identity.FILE)
     assert held is not None
     assert held.node == "n2"
 
@@ -125,16 +126,16 @@ def test_whose_runs_are_meant(agent: Start, scheduler: FakeScheduler, state: Pat
     other = tmp_path / "other"
     other.mkdir()
     found = {state: {"1.1"}}
-    assert leftovers.elsewhere(other, "n1", tmp_path / "shared") == found
+    assert stray_processes.elsewhere(other, "n1", tmp_path / "shared") == found
     (tmp_path / "link").symlink_to(tmp_path)
-    assert leftovers.elsewhere(other, "n1", tmp_path / "link" / "shared") == found
-    assert leftovers.elsewhere(tmp_path / "link" / "state", "n1", tmp_path / "shared") == {}
-    assert leftovers.elsewhere(other, "n2", tmp_path / "shared") == {}
-    assert leftovers.elsewhere(other, "n1", tmp_path) == {}
+    assert stray_processes.elsewhere(other, "n1", tmp_path / "link" / "shared") == found
+    assert stray_processes.elsewhere(tmp_path / "link" / "state", "n1", tmp_path / "shared") == {}
+    assert stray_processes.elsewhere(other, "n2", tmp_path / "shared") == {}
+    assert stray_processes.elsewhere(other, "n1", tmp_path) == {}
     os.kill(pid, signal.SIGSTOP)
     moved = state.rename(tmp_path / "moved")
-    assert leftovers.elsewhere(moved, "n1", tmp_path / "shared") == {}
+    assert stray_processes.elsewhere(moved, "n1", tmp_path / "shared") == {}
     moved.rename(state)
     os.kill(pid, signal.SIGKILL)
     scheduler.exited(1)
-    assert leftovers.elsewhere(other, "n1", tmp_path / "shared") == {}
+    assert stray_processes.elsewhere(other, "n1", tmp_path / "shared") == {}

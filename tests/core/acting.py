@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.job import NodeState, RunKey, RunPhase
 from scheduler_service.core.messages import (
     Acknowledged,
     Event,
@@ -19,8 +18,9 @@ from scheduler_service.core.messages import (
     Start,
     Step,
 )
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import NodeState, RunKey, RunPhase
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.state.state import State
 from tests.core.agents import LIVE, Agent, Launches, Report
 from tests.core.driver import Driver, inventory
 from tests.core.specs import CAPACITIES, EXITS

@@ -3,9 +3,9 @@ a reboot."""
 
 from dataclasses import dataclass, field
 
-from scheduler_service.core.job import RunKey, RunPhase
 from scheduler_service.core.messages import KnownRun, NodeSeen, Order, RunExited, RunReady, RunStarted, Start
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import RunKey, RunPhase
+from scheduler_service.core.model.values import Vector
 from tests.core.driver import inventory
 
 Report = RunStarted | RunReady | RunExited

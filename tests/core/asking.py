@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
-from scheduler_service.core.job import Dependency, DependencyKind, Job, JobClass, JobSpec, JobState, NodeState
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -24,8 +23,9 @@ from scheduler_service.core.messages import (
     UndrainRequested,
     UpdateRequested,
 )
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model import Dependency, DependencyKind, Job, JobClass, JobSpec, JobState, NodeState
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector
 from tests.core.acting import Base, fits_empty, untouched
 from tests.core.specs import DEMANDS, SPECS, USUAL
 

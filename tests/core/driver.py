@@ -8,26 +8,10 @@ from collections.abc import Mapping
 from random import Random
 from types import MappingProxyType
 
-from scheduler_service.core.change import shown_state
+from scheduler_service.core.allocation.transitions import shown_state
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.invariants import check, sample
-from scheduler_service.core.job import (
-    ENDED,
-    Cluster,
-    EventKind,
-    Job,
-    JobClass,
-    JobSpec,
-    JobState,
-    Node,
-    NodeState,
-    Operation,
-    Reason,
-    Run,
-    RunKey,
-    RunPhase,
-)
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -46,12 +30,28 @@ from scheduler_service.core.messages import (
     Stop,
     Submitted,
 )
-from scheduler_service.core.settings import DEFAULTS, Settings
-from scheduler_service.core.sound import contradictions
-from scheduler_service.core.state import State
-from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fifo import fifo
+from scheduler_service.core.model import (
+    ENDED,
+    Cluster,
+    EventKind,
+    Job,
+    JobClass,
+    JobSpec,
+    JobState,
+    Node,
+    NodeState,
+    Operation,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+)
+from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.settings import DEFAULTS, Settings
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.order.fifo import fifo
 
 EPOCH = 1_700_000_000 * SECOND
 NODE = Vector(32_000, 65_536, 8)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, RunPhase
 from scheduler_service.core.messages import ReleaseRequested, ResumeRequested, Submitted, UndrainRequested
-from scheduler_service.core.room import pack
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, RunPhase
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.state.free_resources import pack
 from tests.core.acting import Acting
 from tests.core.asking import Asking
 from tests.core.driver import Driver

@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scheduler_service.core.board import Board, Deal, accept, agreed
-from scheduler_service.core.exchange import (
+from scheduler_service.core.exchange.book import Board, Deal, accept, agreed
+from scheduler_service.core.model.exchange import (
     Booked,
     Booking,
     Exchange,
@@ -22,8 +22,8 @@ from scheduler_service.core.exchange import (
     turned,
     withdrawn,
 )
-from scheduler_service.core.values import Micros
-from scheduler_service.policies.exchange import Fits, Match, balanced, settle
+from scheduler_service.core.model.values import Micros
+from scheduler_service.policies.exchange.arbiter import Fits, Match, balanced, settle
 
 HOUR: Micros = 3_600_000_000
 

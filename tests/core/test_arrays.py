@@ -3,7 +3,6 @@
 from typing import Any
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.job import Array, Dependency, DependencyKind, EventKind, JobSpec, JobState, Reason, Retry, RunPhase
 from scheduler_service.core.messages import (
     Accepted,
     HoldRequested,
@@ -12,10 +11,21 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UpdateRequested,
 )
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import (
+    Array,
+    Dependency,
+    DependencyKind,
+    EventKind,
+    JobSpec,
+    JobState,
+    Reason,
+    Retry,
+    RunPhase,
+)
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_start, spec
 from tests.core.test_gangs import gang
 

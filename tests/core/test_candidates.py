@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.candidates import Candidates, size_of
 from scheduler_service.core.engine import step
-from scheduler_service.core.job import Cluster, Job, JobSpec, JobState, Run, RunKey, RunPhase
 from scheduler_service.core.messages import Event, NodeSeen, RunExited, RunStarted, Submitted
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, ZERO, Vector
-from scheduler_service.policies.fifo import fifo
+from scheduler_service.core.model import Cluster, Job, JobSpec, JobState, Run, RunKey, RunPhase
+from scheduler_service.core.model.values import SECOND, ZERO, Vector
+from scheduler_service.core.state.candidates import Candidates, size_of
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.order.fifo import fifo
 from tests.core.driver import NODE, Driver, inventory
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from random import Random
 from types import FrameType
 
-from scheduler_service.core.cells.around import is_unbound
 from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.pool_queries import is_unbound
 from scheduler_service.core.cells.shape import Shape, leaves
 from tests.core.cells import to_bind
 

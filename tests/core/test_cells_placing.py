@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.cells.asked import Asked, Need
-from scheduler_service.core.cells.placing import _Search
+from scheduler_service.core.cells.guaranteed_search import _Search
 from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.request import Asked, Need
 from scheduler_service.core.cells.shape import Shape
-from scheduler_service.core.values import Mask
-from scheduler_service.core.vc import Owner
+from scheduler_service.core.model.values import Mask
+from scheduler_service.core.model.virtual_clusters import Owner
 from tests.core.cells import P100, to_bind
 
 ME, OTHER = Owner(1), Owner(2)

@@ -4,13 +4,13 @@ import pytest
 
 from scheduler_service.core.engine import step
 from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound
-from scheduler_service.core.job import Array, Dependency, DependencyKind, EventKind, Job, JobState, Reason, Retry
 from scheduler_service.core.messages import Accepted, CancelRequested, HoldRequested, RunExited, Submitted, UpdateRequested
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import Array, Dependency, DependencyKind, EventKind, Job, JobState, Reason, Retry
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import EPOCH, Driver, kinds, spec
 from tests.policies.cluster import seeded
 

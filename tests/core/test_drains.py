@@ -3,7 +3,6 @@
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound
-from scheduler_service.core.job import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.messages import (
     Accepted,
     DrainRequested,
@@ -21,9 +20,10 @@ from scheduler_service.core.messages import (
     Submitted,
     UndrainRequested,
 )
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec
 from tests.core.test_gangs import begun
 

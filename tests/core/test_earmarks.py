@@ -1,10 +1,10 @@
 """Earmarks: free + owned + earmarked = capacity (`Driver` checks it after each step), and when they begin and end."""
 
-from scheduler_service.core.job import EventKind, JobState, OperationPhase, Reason, RunKey
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND, ZERO, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import EventKind, JobState, OperationPhase, Reason, RunKey
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, ZERO, Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import NODE, Driver, kinds, orders_to_start
 from tests.core.test_enact import desk, earmark, preempt
 

@@ -6,11 +6,11 @@ import pytest
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals, step
-from scheduler_service.core.job import Decision, JobState, Reason, RunKey, RunPhase
-from scheduler_service.core.journal import net
 from scheduler_service.core.messages import DropEarmark, Earmark, Place, Plan, Preempt, Rng, Spot, Wait
-from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Vector
+from scheduler_service.core.model import Decision, JobState, Reason, RunKey, RunPhase
+from scheduler_service.core.model.values import ZERO, Vector
+from scheduler_service.core.state.journal import net
+from scheduler_service.core.state.state import State
 from tests.core.driver import NODE, Driver
 
 DECISION = Decision(0, 0, ZERO, "by hand", 0, 0, 0, 0, 0, ())

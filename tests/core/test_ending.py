@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
 from scheduler_service.core.messages import NodeDeleteRequested, NodeSilent, Stop, SuspendRequested, UndrainRequested
-from scheduler_service.core.rows import changed
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, kinds, spec
 
 SMALL = Vector(4_000, 8_192, 1)

@@ -8,12 +8,12 @@ from benchmarks.step_cost import PAPER_NODE, Stream
 from scheduler_service.core.engine import Proposals, step
 from scheduler_service.core.errors import Broken, NotFound
 from scheduler_service.core.invariants import check, sample
-from scheduler_service.core.job import EventKind, JobState, Reason, RunKey
 from scheduler_service.core.messages import Accepted, CancelRequested, Rng, RunStarted, Submitted, Wait
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fifo import fifo
+from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.order.fifo import fifo
 from tests.core.driver import EPOCH, Driver, orders_to_start, orders_to_stop, spec
 
 

@@ -8,11 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.board import Deal
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
-from scheduler_service.core.exchange import LATE_US, ExchangeState, Lot, OrderKind, OrderState, granted, in_force, moments, used
-from scheduler_service.core.rows import changed
-from scheduler_service.policies.exchange import auction, balanced
+from scheduler_service.core.exchange.book import Deal
+from scheduler_service.core.model.exchange import (
+    LATE_US,
+    ExchangeState,
+    Lot,
+    OrderKind,
+    OrderState,
+    granted,
+    in_force,
+    moments,
+    used,
+)
+from scheduler_service.core.model.rows import changed
+from scheduler_service.policies.exchange.arbiter import auction, balanced
 from tests.core.market import HOUR, Market, lot
 
 A, B, C = 1, 2, 3

@@ -3,12 +3,12 @@
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound
-from scheduler_service.core.job import EventKind, JobState, Reason
 from scheduler_service.core.messages import FaultsSeen, NodeChanged
-from scheduler_service.core.settings import DEFAULTS, Settings
-from scheduler_service.core.values import Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import EventKind, JobState, Reason
+from scheduler_service.core.model.settings import DEFAULTS, Settings
+from scheduler_service.core.model.values import Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, inventory, kinds
 
 SMALL = Vector(4_000, 8_192, 2)

@@ -7,13 +7,24 @@ import pytest
 
 from scheduler_service.core.engine import step
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.job import EventKind, JobSpec, JobState, Reason, Retry, Run, RunKey, RunPhase, StopReason, TaskGroup
 from scheduler_service.core.messages import Joined, RunStarted, Start, Step, Stop, Submitted, SuspendRequested
-from scheduler_service.core.rows import changed
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import (
+    EventKind,
+    JobSpec,
+    JobState,
+    Reason,
+    Retry,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+    TaskGroup,
+)
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec
 
 SMALL = Vector(4_000, 8_192, 2)

@@ -1,6 +1,6 @@
 """The journal: net changes, and undo in reverse order."""
 
-from scheduler_service.core.journal import Change, Journal, Table, net
+from scheduler_service.core.state.journal import Change, Journal, Table, net
 
 Seen = list[tuple[str | None, str | None]]
 

@@ -3,7 +3,6 @@
 import pytest
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound
-from scheduler_service.core.job import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.messages import (
     Accepted,
     Acknowledged,
@@ -17,10 +16,11 @@ from scheduler_service.core.messages import (
     Stop,
     Submitted,
 )
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import SECOND, ZERO, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.values import SECOND, ZERO, Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import NODE, Driver, inventory, kinds, orders_to_start, orders_to_stop, spec
 
 SMALL = Vector(4_000, 8_192, 1)

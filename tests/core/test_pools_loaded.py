@@ -4,9 +4,9 @@ from itertools import permutations
 
 import pytest
 
-from scheduler_service.core.job import Node, NodeDevice, NodeState
-from scheduler_service.core.pools import PoolPlan, Pools
-from scheduler_service.core.values import Vector
+from scheduler_service.core.cells.pools import PoolPlan, Pools
+from scheduler_service.core.model import Node, NodeDevice, NodeState
+from scheduler_service.core.model.values import Vector
 
 
 def _row(node: int) -> Node:

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.queue import Queue
-from scheduler_service.core.waiting import QueueKey
+from scheduler_service.core.state.queue import Queue
+from scheduler_service.core.state.queue_keys import QueueKey
 
 KEYS = st.tuples(st.integers(-2, 2), st.booleans(), st.integers(1, 30))
 CHANGES = st.one_of(KEYS, st.sampled_from(["first", "last", "middle"]))

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.job import JobSpec, RunPhase, TaskGroup
 from scheduler_service.core.messages import NodeSeen, Start
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import JobSpec, RunPhase, TaskGroup
+from scheduler_service.core.model.values import Vector
 from tests.core.driver import Driver, inventory
 
 ONE = Vector(1000, 64, 1)

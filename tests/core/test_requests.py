@@ -3,7 +3,6 @@
 import pytest
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound
-from scheduler_service.core.job import Array, EventKind, JobState, NodeState, Reason, Retry, RunKey, StopReason
 from scheduler_service.core.messages import (
     Accepted,
     HoldRequested,
@@ -16,11 +15,12 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UpdateRequested,
 )
-from scheduler_service.core.rows import changed
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import Array, EventKind, JobState, NodeState, Reason, Retry, RunKey, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec
 
 SMALL = Vector(4_000, 8_192, 1)

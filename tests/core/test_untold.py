@@ -1,9 +1,9 @@
 """Runs that were placed on a node whose agent was gone already, and that it never heard of."""
 
-from scheduler_service.core.job import EventKind, JobState, Reason, RunKey, RunPhase, TaskGroup
 from scheduler_service.core.messages import Joined, NodeSilent
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import EventKind, JobState, Reason, RunKey, RunPhase, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Vector
 from tests.core.driver import Driver, orders_to_stop, spec
 
 PAIR = changed(spec(), gang=(TaskGroup(2, Vector(1000, 512, 1)),), demand=Vector(2000, 1024, 2))

@@ -1,6 +1,7 @@
 """What must hold over a history and cannot be seen in one state: the state machine tells it every step."""
 
-from scheduler_service.core.job import (
+from scheduler_service.core.messages import Start, Step
+from scheduler_service.core.model import (
     Dependency,
     DependencyKind,
     Job,
@@ -13,7 +14,6 @@ from scheduler_service.core.job import (
     RunPhase,
     StopReason,
 )
-from scheduler_service.core.messages import Start, Step
 from tests.core.driver import Driver
 
 

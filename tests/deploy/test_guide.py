@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.cli import main as ebb_agent
+from node_agent.commands.main import main as ebb_agent
 from node_agent.config import load as load_agent
-from scheduler_service.cli import main as ebb_scheduler
+from scheduler_service.commands.main import main as ebb_scheduler
 from scheduler_service.config import load as load_scheduler
 from tests.certificates import Authority
 from tests.deploy.guide import GUIDE, MACHINES, blocks, files

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from node_agent.cli import main as ebb_agent
+from node_agent.commands.main import main as ebb_agent
 from node_agent.config import Settings
-from scheduler_service.cli import main as ebb_scheduler
+from scheduler_service.commands.main import main as ebb_scheduler
 from scheduler_service.config import Config
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -6,10 +6,10 @@ from pathlib import Path
 from random import Random
 
 from client_sdk import JobClass
-from scheduler_service.core import job as core
-from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import SECOND, Micros, Vector
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core import model as core
+from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
 from tests.harness import WHOLE_NODE, Database, Site

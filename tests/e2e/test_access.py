@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from client_sdk import Client, JobState, NodeState, PermissionDenied, Unauthenticated
-from scheduler_service.cli import main as ebb_scheduler
+from scheduler_service.commands.main import main as ebb_scheduler
 from tests.certificates import Authority
 from tests.harness import LIMIT, leftovers, quick_cluster, run
 from tests.store.waiting import wait_for

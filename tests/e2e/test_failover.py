@@ -15,7 +15,7 @@ import pytest
 from ebb.v1 import scheduler_pb2_grpc
 
 from client_sdk import Client, DeadlineExceeded, JobEventKind, JobState, NodeState, Unavailable
-from scheduler_service.store.embedded import Embedded
+from scheduler_service.store.embedded.server import Embedded
 from tests.harness import LIMIT, WHOLE_NODE, Load, Site, alive, leftovers
 from tests.rpc.server import failure, submit_request
 from tests.store.fixtures import short_dir

@@ -10,12 +10,12 @@ import pytest
 from benchmarks import fidelity
 from client_sdk import JobState
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import StopReason
 from scheduler_service.core.messages import Submitted
+from scheduler_service.core.model import StopReason
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
-from scheduler_service.run.record import Stepped
-from scheduler_service.run.replay import Summary, read, replay
+from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.run.recording.record import Stepped
+from scheduler_service.run.recording.replay import Summary, read, replay
 from scheduler_service.sim.measured import times
 from tests.e2e import paced
 from tests.harness import Site, run_module

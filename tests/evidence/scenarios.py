@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from scheduler_service.core.messages import Step
-from scheduler_service.run.replay import Summary, taken_again
+from scheduler_service.run.recording.replay import Summary, taken_again
 from scheduler_service.sim.cases import Case, simulate
 from tests.core import driver
 from tests.evidence.digests import Evidence

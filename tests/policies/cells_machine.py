@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.job import JobState, Node, NodeState, Reason, RunPhase
 from scheduler_service.core.messages import (
     Accepted,
     CancelRequested,
@@ -26,8 +26,8 @@ from scheduler_service.core.messages import (
     VcDeleteRequested,
     VcRequested,
 )
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.vc import Guarantee, Pin, Quota, VcPolicy, Within
+from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase
+from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound
 from tests.policies.tenants import CPUS, TREES, inventory

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from operator import le
 
-from scheduler_service.core.cells.asked import asked
-from scheduler_service.core.cells.placing import find
-from scheduler_service.core.job import EventKind, Job, JobState, Run, RunPhase, StopReason
+from scheduler_service.core.cells.guaranteed_search import find
+from scheduler_service.core.cells.request import asked
 from scheduler_service.core.messages import Event, Step
-from scheduler_service.core.state import State
-from scheduler_service.core.vc import Guarantee
-from scheduler_service.core.waiting import Lane
+from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase, StopReason
+from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.queue_keys import Lane
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import choices
 from scheduler_service.policies.cells.victims import PREEMPTING
 from tests.core.cells import free_cells

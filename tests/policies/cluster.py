@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import strategies as st
 
 from scheduler_service.core.invariants import check
-from scheduler_service.core.job import (
+from scheduler_service.core.model import (
     Cluster,
     Job,
     JobClass,
@@ -22,10 +22,10 @@ from scheduler_service.core.job import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, ZERO, Vector, add, fits, sub
-from scheduler_service.policies.fitting import pick_devices
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, ZERO, Vector, add, fits, sub
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.placing.first_fit import pick_devices
 
 PHASES = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.RUNNING, RunPhase.STOPPING)
 

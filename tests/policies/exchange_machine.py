@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.exchange import OrderKind
-from scheduler_service.core.job import RunPhase
 from scheduler_service.core.messages import CancelRequested, Cells, FaultsSeen, OrderChanged, VcRequested
-from scheduler_service.core.vc import Quota, VcPolicy
-from scheduler_service.policies.cells.exchanging import MATCHES
+from scheduler_service.core.model import RunPhase
+from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
+from scheduler_service.policies.exchange.stage import MATCHES
 from tests.policies.tenants import OVERFLOW
 from tests.policies.trading import FOURS, HOUR, Traders, at
 

@@ -7,14 +7,14 @@ leave every other promise as it was (Eqn 2). Runs that leave anyhow do not count
 from collections.abc import Iterator
 from itertools import combinations
 
-from scheduler_service.core.cells.around import is_unbound
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.seats import positions
+from scheduler_service.core.cells.pool_queries import is_unbound
+from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.shape import height_of, leaves
-from scheduler_service.core.job import RunPhase
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import Owner
+from scheduler_service.core.model import RunPhase
+from scheduler_service.core.model.values import Mask, mask_of
+from scheduler_service.core.model.virtual_clusters import Owner
+from scheduler_service.core.state.state import State
 
 Cell = tuple[int, int]
 Places = list[tuple[int, Mask]]

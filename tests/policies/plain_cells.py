@@ -6,8 +6,8 @@ A leaf is a number; a cell of a level is the leaves from `index * size` to `inde
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from scheduler_service.core.job import NodeState
-from scheduler_service.core.state import State
+from scheduler_service.core.model import NodeState
+from scheduler_service.core.state.state import State
 
 Leaves = frozenset[int]
 

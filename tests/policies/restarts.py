@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from scheduler_service.core.anew import begin_anew
+from scheduler_service.core.allocation.startup_repair import begin_anew
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.journal import net
 from scheduler_service.core.messages import Event, Step
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.sound import contradictions
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.state.journal import net
+from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.order.fifo import fifo
 from tests.policies.tenants import Tenants
 
 

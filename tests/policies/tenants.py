@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.messages import (
     Accepted,
     NodeSeen,
@@ -17,12 +17,12 @@ from scheduler_service.core.messages import (
     VcDeleteRequested,
     VcRequested,
 )
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.rows import changed
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import SECOND, ZERO, Vector, add
-from scheduler_service.core.vc import CellRequest, Guarantee, Owner, Pin, Quota, Within
+from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, TaskGroup
+from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
+from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, Pin, Quota, Within
 from scheduler_service.policies.cells.policy import cells
 from tests.core.driver import Driver
 

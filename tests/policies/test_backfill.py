@@ -8,17 +8,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import JobSpec, JobState, RunPhase, TaskGroup
 from scheduler_service.core.messages import Submitted
-from scheduler_service.core.room import pack
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import SECOND, Micros, Vector
-from scheduler_service.policies.backfill import backfill, reserve
-from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.fitting import offered_to
-from scheduler_service.policies.lrtp import remaining
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import JobSpec, JobState, RunPhase, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.core.state.free_resources import pack
+from scheduler_service.policies.order.backfill import backfill, reserve
+from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.placing.first_fit import offered_to
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.lrtp import remaining
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import EPOCH, Driver, spec
 from tests.core.specs import gang_of
 
@@ -231,7 +231,7 @@ def test_a_gang_is_packed_once_however_many_runs_end_before(monkeypatch: pytest.
         d.start(d.submit(JobSpec(("true",), Vector(1000, 1024, 1), estimate_us=(i + 1) * SECOND)))
     head = d.job(d.submit(gang_of_sizes((Vector(1000, 1024, 8), 16))))
     packed = []
-    monkeypatch.setattr("scheduler_service.policies.backfill.pack", lambda *given: packed.append(given) or pack(*given))
+    monkeypatch.setattr("scheduler_service.policies.order.backfill.pack", lambda *given: packed.append(given) or pack(*given))
     reservation = reserve(d.state, head)
     assert reservation is not None
     assert reservation.nodes == frozenset(range(1, 17))

@@ -2,12 +2,12 @@
 
 import pytest
 
-from scheduler_service.core.among import lacks, nodes_in
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.job import JobState, Reason
+from scheduler_service.core.cells.pools import PoolPlan
+from scheduler_service.core.cells.queries import lacks, nodes_in
 from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeDeleteRequested, NodeSeen, NodeSilent, VcRequested
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.vc import Pin, VcPolicy
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.virtual_clusters import Pin, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
 
 # ---- what is kept for somebody -----------------------------------------------------------------------------------------

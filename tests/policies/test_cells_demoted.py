@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import NodeSilent
-from scheduler_service.core.vc import VcPolicy
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.virtual_clusters import VcPolicy
 from tests.policies.tenants import OVERFLOW, Tenants
 from tests.policies.trading import Traders
 

@@ -5,10 +5,10 @@ from types import ModuleType
 import pytest
 
 from scheduler_service.core.enact import enact
-from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import CancelRequested, FaultsSeen, Preempt, Reclaim
-from scheduler_service.core.vc import VcPolicy
-from scheduler_service.policies.cells import guests, opportunistic, victims
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.policies.cells import opportunistic, opportunistic_victims, victims
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
 POOL = "four-2x2"
@@ -186,7 +186,7 @@ def test_who_waits_in_vain_looks_once_for_all_of_its_kind(policy: str, monkeypat
     small = [guest(tenants, "A", 1) for _ in range(11)]
     wide = [guest(tenants, "A", 4, 4, 4, trial=True, priority=1) for _ in range(4)]
     tenants.settles = False
-    looks = counted(monkeypatch, guests, "find_idle")
+    looks = counted(monkeypatch, opportunistic_victims, "find_idle")
     tenants.step(FaultsSeen("one", "a", ()), CancelRequested(wide.pop()))
     assert len(looks) == 2 * 1  # a step is taken twice
     tenants.ask("A", 4, 4, 4, trial=True, priority=2, guarantee=OPPORTUNISTIC)  # another matter: it may have more of them leave

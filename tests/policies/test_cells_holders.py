@@ -3,14 +3,14 @@
 from random import Random
 from typing import Any
 
-from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import Accepted, CancelRequested, Submitted
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import SECOND
-from scheduler_service.core.vc import VcPolicy
-from scheduler_service.policies.explain import Blocker, explain
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.policies.explain.explain import Blocker, explain
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
 FOURS = "four-2x2"

@@ -7,10 +7,10 @@ from collections import Counter
 from itertools import count
 from random import Random
 
-from scheduler_service.core.cells.seats import positions
+from scheduler_service.core.cells.pools import PoolPlan
+from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.engine import step
-from scheduler_service.core.gangs import begins
-from scheduler_service.core.job import Cluster, Operation, Run, RunPhase
+from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (
     CancelRequested,
     Event,
@@ -24,11 +24,11 @@ from scheduler_service.core.messages import (
     Submitted,
     VcRequested,
 )
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, mask_of
-from scheduler_service.core.vc import Binding, Guarantee, Owner, Quota
+from scheduler_service.core.model import Cluster, Operation, Run, RunPhase
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, mask_of
+from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, Quota
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.policy import cells
 from tests.policies.least_evicted import guests_of, least_as_good, least_evicted
 from tests.policies.tenants import inventory, request

@@ -2,10 +2,10 @@
 
 import pytest
 
-from scheduler_service.core.job import JobState, Reason
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.values import SECOND
-from scheduler_service.core.vc import VcPolicy
+from scheduler_service.core.cells.pools import PoolPlan
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.virtual_clusters import VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 PRIORITY = VcPolicy("priority")

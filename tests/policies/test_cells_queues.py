@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.job import Array, Dependency, DependencyKind, EventKind, JobState, Reason, RunKey
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import Submitted, UpdateRequested, VcRequested
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.rows import changed
-from scheduler_service.core.vc import Guarantee, Pin, VcPolicy
-from scheduler_service.policies.explain import explain
-from scheduler_service.policies.fitgpp import FitGppSettings
+from scheduler_service.core.model import Array, Dependency, DependencyKind, EventKind, JobState, Reason, RunKey
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, VcPolicy
+from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.stages import stages
+from scheduler_service.policies.victims.fitgpp import FitGppSettings
 from tests.policies.tenants import OVERFLOW, Tenants, request
 from tests.policies.test_cells_cost import cost
 

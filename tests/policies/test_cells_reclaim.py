@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import CancelRequested, Step, Stop, Submitted, SuspendRequested
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.values import SECOND
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
 POOL = "four-2x2"

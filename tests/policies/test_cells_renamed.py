@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core import shrinking
+from scheduler_service.core.allocation import guarantee_loss
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.engine import step
-from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import NodeSeen, VcRequested
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.state import State
-from scheduler_service.core.vc import Pin, Quota
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.virtual_clusters import Pin, Quota
+from scheduler_service.core.state.state import State
 from tests.policies.tenants import OPPORTUNISTIC, Tenants, inventory
 
 FOURS = "four-2x2"
@@ -38,13 +38,13 @@ def four(nodes: int) -> Tenants:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The jobs of which it is asked whether they are in cells of their own."""
     seen: list[int] = []
-    real: Callable[..., bool] = shrinking.in_own_cells
+    real: Callable[..., bool] = guarantee_loss.in_own_cells
 
     def counted(state: State, job: Any, *where: Any) -> bool:
         seen.append(job.id)
         return real(state, job, *where)
 
-    monkeypatch.setattr(shrinking, "in_own_cells", counted)
+    monkeypatch.setattr(guarantee_loss, "in_own_cells", counted)
     return seen
 
 

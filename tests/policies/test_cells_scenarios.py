@@ -4,15 +4,15 @@ from random import Random
 
 import pytest
 
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused
-from scheduler_service.core.job import JobState, Reason, RunPhase
 from scheduler_service.core.messages import FaultsSeen, VcRequested
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.vc import Pin, Quota, VcPolicy, Within
+from scheduler_service.core.model import JobState, Reason, RunPhase
+from scheduler_service.core.model.virtual_clusters import Pin, Quota, VcPolicy, Within
 from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.explain import explain
+from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 RACKS = (

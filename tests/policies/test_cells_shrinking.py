@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.job import EventKind, JobState, Reason
+from scheduler_service.core.model import EventKind, JobState, Reason
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 from tests.policies.trading import Traders
 from tests.thorough import examples

@@ -2,16 +2,16 @@
 
 import pytest
 
-from scheduler_service.core.cells.asked import Asked, Need, Together
-from scheduler_service.core.cells.idle import find_idle
+from scheduler_service.core.cells.opportunistic_search import find_idle
 from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.pools import PoolPlan
+from scheduler_service.core.cells.request import Asked, Need, Together
 from scheduler_service.core.cells.shape import Shape
-from scheduler_service.core.job import JobState, Reason, TaskGroup
 from scheduler_service.core.messages import Accepted, Submitted
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import Vector, times
-from scheduler_service.core.vc import Guarantee, Within
+from scheduler_service.core.model import JobState, Reason, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Vector, times
+from scheduler_service.core.model.virtual_clusters import Guarantee, Within
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
 

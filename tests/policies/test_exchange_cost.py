@@ -4,16 +4,16 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.board import Board, Deal
 from scheduler_service.core.engine import step
-from scheduler_service.core.exchange import Exchange, ExchangeState, Lot, OrderState, granted, moments
+from scheduler_service.core.exchange.book import Board, Deal
+from scheduler_service.core.exchange.ownership import board_of, least_owned, most_cells, turn_windows, why_not_owned
 from scheduler_service.core.messages import Submitted
-from scheduler_service.core.state import State
-from scheduler_service.core.vc import VcPolicy
-from scheduler_service.core.windows import board_of, least_owned, most_cells, turn_windows, why_not_owned
-from scheduler_service.policies.cells import exchanging
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, Lot, OrderState, granted, moments
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.exchange import Match, auction, balanced
+from scheduler_service.policies.exchange import stage
+from scheduler_service.policies.exchange.arbiter import Match, auction, balanced
 from tests.core.test_cells_cost import calls
 from tests.policies.tenants import request
 from tests.policies.trading import FOURS, HOUR, Traders, at
@@ -34,7 +34,7 @@ def test_whether_somebody_owns_what_many_offers_have_is_asked_once(match: Match,
         asked.append(deal)
         return why_not_owned(state, deal)
 
-    monkeypatch.setattr(exchanging, "why_not_owned", counting)
+    monkeypatch.setattr(stage, "why_not_owned", counting)
     t.policy = cells(match)
     t.settles = False
     t.state.unsettled = t.state.board_changed = True
@@ -143,7 +143,7 @@ def test_a_job_that_takes_no_idle_cell_has_no_proxy_look_at_the_board(monkeypatc
         made.append(now)
         return board_of(state, now)
 
-    monkeypatch.setattr(exchanging, "board_of", counting)
+    monkeypatch.setattr(stage, "board_of", counting)
 
     def boards(gpus: int) -> int:
         made.clear()

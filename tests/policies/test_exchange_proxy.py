@@ -2,15 +2,15 @@
 
 from dataclasses import replace
 
-from scheduler_service.core.exchange import OrderState
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import (
     NodeSeen,
     VcRequested,
 )
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.state import State
-from scheduler_service.core.vc import VcPolicy
-from scheduler_service.policies.exchange import auction
+from scheduler_service.core.model.exchange import OrderState
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.exchange.arbiter import auction
 from tests.policies.tenants import inventory
 from tests.policies.trading import FOURS, HOUR, Traders, at, many
 

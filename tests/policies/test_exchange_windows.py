@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from scheduler_service.core.exchange import ExchangeState, OrderState
-from scheduler_service.core.job import JobState, Reason
 from scheduler_service.core.messages import (
     Cells,
 )
-from scheduler_service.core.rows import changed
-from scheduler_service.core.vc import Quota
-from scheduler_service.policies.exchange import auction
+from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.exchange import ExchangeState, OrderState
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.virtual_clusters import Quota
+from scheduler_service.policies.exchange.arbiter import auction
 from tests.policies.tenants import OVERFLOW
 from tests.policies.trading import FOURS, NODE, Traders, at, many, reason, two
 

@@ -3,14 +3,14 @@
 from random import Random
 
 from scheduler_service.core.engine import step
-from scheduler_service.core.job import Array, Dependency, DependencyKind, JobSpec, JobState, Reason, Retry, TaskGroup
 from scheduler_service.core.messages import DrainRequested, HoldRequested, Submitted, SuspendRequested
-from scheduler_service.core.rows import changed
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.explain import Blocker, Estimate, Explanation, explain
+from scheduler_service.core.model import Array, Dependency, DependencyKind, JobSpec, JobState, Reason, Retry, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.explain.explain import Blocker, Estimate, Explanation, explain
 from scheduler_service.policies.stages import Stages, stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, spec
 
 FITGPP = stages("fitgpp", FitGppSettings())

@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.job import JobClass, JobSpec, JobState, Reason
 from scheduler_service.core.messages import Plan, Rng, Submitted
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import JobClass, JobSpec, JobState, Reason
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver
 
 CAPACITIES = st.builds(Vector, st.integers(0, 6), st.integers(0, 6), st.integers(0, 4))

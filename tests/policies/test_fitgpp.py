@@ -2,11 +2,11 @@
 
 import pytest
 
-from scheduler_service.core.job import EventKind, JobState, Reason, RunKey
 from scheduler_service.core.messages import NodeSilent, Submitted
-from scheduler_service.core.values import Vector
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
+from scheduler_service.core.model.values import Vector
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_stop, spec
 
 

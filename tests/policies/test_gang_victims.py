@@ -9,17 +9,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
-from scheduler_service.core.indices.runs import refresh_candidate
 from scheduler_service.core.invariants import check
-from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Run, RunPhase, TaskGroup
 from scheduler_service.core.messages import Earmark, Plan, Preempt
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Vector, add, fits
-from scheduler_service.policies.fitgpp import fitgpp, fitgpp_victims, score
-from scheduler_service.policies.lrtp import lrtp_victims
-from scheduler_service.policies.rand import rand_victims
-from scheduler_service.policies.victims import FitGppSettings, field_for
+from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Run, RunPhase, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import ZERO, Vector, add, fits
+from scheduler_service.core.state.indices.runs import refresh_candidate
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.victims.fitgpp import fitgpp, fitgpp_victims, score
+from scheduler_service.policies.victims.lrtp import lrtp_victims
+from scheduler_service.policies.victims.rand import rand_victims
+from scheduler_service.policies.victims.search import FitGppSettings, field_for
 from tests.core.driver import Driver
 from tests.core.test_gangs import SMALL, begun, gang
 from tests.policies.cluster import AMOUNTS, Builder, seeded

@@ -4,14 +4,14 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.exchange import OrderKind
-from scheduler_service.core.job import EventKind, JobState, Reason
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import AcceptRequested, Cells, OrderChanged, OrderPosted, RequeueRequested
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.values import SECOND
-from scheduler_service.policies.explain import explain
+from scheduler_service.core.model import EventKind, JobState, Reason
+from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts
 from tests.policies.tenants import OPPORTUNISTIC

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.binding import in_own_cells, kept_on
-from scheduler_service.core.job import JobState, RunPhase
-from scheduler_service.core.lost import lost
+from scheduler_service.core.allocation.bindings import in_own_cells, kept_on
+from scheduler_service.core.cells.missing_nodes import lost
+from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import (
     CancelRequested,
     DrainRequested,
@@ -21,13 +21,13 @@ from scheduler_service.core.messages import (
     VcChanged,
     VcRequested,
 )
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.values import mask_of
-from scheduler_service.core.vc import Guarantee, Pin, Quota, VcPolicy
+from scheduler_service.core.model import JobState, RunPhase
+from scheduler_service.core.model.values import mask_of
+from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from scheduler_service.leading import left_over
-from scheduler_service.policies.explain import explain
+from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts
 from tests.policies.tenants import inventory

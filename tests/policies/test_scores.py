@@ -6,18 +6,18 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
-from scheduler_service.core.indices.runs import refresh_candidate
 from scheduler_service.core.invariants import check
-from scheduler_service.core.job import Job, JobClass, JobSpec, RunKey, TaskGroup
 from scheduler_service.core.messages import Preempt
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.policies.fitgpp import fitgpp_victims
-from scheduler_service.policies.fitting import place
-from scheduler_service.policies.scores import CHOICES, with_term
+from scheduler_service.core.model import Job, JobClass, JobSpec, RunKey, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.indices.runs import refresh_candidate
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.fitgpp import fitgpp_victims
+from scheduler_service.policies.victims.scores import CHOICES, with_term
+from scheduler_service.policies.victims.search import FitGppSettings
 from tests.policies.cluster import Builder, clusters, seeded
 from tests.policies.test_gang_victims import clusters as clusters_with_gangs
 

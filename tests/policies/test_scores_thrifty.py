@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.invariants import check
-from scheduler_service.core.job import (
+from scheduler_service.core.messages import Earmark, NodeSilent, Plan, Preempt, Submitted
+from scheduler_service.core.model import (
     Decision,
     Job,
     JobClass,
@@ -22,16 +23,15 @@ from scheduler_service.core.job import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.messages import Earmark, NodeSilent, Plan, Preempt, Submitted
-from scheduler_service.core.rows import changed
-from scheduler_service.core.state import State
-from scheduler_service.core.values import SECOND, Vector, add, fits
-from scheduler_service.policies.explain import explain
-from scheduler_service.policies.fitgpp import fitgpp_victims
-from scheduler_service.policies.fitting import place
-from scheduler_service.policies.scores_thrifty import thrifty_victims
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector, add, fits
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.placing.first_fit import place
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.fitgpp import fitgpp_victims
+from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.victims.thrifty import thrifty_victims
 from tests.core.driver import Driver, orders_to_stop, spec
 from tests.policies.cluster import Builder, seeded
 

@@ -3,9 +3,9 @@
 from operator import le
 from typing import Any
 
-from scheduler_service.core.among import cells_of
+from scheduler_service.core.cells.pools import PoolPlan
+from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.exchange import Exchange, ExchangeOrder, LedgerEntry, OrderKind
 from scheduler_service.core.messages import (
     AcceptRequested,
     Cells,
@@ -16,10 +16,10 @@ from scheduler_service.core.messages import (
     Step,
     WithdrawRequested,
 )
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.values import Micros
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, LedgerEntry, OrderKind
+from scheduler_service.core.model.values import Micros
 from scheduler_service.policies.cells.policy import cells
-from scheduler_service.policies.exchange import Match, balanced
+from scheduler_service.policies.exchange.arbiter import Match, balanced
 from tests.core.driver import EPOCH
 from tests.policies.tenants import Tenants
 

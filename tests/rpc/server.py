@@ -26,7 +26,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from scheduler_service import app
 from scheduler_service.config import Config
-from scheduler_service.rpc.front import Front
+from scheduler_service.rpc.backend import Front
 from scheduler_service.rpc.server import serving
 from tests.store.waiting import wait_for
 

@@ -15,9 +15,9 @@ from sqlalchemy import Engine
 from client_sdk import AsyncClient, Client, PermissionDenied, Unauthenticated
 from node_agent.transport.security import Security
 from scheduler_service import store
-from scheduler_service.core.access import Role
+from scheduler_service.core.model.access import Role
 from scheduler_service.rpc.access import MAY, OPEN
-from scheduler_service.run.tokens import digest_of, wall_clock
+from scheduler_service.run.token_cache import digest_of, wall_clock
 from tests.agent.test_first_message import first_message
 from tests.rpc.server import LIMIT, Agent, Failure, Server, closing, failure, submit_request
 from tests.store.waiting import wait_for

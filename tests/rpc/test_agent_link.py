@@ -11,7 +11,7 @@ from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
 
-from scheduler_service.rpc import agent_link
+from scheduler_service.rpc.services import agent_link
 from scheduler_service.store import SKIPPED
 from tests.rpc.server import USER, Agent, Failure, Server, failure
 from tests.store.waiting import wait_for

@@ -15,10 +15,10 @@ from ebb.v1 import agent_link_pb2 as pb
 from ebb.v1 import job_pb2
 
 from scheduler_service.core.messages import Joined
-from scheduler_service.rpc.agent_link import AgentLink
-from scheduler_service.rpc.front import Front
-from scheduler_service.rpc.logs import Transfers
+from scheduler_service.rpc.backend import Front
 from scheduler_service.rpc.server import serving
+from scheduler_service.rpc.services.agent_link import AgentLink
+from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.run.dispatch import Dispatch, Link
 from scheduler_service.run.view import View
 

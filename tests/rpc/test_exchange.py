@@ -13,12 +13,12 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from sqlalchemy import Engine
 
-from scheduler_service.core.access import Role
-from scheduler_service.core.exchange import Exchange, ExchangeOrder, Lot, OrderKind
-from scheduler_service.core.exchanges import MOST_ORDERS
-from scheduler_service.core.traded import Surplus
-from scheduler_service.rpc.orders import exchange_out, orders_out, surplus_out
-from scheduler_service.run.tokens import wall_clock
+from scheduler_service.core.handlers.exchange import MOST_ORDERS
+from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, Lot, OrderKind
+from scheduler_service.core.state.exchange_index import Surplus
+from scheduler_service.rpc.convert.exchange import exchange_out, orders_out, surplus_out
+from scheduler_service.run.token_cache import wall_clock
 from tests.rpc.server import LIMIT, Agent, Server, failure
 from tests.rpc.test_access import Tokens, bearer
 from tests.rpc.test_virtual_clusters import POOL, create, get, node, quota
@@ -301,7 +301,7 @@ def test_the_log_says_who_moved_a_guarantee(database_url: str, engine: Engine, c
         site.exchange.ReturnCells(pb.ReturnCellsRequest(exchange_id=1), timeout=LIMIT, metadata=operator)
         site.exchange.WithdrawOrder(pb.WithdrawOrderRequest(virtual_cluster="a", order_id=1), timeout=LIMIT, metadata=user)
         assert failure(lambda: site.exchange.PostOrder(post, timeout=LIMIT)).code is grpc.StatusCode.UNAUTHENTICATED
-    assert [r.getMessage() for r in caplog.records if r.name == "scheduler_service.rpc.exchange"] == [
+    assert [r.getMessage() for r in caplog.records if r.name == "scheduler_service.rpc.services.exchange"] == [
         "ada posted order 1 for virtual cluster a",
         "ada accepted order 1, which is exchange 1, for virtual cluster b",
         "olga asked for the return of exchange 1 for the site",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from scheduler_service.core.job import EventKind, Job, JobEvent, JobSpec, JobState
-from scheduler_service.core.values import SECOND, Vector
-from scheduler_service.rpc.explain import preempted_out
+from scheduler_service.core.model import EventKind, Job, JobEvent, JobSpec, JobState
+from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.rpc.services.explain import preempted_out
 from scheduler_service.run.view import JobView
 
 

@@ -10,9 +10,9 @@ import pytest
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import Acknowledged, Reply
 from scheduler_service.database import Writer
-from scheduler_service.rpc import agent_link, scheduler
 from scheduler_service.rpc.interceptors import answered
-from scheduler_service.rpc.methods import Method
+from scheduler_service.rpc.method_table import Method
+from scheduler_service.rpc.services import agent_link, scheduler
 from scheduler_service.run.dispatch import Dispatch, Link
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from tests.rpc.server import Agent, Server, failure

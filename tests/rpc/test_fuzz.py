@@ -15,10 +15,10 @@ from ebb.v1 import job_pb2, scheduler_pb2
 from ebb.v1 import virtual_clusters_pb2 as vc_pb
 from sqlalchemy import Engine
 
-from scheduler_service.core.access import Role
 from scheduler_service.core.invariants import check
-from scheduler_service.rpc import logs
+from scheduler_service.core.model.access import Role
 from scheduler_service.rpc.access import MAY, OPEN
+from scheduler_service.rpc.services import logs
 from tests.rpc.fuzzing import CASES, KNOWN, METHODS, NODES, Drawing, pieces_of_a_log, walk
 from tests.rpc.server import LIMIT, Agent, Failure, Server, submit_request
 from tests.rpc.test_access import NAMES, Tokens, bearer

@@ -7,7 +7,7 @@ import pytest
 from ebb.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import job_pb2
 
-from scheduler_service.rpc import logs
+from scheduler_service.rpc.services import logs
 from tests.rpc.server import Agent, Failure, Sending, Server, closing, failure
 from tests.store.waiting import wait_for
 

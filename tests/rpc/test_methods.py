@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from scheduler_service.rpc.access import MAY
-from scheduler_service.rpc.methods import Call, Method, Methods
+from scheduler_service.rpc.method_table import Call, Method, Methods
 from tests.rpc.server import LIMIT, Server
 
 

@@ -7,8 +7,8 @@ import pytest
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 
 from client_sdk import Client
-from scheduler_service.rpc import cluster
-from scheduler_service.rpc.pieces import pieces
+from scheduler_service.rpc.chunking import pieces
+from scheduler_service.rpc.services import cluster
 from tests.rpc.server import LIMIT, Agent, Server, closing, failure
 
 LARGE = {"environment": {f"V{i}": "x" * 100_000 for i in range(9)}}
@@ -89,7 +89,7 @@ def test_nodes_come_in_pages(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_pages_of_small_jobs_are_full(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler_service.rpc.scheduler.AT_ONCE", 3)
+    monkeypatch.setattr("scheduler_service.rpc.services.scheduler.AT_ONCE", 3)
     ids = [server.submit().id for _ in range(9)]
     first = server.scheduler.List(scheduler_pb2.ListRequest(page_size=8), timeout=LIMIT)
     assert [job.id for job in first.jobs] == ids[:0:-1]

@@ -12,8 +12,8 @@ from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from sqlalchemy import Connection, text
 
 from scheduler_service import store
-from scheduler_service.rpc import front
-from scheduler_service.rpc.agent_link import AgentLink
+from scheduler_service.rpc import backend
+from scheduler_service.rpc.services.agent_link import AgentLink
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.service import NotLeading
 from scheduler_service.store import SKIPPED
@@ -151,7 +151,7 @@ async def test_an_agent_is_heard_before_it_is_sent_to_the_leader() -> None:
         heard.set()
         yield link_pb.ConnectRequest(hello=link_pb.Hello(node="n1"))
 
-    standing_by = front.Front(None, "u", 0, 1, 1)  # type: ignore[arg-type]
+    standing_by = backend.Front(None, "u", 0, 1, 1)  # type: ignore[arg-type]
     with pytest.raises(NotLeading):
         await anext(AgentLink(standing_by, None).Connect(hello(), None))  # type: ignore[arg-type]
     assert heard.is_set()
@@ -159,7 +159,7 @@ async def test_an_agent_is_heard_before_it_is_sent_to_the_leader() -> None:
 
 
 async def test_a_database_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "ASK_LIMIT", 0.05)
+    monkeypatch.setattr(backend, "ASK_LIMIT", 0.05)
     hangs = threading.Event()
 
     class Reader:
@@ -167,7 +167,7 @@ async def test_a_database_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.Mo
             hangs.wait()
             return "h:1"
 
-    asking = front.Front(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
+    asking = backend.Front(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
     for _ in range(2):
         assert isinstance(await asyncio.wait_for(asking.refer(), LIMIT), NotCommitted)
     hangs.set()

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from client_sdk import AsyncClient, Client, EbbError, Unavailable
-from scheduler_service import cli
 from scheduler_service.certificates import DAY, TlsFiles
+from scheduler_service.commands import main
 from scheduler_service.config import Config, ConfigError, load
 from scheduler_service.rpc import tls
 from tests.certificates import Authority, Pair, lock
@@ -215,8 +215,8 @@ def test_check_config_tells_of_it(ca: Authority, tmp_path: Path, monkeypatch: py
     pair, file = ca.issue("month", *HERE, days=365), tmp_path / "scheduler.yaml"
     file.write_text(f"database: postgresql://x/y\ntls_certificate: {pair.certificate}\ntls_key: {pair.key}\n")
     for days, said in ((0, ""), (350, "expires in 15 days")):
-        monkeypatch.setattr(cli, "time", SimpleNamespace(time=lambda days=days: time.time() + days * DAY))
-        checked = CliRunner().invoke(cli.main, ["serve", "--config", str(file), "--check-config"])
+        monkeypatch.setattr(main, "time", SimpleNamespace(time=lambda days=days: time.time() + days * DAY))
+        checked = CliRunner().invoke(main.main, ["serve", "--config", str(file), "--check-config"])
         assert checked.exit_code == 0
         assert (said in checked.stderr) if said else not checked.stderr
 

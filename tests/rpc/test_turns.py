@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from google.rpc import code_pb2, error_details_pb2
 
-from scheduler_service.core.access import Role
+from scheduler_service.core.model.access import Role
 from scheduler_service.rpc import access
 from scheduler_service.rpc.access import Caller
 from scheduler_service.rpc.interceptors import status_of
-from scheduler_service.rpc.methods import Call, Method
-from scheduler_service.rpc.turns import CHANGES, Turns
+from scheduler_service.rpc.method_table import Call, Method
+from scheduler_service.rpc.user_turns import CHANGES, Turns
 from scheduler_service.run.service import Overloaded
 
 SUBMIT = Method("/ebb.v1.Scheduler/Submit", bytes, streams_requests=False)

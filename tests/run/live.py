@@ -7,8 +7,6 @@ from random import Random
 
 from scheduler_service.config import Config
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.job import JobClass, JobEvent, JobSpec, RunKey, RunPhase
-from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import (
     CancelRequested,
     Event,
@@ -23,15 +21,17 @@ from scheduler_service.core.messages import (
     Stop,
     Submitted,
 )
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import JobClass, JobEvent, JobSpec, RunKey, RunPhase
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.state.journal import Change
+from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
 from scheduler_service.leading import load_state, policy_of
 from scheduler_service.run.ports import CommitRefused, NotCommitted
-from scheduler_service.run.record import Recorder
+from scheduler_service.run.recording.record import Recorder
 from scheduler_service.run.service import NotLeading, Service
-from scheduler_service.store import memory
-from scheduler_service.store.memory import Memory
+from scheduler_service.store.twin import memory
+from scheduler_service.store.twin.memory import Memory
 from tests.core.driver import EPOCH, inventory
 
 LIMIT = 30

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from scheduler_service.core.state import State
+from scheduler_service.core.state.state import State
 from scheduler_service.leading import policy_of
 from scheduler_service.recording import begin, policy_from
-from scheduler_service.run.record import Recording
-from scheduler_service.run.replay import Summary, replay
+from scheduler_service.run.recording.record import Recording
+from scheduler_service.run.recording.replay import Summary, replay
 from scheduler_service.run.service import Service
 from tests.run.live import CONFIG, Site
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core import job as rows
-from scheduler_service.core.job import Job, JobSpec, RunKey
+from scheduler_service.core import model as rows
 from scheduler_service.core.messages import Event, NodeSeen, RunExited, Submitted
-from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import VcPolicy
-from scheduler_service.run.codec import CodecError, canonical, decode, encoder
+from scheduler_service.core.model import Job, JobSpec, RunKey
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.run.recording.codec import CodecError, canonical, decode, encoder
 from tests.store import make
 
 encode = encoder()

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.job import Job, JobSpec, Node, NodeState, Run, RunKey, RunPhase, StopReason
-from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import NodeSilent, Start, Stop
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import Job, JobSpec, Node, NodeState, Run, RunKey, RunPhase, StopReason
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.state.journal import Change
 from scheduler_service.run import dispatch as dispatch_module
 from scheduler_service.run.dispatch import Dispatch, Link
 from scheduler_service.run.ports import NotCommitted

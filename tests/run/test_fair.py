@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.run.fair import FairQueue
+from scheduler_service.run.fair_queue import FairQueue
 
 USERS = st.sampled_from("abcd")
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from scheduler_service.config import Config
-from scheduler_service.core.job import JobState
-from scheduler_service.core.journal import Change
-from scheduler_service.core.pools import PoolPlan
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.state import State
+from scheduler_service.core.cells.pools import PoolPlan
+from scheduler_service.core.model import JobState
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.state.journal import Change
+from scheduler_service.core.state.state import State
 from scheduler_service.database import load
 from scheduler_service.leading import Contradiction, left_over, load_state
-from scheduler_service.store import memory
-from scheduler_service.store.memory import Memory
+from scheduler_service.store.twin import memory
+from scheduler_service.store.twin.memory import Memory
 from tests.core.driver import Driver
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from scheduler_service.cli import main
+from scheduler_service.commands.main import main
 from scheduler_service.core.engine import Policy, Proposals, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.job import Cluster, EventKind, Job, JobEvent, JobSpec, Reason, RunKey, StopReason
 from scheduler_service.core.messages import Accepted, Rng, Step, Stop, Submitted, Wait
-from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO
-from scheduler_service.run.codec import canonical
+from scheduler_service.core.model import Cluster, EventKind, Job, JobEvent, JobSpec, Reason, RunKey, StopReason
+from scheduler_service.core.model.values import ZERO
+from scheduler_service.core.state.state import State
 from scheduler_service.run.ports import LeadershipLost
-from scheduler_service.run.record import digest
-from scheduler_service.run.replay import Difference, Summary, replay
+from scheduler_service.run.recording.codec import canonical
+from scheduler_service.run.recording.record import digest
+from scheduler_service.run.recording.replay import Difference, Summary, replay
 from scheduler_service.run.service import Service
-from scheduler_service.store import memory
+from scheduler_service.store.twin import memory
 from tests.run.live import Site
 from tests.run.recorded import again, lead, recorder, replayed
 

@@ -11,9 +11,6 @@ import pytest
 
 from scheduler_service.config import Config
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.exchange import OrderKind
-from scheduler_service.core.job import JobEvent
-from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import (
     AcceptRequested,
     Cells,
@@ -23,16 +20,19 @@ from scheduler_service.core.messages import (
     VcRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import Quota, VcPolicy
+from scheduler_service.core.model import JobEvent
+from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
+from scheduler_service.core.state.journal import Change
+from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
 from scheduler_service.leading import load_state, policy_of
 from scheduler_service.recording import begin
 from scheduler_service.run.ports import NotCommitted
-from scheduler_service.run.record import Recording
+from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.service import Service
-from scheduler_service.store import memory
+from scheduler_service.store.twin import memory
 from tests.core.driver import EPOCH, inventory
 from tests.run.live import LIMIT, Agent
 from tests.run.recorded import replayed

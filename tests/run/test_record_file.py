@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from scheduler_service.cli import main
-from scheduler_service.core.job import Cluster
-from scheduler_service.core.state import State
+from scheduler_service.commands.main import main
+from scheduler_service.core.model import Cluster
+from scheduler_service.core.state.state import State
 from scheduler_service.leading import policy_of
 from scheduler_service.recording import begin
-from scheduler_service.run.record import Recording
-from scheduler_service.run.record_file import File
-from scheduler_service.run.replay import Summary, Unreadable, replay
+from scheduler_service.run.recording.file import File
+from scheduler_service.run.recording.record import Recording
+from scheduler_service.run.recording.replay import Summary, Unreadable, replay
 from tests.run.live import CONFIG, Site
 from tests.run.recorded import again, lead, recorder, replayed
 
@@ -53,7 +53,7 @@ def test_a_file_has_one_writer(tmp_path: Path) -> None:
 async def test_a_full_disk_ends_the_recording_and_not_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    monkeypatch.setattr("scheduler_service.run.record_file.PACKED_AT", 5000)
+    monkeypatch.setattr("scheduler_service.run.recording.file.PACKED_AT", 5000)
     left = [40_000 if name == "recording" else 8_000]
     write = os.write
 
@@ -64,7 +64,7 @@ async def test_a_full_disk_ends_the_recording_and_not_the_service(
         left[0] -= taken
         return write(fd, bytes(data)[:taken])
 
-    monkeypatch.setattr("scheduler_service.run.record_file.os.write", until_full)
+    monkeypatch.setattr("scheduler_service.run.recording.file.os.write", until_full)
     site, path = Site(9), tmp_path / name
     assert await lead(site, path, 40) is None
     assert site.store.commit_no > 50

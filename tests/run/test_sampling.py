@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.job import JobState
-from scheduler_service.core.rows import changed
-from scheduler_service.run.sampling import watch_state
+from scheduler_service.core.model import JobState
+from scheduler_service.core.model.rows import changed
+from scheduler_service.run.invariant_sampling import watch_state
 from scheduler_service.run.service import NotLeading, Overloaded
 from tests.core.driver import Driver
 

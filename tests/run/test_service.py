@@ -11,18 +11,18 @@ import pytest
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.errors import AlreadyExists
-from scheduler_service.core.job import Job, JobEvent, JobSpec, JobState
-from scheduler_service.core.journal import Change
 from scheduler_service.core.messages import Accepted, Order, Rng, Submitted
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.state.journal import Change
+from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
 from scheduler_service.leading import load_state
-from scheduler_service.policies.fifo import fifo
+from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
 from scheduler_service.run.service import JOINING, NotLeading, Service
-from scheduler_service.store import memory
-from scheduler_service.store.memory import Memory
+from scheduler_service.store.twin import memory
+from scheduler_service.store.twin.memory import Memory
 from tests.run.live import CONFIG, Agent
 
 LIMIT = 10

@@ -7,13 +7,13 @@ from typing import NoReturn
 
 import pytest
 
-from scheduler_service.core.job import Job, JobClass, JobSpec, JobState, Node, NodeDevice, NodeState, Reason, Run, RunPhase
-from scheduler_service.core.journal import Change
-from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import CellRequest
-from scheduler_service.core.waiting import Lane, Named
+from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Node, NodeDevice, NodeState, Reason, Run, RunPhase
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import CellRequest
+from scheduler_service.core.state.journal import Change
+from scheduler_service.core.state.queue_keys import Lane, Named
 from scheduler_service.run import view as view_module
-from scheduler_service.run.heads import explained
+from scheduler_service.run.queue_heads import explained
 from scheduler_service.run.view import Update, View
 
 LIMIT = 5

@@ -1,7 +1,6 @@
 """What is said of queued jobs: the one that others are said to be behind is in their way."""
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.job import JobState, Reason, TaskGroup
 from scheduler_service.core.messages import (
     DrainRequested,
     FenceRequested,
@@ -10,14 +9,15 @@ from scheduler_service.core.messages import (
     ReleaseRequested,
     UndrainRequested,
 )
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import VcPolicy
-from scheduler_service.policies.backfill import backfill
-from scheduler_service.policies.fifo import fifo
-from scheduler_service.policies.fitgpp import fitgpp
-from scheduler_service.policies.victims import FitGppSettings
-from scheduler_service.run.heads import heads_of
+from scheduler_service.core.model import JobState, Reason, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.policies.order.backfill import backfill
+from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.victims.fitgpp import fitgpp
+from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.run.queue_heads import heads_of
 from scheduler_service.run.view import View
 from tests.core.driver import Driver, spec
 from tests.policies.tenants import OPPORTUNISTIC, Tenants

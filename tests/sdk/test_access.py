@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from client_sdk import AsyncClient, Client, FailedPrecondition
-from client_sdk._access import Access, access, tls_problem
+from client_sdk._transport.access import Access, access, tls_problem
 from client_sdk.cli import ebb
 from client_sdk.testing import FakeCluster
 from client_sdk.testing import cluster as fake_cluster

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from client_sdk._attempts import Attempts
+from client_sdk._transport.attempts import Attempts
 
 Loop = Callable[[Attempts, Callable[[], str]], str]
 

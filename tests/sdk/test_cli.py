@@ -18,7 +18,9 @@ from click.testing import CliRunner, Result
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf import json_format
 
-from client_sdk import Client, _convert, _wire
+from client_sdk import Client
+from client_sdk._protobuf import convert
+from client_sdk._transport import wire
 from client_sdk.cli import ebb, nodes, output
 from client_sdk.models import Explanation
 from tests.sdk.fake import Fake, until
@@ -181,7 +183,7 @@ def test_every_node_of_a_gang_is_named(run: Run, fake: Fake) -> None:
 
 
 def test_who_waits_is_told_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_wire, "_WORTH_A_WORD", 0)
+    monkeypatch.setattr(wire, "_WORTH_A_WORD", 0)
     asked = CliRunner().invoke(ebb, ["--address", "127.0.0.1:1", "--timeout", "0.5", "list"])
     first, last = asked.stderr.splitlines()
     assert (first, asked.exit_code) == (f"{last}; trying again", 1)
@@ -216,7 +218,7 @@ def test_what_a_terminal_cannot_show_is_replaced(address: str, fake: Fake) -> No
 
 
 def test_of_a_job_that_starts_it_is_said_whose_turn_it_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    starting = _convert.job(job_pb2.Job(id=1, state=job_pb2.JOB_STATE_STARTING, node="n1"))
+    starting = convert.job(job_pb2.Job(id=1, state=job_pb2.JOB_STATE_STARTING, node="n1"))
     monkeypatch.setattr(Client, "explain", lambda _client, _job_id: Explanation(job=starting))
     assert run("explain", "1").output == (
         "job 1 is STARTING on n1\n"

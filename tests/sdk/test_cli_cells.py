@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from ebb.v1 import job_pb2
 
 from client_sdk import Client, Guarantee, InvalidArgument, Within, testing
-from client_sdk._options import job_spec
+from client_sdk._values.options import job_spec
 from client_sdk.cli import ebb
 from client_sdk.cli.cells import drawn
 from client_sdk.cli.virtual_clusters import _more, _say

@@ -11,7 +11,9 @@ import pytest
 from ebb.v1 import job_pb2
 
 import client_sdk as sdk
-from client_sdk import Client, JobState, _convert, _wire
+from client_sdk import Client, JobState
+from client_sdk._protobuf import convert
+from client_sdk._transport import wire
 from client_sdk.units import format_duration, format_memory, parse_duration, parse_memory
 from tests.sdk.fake import Fake, serve, until
 
@@ -45,7 +47,7 @@ def test_submit_says_what_was_asked(client: Client, fake: Fake) -> None:
     )
     assert fake.submits[0].request_id == "mine"
     assert hash(job) == hash(client.get(job.id))
-    assert _convert.spec(_convert.spec_message(job.spec)) == job.spec
+    assert convert.spec(convert.spec_message(job.spec)) == job.spec
 
 
 def test_a_retried_submit_keeps_its_request_id_and_makes_one_job(client: Client, fake: Fake) -> None:
@@ -169,7 +171,7 @@ def test_wait_over_a_restart_of_the_scheduler() -> None:
 def test_while_nothing_answers_the_log_says_so_once_and_that_it_is_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_wire, "_WORTH_A_WORD", 0)
+    monkeypatch.setattr(wire, "_WORTH_A_WORD", 0)
     fake = Fake()
     fake.put(job_pb2.Job(id=1, state=3))
     with ThreadPoolExecutor(1) as pool:
@@ -187,7 +189,7 @@ def test_while_nothing_answers_the_log_says_so_once_and_that_it_is_over(
 
 
 def test_words_of_the_api_are_shown_as_words() -> None:
-    job = _convert.job(job_pb2.Job(id=1, state=3))
+    job = convert.job(job_pb2.Job(id=1, state=3))
     assert (f"{job.state} {job.state:>9}", str(sdk.JobReason.NO_ROOM)) == ("RUNNING   RUNNING", "NO_ROOM")
     assert (job.state, json.dumps(job.state), repr(job.state)) == (3, "3", "<JobState.RUNNING: 3>")
 
@@ -230,7 +232,7 @@ def test_one_client_serves_many_threads(client: Client, fake: Fake) -> None:
 
 
 def test_a_newer_scheduler_may_know_more() -> None:
-    job = _convert.job(job_pb2.Job(id=1, state=77, reason=99))  # type: ignore[arg-type]
+    job = convert.job(job_pb2.Job(id=1, state=77, reason=99))  # type: ignore[arg-type]
     assert (job.state, job.reason, job.cause_job_id, job.node) == (JobState.UNSPECIFIED, sdk.JobReason.UNSPECIFIED, None, None)
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_sdk._following import Following
+from client_sdk._transport.following import Following
 
 
 def lose(given_addresses: str, *answers: "str | None", each: float = 0.1) -> list[str]:

@@ -11,21 +11,11 @@ from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from google.protobuf import json_format
 
 import client_sdk as sdk
-from client_sdk import (
-    DependencyKind,
-    Job,
-    JobReason,
-    JobSpec,
-    Resources,
-    TaskGroup,
-    _convert,
-    _convert_explained,
-    _convert_nodes,
-    testing,
-)
-from client_sdk._calls import encode
-from client_sdk._options import job_spec
-from client_sdk._requests import Submit, TryOut, submit, update
+from client_sdk import DependencyKind, Job, JobReason, JobSpec, Resources, TaskGroup, testing
+from client_sdk._protobuf import convert, convert_explanations, convert_nodes
+from client_sdk._protobuf.calls import encode
+from client_sdk._requests.jobs import Submit, TryOut, submit, update
+from client_sdk._values.options import job_spec
 from client_sdk.testing import Outcome
 
 BASE: dict[str, Any] = {"spec": {"command": ["a"], "resources": {}, "jobClass": "JOB_CLASS_BEST_EFFORT"}}
@@ -79,7 +69,7 @@ def test_every_option_is_sent() -> None:
             "environment": {"A": "1", "B": "2"},
         },
     }
-    assert _convert.spec(json_format.ParseDict(message["spec"], job_pb2.JobSpec())) == spec
+    assert convert.spec(json_format.ParseDict(message["spec"], job_pb2.JobSpec())) == spec
     assert sent(TryOut(spec)) == {"spec": message["spec"], "validateOnly": True}
 
 
@@ -186,7 +176,7 @@ def test_a_job_is_read_whole() -> None:
         "arrayIndex": 0,
         "array": {"size": 9, "pending": 1, "live": 2, "succeeded": 3, "failed": 4},
     }
-    job = _convert.job(json_format.ParseDict(answered, job_pb2.Job()))
+    job = convert.job(json_format.ParseDict(answered, job_pb2.Job()))
     assert (job.state, job.reason) == (sdk.JobState.SUSPENDED, JobReason.SUSPENDED)
     assert (job.priority, job.time_limit, job.run_time) == (3, timedelta(minutes=1), timedelta(seconds=1.5))
     assert (job.held, job.suspend_requested, job.retries) == (True, True, 2)
@@ -195,7 +185,7 @@ def test_a_job_is_read_whole() -> None:
     assert job.tasks == (sdk.Task(rank=1, node="n", devices=(2, 3), resources=resources, log_path="/log"),)
     assert (job.array_job_id, job.array_index) == (5, 0)
     assert job.array == sdk.ArrayStatus(size=9, pending=1, live=2, succeeded=3, failed=4)
-    plain = _convert.job(job_pb2.Job(id=1))
+    plain = convert.job(job_pb2.Job(id=1))
     assert (plain.array, plain.array_job_id, plain.array_index, plain.time_limit) == (None, None, None, None)
 
 
@@ -223,7 +213,7 @@ def test_an_explanation_is_read_whole() -> None:
     }
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     answer = json_format.ParseDict({"job": {"id": "9"}, "explanation": explanation}, scheduler_pb2.ExplainResponse())
-    why = _convert_explained.explained(answer)
+    why = convert_explanations.explained(answer)
     assert why.job.id == 9
     assert why.blockers == (
         sdk.Blocker(
@@ -246,16 +236,16 @@ def test_an_explanation_is_read_whole() -> None:
     assert why.estimate == sdk.StartEstimate(time=at, basis="b", runs_of_unknown_length=1)
     assert why.preempted == sdk.PreemptionCost(by_job_id=8, by_user="t", time=at, away=timedelta(minutes=1), device_hours=0.25)
     said = {"job": {}, "preview": {"victims": [victim]}}
-    preview = _convert_explained.preview(json_format.ParseDict(said, scheduler_pb2.SubmitResponse()))
+    preview = convert_explanations.preview(json_format.ParseDict(said, scheduler_pb2.SubmitResponse()))
     assert (preview.starts, preview.victims, preview.explanation) == (False, (leaves,), None)
 
 
 def test_a_node_is_read_whole() -> None:
     drain = {"reason": "fan", "user": "olga", "time": "2026-01-02T03:04:05Z"}
-    node = _convert_nodes.node(json_format.ParseDict({"name": "n", "drain": drain, "strikes": 2}, cluster_pb2.Node()))
+    node = convert_nodes.node(json_format.ParseDict({"name": "n", "drain": drain, "strikes": 2}, cluster_pb2.Node()))
     assert node.drain == sdk.NodeDrain(reason="fan", user="olga", time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert node.strikes == 2
-    assert _convert_nodes.node(cluster_pb2.Node()).drain is None
+    assert convert_nodes.node(cluster_pb2.Node()).drain is None
 
 
 def test_a_number_of_tasks_is_a_gang_of_such() -> None:

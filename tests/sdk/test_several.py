@@ -15,8 +15,8 @@ from grpc_status import rpc_status
 
 import client_sdk as sdk
 from client_sdk import AsyncClient, Client, JobState
-from client_sdk._access import Access
-from client_sdk._wire import Peer, _short
+from client_sdk._transport.access import Access
+from client_sdk._transport.wire import Peer, _short
 from examples.cluster import free_port
 from tests.sdk.fake import Fake, serve, until
 

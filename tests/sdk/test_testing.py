@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 import client_sdk as sdk
 from client_sdk import Client, Exit0AfterStop, Job, JobEventKind, JobReason, JobState, Resources, testing
-from client_sdk.testing import FakeCluster, Outcome, _rules
+from client_sdk.testing import FakeCluster, Outcome, _field_rules
 from client_sdk.testing.fixtures import ebb_cluster
 
 __all__ = ["ebb_cluster"]
@@ -234,4 +234,4 @@ REQUESTS = [
 def test_its_rules_are_those_of_the_service(request_: Message) -> None:
     broken = [cast(Any, violation.proto) for violation in protovalidate.collect_violations(request_)]
     expected = [(".".join(element.field_name for element in b.field.elements), b.rule_id) for b in broken]
-    assert sorted((field, rule) for field, rule, _ in _rules.violations(request_)) == sorted(expected)
+    assert sorted((field, rule) for field, rule, _ in _field_rules.violations(request_)) == sorted(expected)

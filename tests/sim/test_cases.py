@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim import config
 from scheduler_service.sim.cases import Case, Failures, Policy, preview, simulate
 from scheduler_service.sim.config import ConfigError

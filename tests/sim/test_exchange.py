@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
-from scheduler_service.core.exchange import Exchange as Row
-from scheduler_service.core.exchange import OrderKind
 from scheduler_service.core.invariants import check
-from scheduler_service.core.vc import Guarantee
+from scheduler_service.core.model.exchange import Exchange as Row
+from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.sim import config
 from scheduler_service.sim.cases import Case, simulate, site_of
 from scheduler_service.sim.config import ConfigError

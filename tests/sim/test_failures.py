@@ -6,10 +6,10 @@ from statistics import fmean
 
 import pytest
 
-from scheduler_service.core.job import Dependency, DependencyKind, JobState, Reason, StopReason
-from scheduler_service.core.rows import changed
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model import Dependency, DependencyKind, JobState, Reason, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
 from scheduler_service.sim.jobs import Listed

@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.job import StopReason
-from scheduler_service.core.settings import Settings
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model import StopReason
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.agents import Delay, Delays
 from tests.sim.building import MINUTE, begins, job, lived, minutes, node, site, stops
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from scheduler_service.core.values import Micros
+from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.metrics import HOUR_US
 from scheduler_service.sim.reproduce import hived_exchange as e
 from scheduler_service.sim.reproduce import hived_measures as m

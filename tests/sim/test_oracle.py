@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.job import JobClass, JobSpec
 from scheduler_service.core.messages import Preempt, Rng
-from scheduler_service.core.state import State
-from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import Vector
+from scheduler_service.core.model import JobClass, JobSpec
+from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims import FitGppSettings
+from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim.jobs import Listed, SimJob
 from scheduler_service.sim.world import Site, World
 from tests.sim.oracle import Amount, Job, Oracle, Rules

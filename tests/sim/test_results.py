@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from scheduler_service.core.job import JobClass, JobSpec, StopReason, TaskGroup
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model import JobClass, JobSpec, StopReason, TaskGroup
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim import results
 from scheduler_service.sim.figures import COSTS
 from scheduler_service.sim.history import History, Steps

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from scheduler_service.core.job import Array, JobClass, JobSpec, TaskGroup
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model import Array, JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim import workloads
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import BadTrace, Csv, Openb, Philly, Sacct, Skipped, Unwritable, jobs_of, write

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from scheduler_service import store
-from scheduler_service.core.job import JobState
-from scheduler_service.store import memory
-from scheduler_service.store.memory import Memory
+from scheduler_service.core.model import JobState
+from scheduler_service.store.twin import memory
+from scheduler_service.store.twin.memory import Memory
 
 WRITE = ("commit",)
 EXCHANGE = (

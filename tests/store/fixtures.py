@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from scheduler_service import store
-from scheduler_service.store.embedded import Embedded
+from scheduler_service.store.embedded.server import Embedded
 
 __all__ = [
     "conn",

@@ -6,18 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from scheduler_service.core.exchange import (
-    Booking,
-    Exchange,
-    ExchangeOrder,
-    ExchangeState,
-    LedgerEntry,
-    Lot,
-    OrderKind,
-    OrderState,
-)
-from scheduler_service.core.idle import IdleCells
-from scheduler_service.core.job import (
+from scheduler_service.core.model import (
     ENDED,
     Array,
     CandidateScore,
@@ -47,10 +36,30 @@ from scheduler_service.core.job import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.journal import Change
-from scheduler_service.core.traded import Surplus
-from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import Binding, CellRequest, Guarantee, Pin, Quota, VcPolicy, VirtualCluster, Within
+from scheduler_service.core.model.exchange import (
+    Booking,
+    Exchange,
+    ExchangeOrder,
+    ExchangeState,
+    LedgerEntry,
+    Lot,
+    OrderKind,
+    OrderState,
+)
+from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import (
+    Binding,
+    CellRequest,
+    Guarantee,
+    Pin,
+    Quota,
+    VcPolicy,
+    VirtualCluster,
+    Within,
+)
+from scheduler_service.core.state.exchange_index import Surplus
+from scheduler_service.core.state.journal import Change
 from scheduler_service.store import Loaded, Market
 
 T = 1_700_000_000_000_001

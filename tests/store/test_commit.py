@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from scheduler_service import store
-from scheduler_service.core.job import JobState, OperationPhase, RunKey, RunPhase
-from scheduler_service.core.journal import Change
-from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import Pin, Quota
+from scheduler_service.core.model import JobState, OperationPhase, RunKey, RunPhase
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import Pin, Quota
+from scheduler_service.core.state.journal import Change
 from tests.store import make
 from tests.store.contract import Db
 

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from scheduler_service import store
-from scheduler_service.store import binaries, orphans
-from scheduler_service.store.embedded import Embedded
+from scheduler_service.store.embedded import binaries, orphans
+from scheduler_service.store.embedded.server import Embedded
 from tests.store.fixtures import furnish, short_dir
 from tests.store.waiting import wait_for
 
@@ -26,7 +26,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs the serve
 _OWNER = """
 import sys, time, psycopg
 from pathlib import Path
-from scheduler_service.store.embedded import Embedded
+from scheduler_service.store.embedded.server import Embedded
 server = Embedded(Path(sys.argv[1]), state_dir=Path(sys.argv[2]), durable=False)
 url = server.start()
 with psycopg.connect(url) as conn:

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Connection
 
 from scheduler_service import store
-from scheduler_service.cli import main
-from scheduler_service.core.job import (
+from scheduler_service.commands.main import main
+from scheduler_service.core.model import (
     Array,
     Dependency,
     DependencyKind,
@@ -24,12 +24,12 @@ from scheduler_service.core.job import (
     StopReason,
     TaskGroup,
 )
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim import workloads
 from scheduler_service.sim.workloads import Csv
 from scheduler_service.sim.workloads.assuming import COMMAND
-from scheduler_service.store import history
-from scheduler_service.store.history import past
+from scheduler_service.store.reading import history
+from scheduler_service.store.reading.history import past
 from tests.store import make
 from tests.store.make import NODE, SPEC, T
 

@@ -12,8 +12,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 from scheduler_service import store
-from scheduler_service.store import tables
 from scheduler_service.store.migrate import configuration, latest
+from scheduler_service.store.schema import tables
 from tests.store.fixtures import new_database
 
 module = import_module("scheduler_service.store.migrate")  # by its name there is the function
@@ -56,11 +56,15 @@ def empty(postgres_url: str) -> Iterator[Engine]:
 def test_the_migrations_make_the_tables_that_the_code_describes(engine: Engine, empty: Engine) -> None:
     with engine.connect() as conn:
         context = MigrationContext.configure(conn, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, tables.metadata) == [], "migrations/ lacks a revision for a change of store/tables.py"
+        assert compare_metadata(context, tables.metadata) == [], (
+            "migrations/ lacks a revision for a change of store/schema/tables.py"
+        )
     tables.metadata.create_all(empty)
     migrated, described = catalog(engine), catalog(empty)
     for part in _CATALOG:
-        assert migrated[part] == described[part], f"{part}: add a revision to migrations/ for the change of store/tables.py"
+        assert migrated[part] == described[part], (
+            f"{part}: add a revision to migrations/ for the change of store/schema/tables.py"
+        )
 
 
 def test_down_and_up_again(empty: Engine) -> None:

@@ -8,7 +8,7 @@ from psycopg import errors
 from sqlalchemy import Connection, Engine, text
 
 from scheduler_service import store
-from scheduler_service.store.pipeline import Statement, execute
+from scheduler_service.store.writing.pipeline import Statement, execute
 from tests.store import make
 from tests.store.proxy import Proxy
 from tests.store.test_connections import backend_waits

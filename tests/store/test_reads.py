@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import Connection, event, text
 
 from scheduler_service import store
-from scheduler_service.core.exchange import ExchangeState
-from scheduler_service.core.job import JobState
-from scheduler_service.store.load import list_jobs
-from scheduler_service.store.load_exchange import list_exchanges
+from scheduler_service.core.model import JobState
+from scheduler_service.core.model.exchange import ExchangeState
+from scheduler_service.store.reading.exchange import list_exchanges
+from scheduler_service.store.reading.load import list_jobs
 from tests.store import make
 from tests.store.make import EXCHANGE, OFFER, REQUEST, T
 

@@ -6,8 +6,8 @@ from click.testing import CliRunner, Result
 from sqlalchemy import Connection, text
 
 from scheduler_service import store
-from scheduler_service.cli import main
-from scheduler_service.core.journal import Change
+from scheduler_service.commands.main import main
+from scheduler_service.core.state.journal import Change
 from tests.store import make
 from tests.store.fixtures import new_database
 

@@ -6,11 +6,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
-from scheduler_service.core.idle import IdleCells
-from scheduler_service.core.job import Job, JobEvent, JobState, Reason, Run, RunKey, RunPhase
-from scheduler_service.core.journal import Change
-from scheduler_service.core.traded import Surplus
+from scheduler_service.core.model import Job, JobEvent, JobState, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
+from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.state.exchange_index import Surplus
+from scheduler_service.core.state.journal import Change
 from tests.store import make
 from tests.store.contract import Db
 from tests.thorough import examples

@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import CheckConstraint, Column, Integer, MetaData, Table, text
 
 from scheduler_service import store
-from scheduler_service.core.journal import Change
-from scheduler_service.store import memory, tables
-from scheduler_service.store.memory import Memory
-from scheduler_service.store.rules import Rules, evaluator
+from scheduler_service.core.state.journal import Change
+from scheduler_service.store.schema import tables
+from scheduler_service.store.twin import memory
+from scheduler_service.store.twin.memory import Memory
+from scheduler_service.store.twin.rules import Rules, evaluator
 from tests.store import make
 from tests.store.contract import LEASE, READ, WRITE
 

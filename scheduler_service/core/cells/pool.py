@@ -7,15 +7,15 @@ slots are any integers.
 
 from collections.abc import Iterator, Sequence, Set
 
-from scheduler_service.core.cells.binding import Choose, best, costs_nobody, first, opportunistic, partly_healthy
-from scheduler_service.core.cells.facts import Facts, Slot, Unit
-from scheduler_service.core.cells.free import Free
+from scheduler_service.core.cells.cell_choice import Choose, best, costs_nobody, first, opportunistic, partly_healthy
+from scheduler_service.core.cells.free_lists import Free
+from scheduler_service.core.cells.idle_index import Spare
+from scheduler_service.core.cells.owned_parts import Units
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
-from scheduler_service.core.cells.spare import Spare
-from scheduler_service.core.cells.units import Units
-from scheduler_service.core.values import Mask
-from scheduler_service.core.vc import Owner
+from scheduler_service.core.cells.slots import Facts, Slot, Unit
+from scheduler_service.core.model.values import Mask
+from scheduler_service.core.model.virtual_clusters import Owner
 
 
 class Pool:

@@ -11,7 +11,7 @@ from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
 
-from scheduler_service.core.values import Mask
+from scheduler_service.core.model.values import Mask
 
 _KNOWN = 65536
 

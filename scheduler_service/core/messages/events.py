@@ -1,11 +1,11 @@
 """Events: what people ask for, and what agents report."""
 
-from scheduler_service.core.exchange import OrderKind
-from scheduler_service.core.job import Dependency, JobSpec, JobState, RunKey, RunPhase
-from scheduler_service.core.rows import dataclass
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import Micros
-from scheduler_service.core.vc import Pin, Quota, VcPolicy
+from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase
+from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.virtual_clusters import Pin, Quota, VcPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,18 @@ A run is guaranteed here where its virtual cluster's devices, wherever they are,
 
 from itertools import islice
 
-from scheduler_service.core.among import devices_of
-from scheduler_service.core.binding import entitled
+from scheduler_service.core.allocation.bindings import entitled
+from scheduler_service.core.cells.queries import devices_of
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.job import Job, Reason
 from scheduler_service.core.messages import Action, Earmark, Place, Plan, Promote, Reclaim, Rng, Spot, Wait
-from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, add, first_of, mask_of
-from scheduler_service.core.vc import Guarantee, VirtualCluster
-from scheduler_service.core.waiting import OWN_LANES, Lane, QueueKey
+from scheduler_service.core.model import Job, Reason
+from scheduler_service.core.model.values import ZERO, add, first_of, mask_of
+from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, QueueKey
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept
-from scheduler_service.policies.fitting import start_on_earmarks
-from scheduler_service.policies.quota import Low, make_room, place, turns, within
+from scheduler_service.policies.cells.quota import Low, make_room, place, turns, within
+from scheduler_service.policies.placing.first_fit import start_on_earmarks
 
 
 def by_count() -> Policy:

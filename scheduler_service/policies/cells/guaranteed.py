@@ -5,23 +5,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from scheduler_service.core.among import cells_of
-from scheduler_service.core.cells.asked import Asked, asked
-from scheduler_service.core.cells.own import why_never
-from scheduler_service.core.cells.placing import Found, find
+from scheduler_service.core.allocation.guarantee import leaves_in_time
+from scheduler_service.core.cells.feasibility import why_never
+from scheduler_service.core.cells.guaranteed_search import Found, find
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.seats import indices
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.positions import indices
+from scheduler_service.core.cells.queries import cells_of
+from scheduler_service.core.cells.request import Asked, asked
 from scheduler_service.core.cells.shape import leaves as leaves_of
-from scheduler_service.core.job import Decision, Job, Reason, RunKey
+from scheduler_service.core.exchange.ownership import most_cells
 from scheduler_service.core.messages import Action, Bind, DropEarmark, Earmark, Place, Plan, Reclaim, Spot, Wait
-from scheduler_service.core.pools import Pools
-from scheduler_service.core.standing import leaves_in_time
-from scheduler_service.core.state import State
-from scheduler_service.core.values import ZERO, Mask, add, mask_of
-from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
-from scheduler_service.core.windows import most_cells
-from scheduler_service.policies.cells.overdrawn import have_them_leave, overdrawn
-from scheduler_service.policies.cells.reclaiming import LeastLost
+from scheduler_service.core.model import Decision, Job, Reason, RunKey
+from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
+from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.host_share import have_them_leave, overdrawn
+from scheduler_service.policies.cells.reclaim import LeastLost
 
 Gone = dict[str, dict[int, Mask]]
 """By pool and slot, leaves that are held and count as available: those who hold them are to leave."""

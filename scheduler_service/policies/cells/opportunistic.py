@@ -7,27 +7,27 @@ from collections.abc import Generator, Iterable, Iterator, Set
 from fractions import Fraction
 from itertools import islice
 
-from scheduler_service.core.among import all_leaves, node_at
-from scheduler_service.core.cells.around import free_around, leaves_unbound, owned
-from scheduler_service.core.cells.asked import asked
-from scheduler_service.core.cells.idle import find_idle
-from scheduler_service.core.cells.loose import asks_no_cell, place_loose
+from scheduler_service.core.cells.opportunistic_search import find_idle
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.seats import positions
+from scheduler_service.core.cells.pool_queries import free_around, leaves_unbound, owned
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.positions import positions
+from scheduler_service.core.cells.queries import all_leaves, node_at
+from scheduler_service.core.cells.request import asked
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
-from scheduler_service.core.job import Job, JobClass, Reason, RunPhase, TaskGroup
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spot, Wait
-from scheduler_service.core.pools import Pools
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Mask, Vector, mask_of
-from scheduler_service.core.vc import CellRequest, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.waiting import ANY, Lane
+from scheduler_service.core.model import Job, JobClass, Reason, RunPhase, TaskGroup
+from scheduler_service.core.model.values import Mask, Vector, mask_of
+from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.host_only_work import asks_no_cell, place_loose
+from scheduler_service.core.state.queue_keys import ANY, Lane
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
-from scheduler_service.policies.cells.guests import make_guests_leave
-from scheduler_service.policies.cells.overdrawn import overdrawn
-from scheduler_service.policies.cells.queues import in_pool
+from scheduler_service.policies.cells.host_share import overdrawn
+from scheduler_service.policies.cells.opportunistic_victims import make_guests_leave
+from scheduler_service.policies.cells.queue_membership import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
 LOOKED_AT = 16

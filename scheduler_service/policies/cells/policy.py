@@ -5,19 +5,19 @@ from collections.abc import Generator
 from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.job import Job, JobState, Reason, TaskGroup
 from scheduler_service.core.messages import Plan, Rng, Wait
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Vector
-from scheduler_service.core.vc import Binding, CellRequest, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.waiting import OWN_LANES, Lane, Named, QueueKey, place_of
-from scheduler_service.policies.cells.exchanging import arbitrate, run_proxies
+from scheduler_service.core.model import Job, JobState, Reason, TaskGroup
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import Binding, CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, QueueKey, place_of
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
-from scheduler_service.policies.cells.queues import held_up, in_pool
+from scheduler_service.policies.cells.queue_membership import held_up, in_pool
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
-from scheduler_service.policies.exchange import Match, balanced
-from scheduler_service.policies.fitting import start_on_earmarks
+from scheduler_service.policies.exchange.arbiter import Match, balanced
+from scheduler_service.policies.exchange.stage import arbitrate, run_proxies
+from scheduler_service.policies.placing.first_fit import start_on_earmarks
 
 POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
 """What a virtual cluster may go by inside."""

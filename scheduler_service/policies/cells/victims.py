@@ -11,21 +11,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from scheduler_service.core.among import nodes_in
-from scheduler_service.core.binding import bindings_of
-from scheduler_service.core.cells.around import unused_around
+from scheduler_service.core.allocation.bindings import bindings_of
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.seats import positions
-from scheduler_service.core.job import Decision, Job, JobClass, Reason, RunKey, RunPhase
+from scheduler_service.core.cells.pool_queries import unused_around
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.positions import positions
+from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.messages import Action, Demote, DropEarmark, Earmark, Plan, Preempt, Reclaim, Rng, Wait
-from scheduler_service.core.pools import Pools
-from scheduler_service.core.state import State
-from scheduler_service.core.values import Mask, mask_of
-from scheduler_service.core.vc import Guarantee, Owner, VirtualCluster
+from scheduler_service.core.model import Decision, Job, JobClass, Reason, RunKey, RunPhase
+from scheduler_service.core.model.values import Mask, mask_of
+from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Gone, holds_up, plan_in_cells
-from scheduler_service.policies.fitgpp import score
-from scheduler_service.policies.lrtp import remaining
-from scheduler_service.policies.victims import Field
+from scheduler_service.policies.victims.fitgpp import score
+from scheduler_service.policies.victims.lrtp import remaining
+from scheduler_service.policies.victims.search import Field
 
 BY_PRIORITY = "priority"
 PREEMPTING = ("fitgpp", "lrtp", "rand")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scheduler_service.core.values import Micros
+from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.history import Floats, Ints, Steps
 from scheduler_service.sim.metrics import HOUR_US
 from scheduler_service.sim.reproduce.hived_measures import NODE_GPUS, Uses, busy, effective, fluctuation, gain, used

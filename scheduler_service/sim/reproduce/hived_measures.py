@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.values import Micros, Vector
+from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.sim.history import Floats, History, Ints, Mask, Steps
 
 NODE_GPUS = 8

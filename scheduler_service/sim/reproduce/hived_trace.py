@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler_service.core.values import SECOND
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.reproduce.hived_cases import POOL, apart, case_of, tenant
 from scheduler_service.sim.reproduce.hived_measures import NODE_GPUS

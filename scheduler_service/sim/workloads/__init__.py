@@ -8,10 +8,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from scheduler_service.core.job import Node, NodeState
-from scheduler_service.core.room import Room
-from scheduler_service.core.topology import Inventory
-from scheduler_service.core.values import ZERO, Vector, add
+from scheduler_service.core.model import Node, NodeState
+from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.values import ZERO, Vector, add
+from scheduler_service.core.state.free_resources import Room
 from scheduler_service.sim.jobs import Arrivals, SimJob
 from scheduler_service.sim.workloads import arriving, fitgpp, generated, hived, jobs_csv, openb, philly, sacct
 from scheduler_service.sim.workloads.arriving import NeedsCapacity

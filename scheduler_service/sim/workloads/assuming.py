@@ -9,8 +9,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
-from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.workloads.arriving import Arriving, Recorded
 from scheduler_service.sim.workloads.distributions import Amount, Model, Normal
 from scheduler_service.sim.workloads.limits import MOST_JOBS

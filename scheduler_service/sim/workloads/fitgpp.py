@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from scheduler_service.core.job import JobClass, JobSpec
-from scheduler_service.core.rows import changed
-from scheduler_service.core.topology import Device, Inventory
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model import JobClass, JobSpec
+from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.arriving import Closed, PolicyName
 from scheduler_service.sim.workloads.distributions import Model

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
-from scheduler_service.core.rows import changed
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import arriving
 from scheduler_service.sim.workloads.assuming import COMMAND

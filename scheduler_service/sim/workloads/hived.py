@@ -18,8 +18,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from scheduler_service.core.job import JobClass, TaskGroup
-from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.core.model import JobClass, TaskGroup
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import hived_fitted as fitted
 from scheduler_service.sim.workloads import philly

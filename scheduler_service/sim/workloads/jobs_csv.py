@@ -14,8 +14,8 @@ from typing import Literal, TextIO
 
 from pydantic import Field
 
-from scheduler_service.core.job import JobClass, JobSpec, TaskGroup
-from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import COMMAND, File
 from scheduler_service.sim.workloads.limits import LARGEST, MOST_TASKS

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.sim.jobs import SimJob
 
 LARGEST = 2**62

@@ -12,8 +12,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from scheduler_service.core.job import JobClass
-from scheduler_service.core.values import SECOND, Micros, Vector
+from scheduler_service.core.model import JobClass
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import Trace, Trials, spec
 from scheduler_service.sim.workloads.distributions import Amount

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from scheduler_service.core.values import SECOND, Vector
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import Trace, Trials, by_gpus, spec
 from scheduler_service.sim.workloads.limits import MOST_TASKS

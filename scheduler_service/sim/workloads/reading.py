@@ -9,8 +9,8 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TextIO
 
-from scheduler_service.core.rows import dataclass
-from scheduler_service.core.values import SECOND, Micros
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.sim.workloads.limits import LARGEST, LATEST_S
 
 

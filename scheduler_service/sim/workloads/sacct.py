@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from scheduler_service.core.job import TaskGroup
-from scheduler_service.core.values import SECOND, Micros, Vector, add
+from scheduler_service.core.model import TaskGroup
+from scheduler_service.core.model.values import SECOND, Micros, Vector, add
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads.assuming import Trace, spec, spread
 from scheduler_service.sim.workloads.limits import MOST_TASKS

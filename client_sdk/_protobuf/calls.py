@@ -1,0 +1,191 @@
+"""Requests as they are sent, and how their answers are read. Both transports stand on this.
+
+Every call of the API is safe to send again (Submit by its request_id), so all of them are retried alike.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ebb.v1 import cluster_pb2, scheduler_pb2
+from google.protobuf.message import Message
+
+from client_sdk import errors, models
+from client_sdk._protobuf import calls_exchange, calls_virtual_clusters, convert, convert_explanations, convert_nodes
+from client_sdk._protobuf.call import Call, why_not
+from client_sdk._requests.jobs import (
+    DeleteNode,
+    Drain,
+    Explain,
+    ListNodes,
+    ListPage,
+    NodePage,
+    OfJob,
+    OfNode,
+    Request,
+    Requeue,
+    Story,
+    Submit,
+    TryOut,
+    Update,
+)
+from client_sdk._transport.waiting import Course, LogCourse, LogPiece
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+_NODES_OF_A_PAGE = 1000
+WATCH = "Scheduler/Watch"
+LOGS = "Scheduler/Logs"
+
+_OF_JOB: dict[str, tuple[type[Message], type[Message]]] = {
+    "Get": (scheduler_pb2.GetRequest, scheduler_pb2.GetResponse),
+    "Cancel": (scheduler_pb2.CancelRequest, scheduler_pb2.CancelResponse),
+    "Suspend": (scheduler_pb2.SuspendRequest, scheduler_pb2.SuspendResponse),
+    "Resume": (scheduler_pb2.ResumeRequest, scheduler_pb2.ResumeResponse),
+    "Hold": (scheduler_pb2.HoldRequest, scheduler_pb2.HoldResponse),
+    "Release": (scheduler_pb2.ReleaseRequest, scheduler_pb2.ReleaseResponse),
+}
+_OF_NODE: dict[str, tuple[type[Message], type[Message]]] = {
+    "GetNode": (cluster_pb2.GetNodeRequest, cluster_pb2.GetNodeResponse),
+    "Undrain": (cluster_pb2.UndrainRequest, cluster_pb2.UndrainResponse),
+    "Fence": (cluster_pb2.FenceRequest, cluster_pb2.FenceResponse),
+}
+
+
+def encode(request: Request[T]) -> Call[T]:
+    """Raises InvalidArgument for what no message can hold."""
+    call: Call[Any]
+    match request:
+        case Submit(spec, request_id):
+            call = Call("Scheduler/Submit", _submit(spec, request_id), scheduler_pb2.SubmitResponse, _job)
+        case TryOut(spec):
+            tried = scheduler_pb2.SubmitRequest(spec=convert.spec_message(spec), validate_only=True)
+            call = Call("Scheduler/Submit", tried, scheduler_pb2.SubmitResponse, convert_explanations.preview)
+        case OfJob(verb, job_id):
+            asked, answered = _OF_JOB[verb]
+            call = Call(f"Scheduler/{verb}", _about(job_id, asked), answered, _job)
+        case Requeue(job_id, run):
+            requeue = _about(job_id, scheduler_pb2.RequeueRequest)
+            requeue.run = run
+            call = Call("Scheduler/Requeue", requeue, scheduler_pb2.RequeueResponse, _job)
+        case Update():
+            call = Call("Scheduler/Update", _update(request), scheduler_pb2.UpdateResponse, _job)
+        case ListPage():
+            call = Call("Scheduler/List", _list(request), scheduler_pb2.ListResponse, _page)
+        case Story(job_id):
+            call = Call("Scheduler/Story", _about(job_id, scheduler_pb2.StoryRequest), scheduler_pb2.StoryResponse, _events)
+        case Explain(job_id):
+            about = _about(job_id, scheduler_pb2.ExplainRequest)
+            call = Call("Scheduler/Explain", about, scheduler_pb2.ExplainResponse, convert_explanations.explained)
+        case ListNodes(token):
+            nodes = cluster_pb2.ListNodesRequest(page_size=_NODES_OF_A_PAGE, page_token=token)
+            call = Call("Cluster/ListNodes", nodes, cluster_pb2.ListNodesResponse, _nodes)
+        case OfNode(verb, name):
+            asked, answered = _OF_NODE[verb]
+            call = Call(
+                f"Cluster/{verb}", _about_node(name, asked), answered, convert_nodes.found if verb == "GetNode" else _node
+            )
+        case DeleteNode(name):
+            gone = _about_node(name, cluster_pb2.DeleteNodeRequest)
+            call = Call("Cluster/DeleteNode", gone, cluster_pb2.DeleteNodeResponse, lambda _: None)
+        case Drain(name, reason, evict):
+            drain = _about_node(name, cluster_pb2.DrainRequest, reason=reason, evict=evict)
+            call = Call("Cluster/Drain", drain, cluster_pb2.DrainResponse, _node)
+        case _:
+            found = calls_virtual_clusters.encode(request) or calls_exchange.encode(request)
+            if found is None:
+                raise AssertionError(f"nobody knows how to send {request!r}")
+            call = found
+    return call
+
+
+def _submit(spec: models.JobSpec, request_id: str) -> scheduler_pb2.SubmitRequest:
+    message = convert.spec_message(spec)
+    try:
+        return scheduler_pb2.SubmitRequest(spec=message, request_id=request_id)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"{request_id!r} cannot be a request_id: {why_not(error)}") from error
+
+
+def _list(request: ListPage) -> scheduler_pb2.ListRequest:
+    only = list(map(_state, request.states))
+    vc, user, mine, name = request.only
+    try:
+        asked = scheduler_pb2.ListRequest(page_size=request.size, page_token=request.token, states=only)
+        chosen = scheduler_pb2.ListRequest(virtual_cluster=vc, user=user, mine=mine, name=name, count_more=request.count)
+        asked.MergeFrom(chosen)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"the list cannot be asked for: {why_not(error)}") from error
+    return asked
+
+
+def _state(state: object) -> str:
+    if not isinstance(state, models.JobState):
+        raise errors.InvalidArgument(f"{state!r} is no state of a job; write such as client_sdk.JobState.RUNNING")
+    return f"JOB_STATE_{state.name}"
+
+
+def _job(answer: scheduler_pb2.GetResponse) -> models.Job:
+    return convert.job(answer.job)
+
+
+def _page(answer: scheduler_pb2.ListResponse) -> models.JobPage:
+    jobs = tuple(map(convert.job, answer.jobs))
+    return models.JobPage(jobs=jobs, next_page_token=answer.next_page_token, more=answer.more)
+
+
+def _events(answer: scheduler_pb2.StoryResponse) -> list[models.JobEvent]:
+    return [convert.event(event) for event in answer.events]
+
+
+def _nodes(answer: cluster_pb2.ListNodesResponse) -> NodePage:
+    return NodePage(tuple(map(convert_nodes.node, answer.nodes)), answer.next_page_token)
+
+
+def _node(answer: cluster_pb2.DrainResponse) -> models.Node:
+    return convert_nodes.node(answer.node)
+
+
+def _update(request: Update) -> scheduler_pb2.UpdateRequest:
+    message = _about(request.job_id, scheduler_pb2.UpdateRequest)
+    try:
+        if request.priority is not None:
+            message.priority = request.priority
+        if request.time_limit is not None:
+            message.time_limit.CopyFrom(convert.duration_message(request.time_limit))
+        if request.dependencies is not None:
+            wanted = map(convert.dependency_message, request.dependencies)
+            message.dependencies.CopyFrom(scheduler_pb2.Dependencies(dependencies=wanted))
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"the change cannot be sent: {why_not(error)}") from error
+    return message
+
+
+def watch_message(course: Course) -> scheduler_pb2.SchedulerWatchRequest:
+    return _about(course.job_id, scheduler_pb2.SchedulerWatchRequest, after_commit=course.token)
+
+
+def logs_message(course: LogCourse) -> scheduler_pb2.LogsRequest:
+    fields = {"run": course.run, "task": course.task, "offset": course.offset, "follow": course.follow}
+    return _about(course.job_id, scheduler_pb2.LogsRequest, **fields)
+
+
+def log_piece(message: scheduler_pb2.LogsResponse) -> LogPiece:
+    return LogPiece(message.run, message.offset, message.data)
+
+
+def _about(job_id: int, request: Callable[..., M], **fields: int) -> M:
+    """A request about one job."""
+    try:
+        return request(job_id=job_id, **fields)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"{job_id!r} cannot be the id of a job; ids are whole numbers from 1") from error
+
+
+def _about_node(name: str, request: Callable[..., M], **fields: str | bool) -> M:
+    try:
+        return request(node=name, **fields)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(
+            f"{name!r} cannot be the name of a node, or what is said of it be sent: {why_not(error)}"
+        ) from error

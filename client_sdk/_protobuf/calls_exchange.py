@@ -1,0 +1,175 @@
+"""Requests about cell exchange as they are sent, and how their answers are read; see `_calls`."""
+
+from datetime import datetime
+from typing import Any
+
+from ebb.v1 import exchange_pb2 as pb
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from client_sdk import models
+from client_sdk._protobuf.call import Call, why_not
+from client_sdk._protobuf.convert import enum, time
+from client_sdk._requests.exchange import (
+    PAGE,
+    AcceptOrder,
+    ExchangesPage,
+    GetSurpluses,
+    LedgerPage,
+    OrdersPage,
+    Part,
+    PostOrder,
+    ReturnCells,
+    WithdrawOrder,
+)
+from client_sdk._requests.jobs import Request
+from client_sdk.errors import InvalidArgument
+
+
+def encode(request: Request[Any]) -> Call[Any] | None:
+    """None: it is about something else. Raises InvalidArgument for what no message can hold."""
+    try:
+        match request:
+            case PostOrder():
+                return _call("PostOrder", _post(request), pb.PostOrderResponse, lambda a: _order(a.order))
+            case WithdrawOrder(order_id, vc):
+                asked = pb.WithdrawOrderRequest(order_id=order_id, virtual_cluster=vc)
+                return _call("WithdrawOrder", asked, pb.WithdrawOrderResponse, lambda a: _order(a.order))
+            case AcceptOrder():
+                return _call(
+                    "AcceptOrder", _accept(request), pb.AcceptOrderResponse, lambda a: list(map(_exchange, a.exchanges))
+                )
+            case ReturnCells(exchange_id, vc):
+                back = pb.ReturnCellsRequest(exchange_id=exchange_id, virtual_cluster=vc)
+                return _call("ReturnCells", back, pb.ReturnCellsResponse, lambda a: _exchange(a.exchange))
+            case OrdersPage(vc, states, token):
+                of = [int(state) for state in states]
+                listed = pb.ListOrdersRequest(page_size=PAGE, page_token=token, virtual_cluster=vc, states=of)  # type: ignore[arg-type]
+                return _call("ListOrders", listed, pb.ListOrdersResponse, _orders)
+            case ExchangesPage(vc, states, token):
+                of = [int(state) for state in states]
+                found = pb.ListExchangesRequest(page_size=PAGE, page_token=token, virtual_cluster=vc, states=of)  # type: ignore[arg-type]
+                return _call("ListExchanges", found, pb.ListExchangesResponse, _exchanges)
+            case LedgerPage(vc, token):
+                page = pb.GetLedgerRequest(page_size=PAGE, page_token=token, virtual_cluster=vc)
+                return _call("GetLedger", page, pb.GetLedgerResponse, _entries)
+            case GetSurpluses(vc):
+                first = pb.GetLedgerRequest(page_size=1, virtual_cluster=vc)
+                return _call("GetLedger", first, pb.GetLedgerResponse, lambda a: list(map(_surplus, a.surpluses)))
+    except (TypeError, ValueError) as error:
+        raise InvalidArgument(f"what is said of the exchange cannot be sent: {why_not(error)}") from error
+    return None
+
+
+def _call(name: str, *rest: Any) -> Call[Any]:
+    return Call(f"Exchange/{name}", *rest)
+
+
+# ---- out ---------------------------------------------------------------------------------------------------------------
+
+
+def _post(request: PostOrder) -> pb.PostOrderRequest:
+    return pb.PostOrderRequest(
+        virtual_cluster=request.virtual_cluster,
+        request_id=request.request_id,
+        kind=int(request.kind),  # type: ignore[arg-type]
+        lot=_lot_message(request.lot),
+        bid_device_us=request.bid_device_us,
+        swap=None if request.swap is None else _lot_message(request.swap),
+        expire_time=_timestamp(request.expires),
+    )
+
+
+def _accept(request: AcceptOrder) -> pb.AcceptOrderRequest:
+    return pb.AcceptOrderRequest(
+        virtual_cluster=request.virtual_cluster,
+        request_id=request.request_id,
+        order_id=request.order_id,
+        cells=request.cells,
+        begin_time=_timestamp(request.begin),
+        end_time=_timestamp(request.end),
+    )
+
+
+def _lot_message(lot: models.CellLot) -> pb.CellLot:
+    begin, end = _timestamp(lot.begin), _timestamp(lot.end)
+    return pb.CellLot(pool=lot.pool, level=lot.level, cells=lot.cells, begin_time=begin, end_time=end)
+
+
+def _timestamp(at: datetime | None) -> Timestamp | None:
+    if at is None:
+        return None
+    if not isinstance(at, datetime):  # of a CellLot that a user made
+        raise ValueError(f"{at!r} is not a datetime; a CellLot has datetimes with a time zone")
+    if at.tzinfo is None:
+        raise ValueError(f"{at.isoformat()} has no time zone; give it one, such as datetime.UTC")
+    found = Timestamp()
+    found.FromDatetime(at)
+    return found
+
+
+# ---- in ----------------------------------------------------------------------------------------------------------------
+
+
+def _orders(answer: pb.ListOrdersResponse) -> Part[models.ExchangeOrder]:
+    return Part(tuple(map(_order, answer.orders)), answer.next_page_token)
+
+
+def _exchanges(answer: pb.ListExchangesResponse) -> Part[models.CellExchange]:
+    return Part(tuple(map(_exchange, answer.exchanges)), answer.next_page_token)
+
+
+def _entries(answer: pb.GetLedgerResponse) -> Part[models.LedgerEntry]:
+    return Part(tuple(map(_entry, answer.entries)), answer.next_page_token)
+
+
+def _lot(message: pb.CellLot) -> models.CellLot:
+    window = time(message, "begin_time"), time(message, "end_time")
+    return models.CellLot(message.pool, message.level, message.cells, *window, message.device_us)
+
+
+def _order(message: pb.ExchangeOrder) -> models.ExchangeOrder:
+    return models.ExchangeOrder(
+        id=message.order_id,
+        kind=enum(models.OrderKind, message.kind),
+        virtual_cluster=message.virtual_cluster,
+        lot=_lot(message.lot),
+        bid_device_us=message.bid_device_us if message.HasField("bid_device_us") else None,
+        swap=_lot(message.swap) if message.HasField("swap") else None,
+        state=enum(models.OrderState, message.state),
+        left=message.left,
+        post_time=time(message, "post_time"),
+        expire_time=time(message, "expire_time"),
+        by_proxy=message.by_proxy,
+    )
+
+
+def _exchange(message: pb.CellExchange) -> models.CellExchange:
+    return models.CellExchange(
+        id=message.exchange_id,
+        offer_order_id=message.offer_order_id or None,
+        request_order_id=message.request_order_id or None,
+        giver=message.giver,
+        taker=message.taker,
+        lot=_lot(message.lot),
+        price_device_us=message.price_device_us,
+        state=enum(models.ExchangeState, message.state),
+        agree_time=time(message, "agree_time"),
+        open_time=time(message, "open_time"),
+        return_time=time(message, "return_time"),
+        in_return_for=message.in_return_for or None,
+        return_asked_by=message.return_asked_by,
+    )
+
+
+def _entry(message: pb.LedgerEntry) -> models.LedgerEntry:
+    return models.LedgerEntry(
+        virtual_cluster=message.virtual_cluster,
+        exchange_id=message.exchange_id,
+        kind=enum(models.BookingKind, message.kind),
+        device_us=message.device_us,
+        time=time(message, "time"),
+    )
+
+
+def _surplus(message: pb.Surplus) -> models.Surplus:
+    return models.Surplus(virtual_cluster=message.virtual_cluster, device_us=message.device_us)

@@ -1,0 +1,212 @@
+"""What can be asked of a scheduler, as plain values. Both clients make them here, and both transports know how to send them."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+from client_sdk import units
+from client_sdk._values.options import Time, job_id
+from client_sdk.errors import InvalidArgument
+from client_sdk.models import (
+    CellQuota,
+    Dependency,
+    Explanation,
+    Job,
+    JobEvent,
+    JobPage,
+    JobSpec,
+    JobState,
+    Node,
+    PinnedCell,
+    Pool,
+    Preview,
+    VirtualCluster,
+    VirtualClusterPolicy,
+)
+
+T = TypeVar("T")
+
+DEFAULT_ADDRESS = "127.0.0.1:7737"
+
+
+class Request(Generic[T]):
+    """One call. `T` is what it answers."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Submit(Request[Job]):
+    spec: JobSpec
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TryOut(Request[Preview]):
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class OfJob(Request[Job]):
+    """What names a job and nothing else."""
+
+    verb: Literal["Get", "Cancel", "Suspend", "Resume", "Hold", "Release"]
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue(Request[Job]):
+    """`run` is the one that is to leave: a repetition does nothing to its successor."""
+
+    job_id: int
+    run: int
+
+
+class NodePage(NamedTuple):
+    nodes: tuple[Node, ...]
+    next_token: str
+    """Empty on the last page."""
+
+
+class Only(NamedTuple):
+    """Of which jobs; empty: of all."""
+
+    vc: str
+    user: str
+    mine: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Request[JobPage]):
+    states: tuple[JobState, ...]
+    size: int
+    only: Only
+    token: str = ""
+    count: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Story(Request[Sequence[JobEvent]]):
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explain(Request[Explanation]):
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Request[Job]):
+    """None stays as it is."""
+
+    job_id: int
+    priority: int | None
+    time_limit: timedelta | None
+    dependencies: Sequence[Dependency] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListNodes(Request[NodePage]):
+    token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OfNode(Request[Node]):
+    """What names a node and nothing else."""
+
+    verb: Literal["GetNode", "Undrain", "Fence"]
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteNode(Request[None]):
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain(Request[Node]):
+    node: str
+    reason: str
+    evict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListVirtualClusters(Request[Sequence[VirtualCluster]]):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class GetVirtualCluster(Request[VirtualCluster]):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVirtualCluster(Request[None]):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetVirtualCluster(Request[VirtualCluster]):
+    """Creates one, or changes what is not None."""
+
+    verb: Literal["Create", "Update"]
+    name: str
+    quotas: Sequence[CellQuota] | None
+    pins: Sequence[PinnedCell] | None
+    weight: int | None
+    policy: VirtualClusterPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListCells(Request[Sequence[Pool]]):
+    pool: str
+    virtual_cluster: str
+
+
+def address(given: str | None) -> str:
+    """Where the schedulers are: as given, else as the environment says. Raises InvalidArgument."""
+    chosen = given or os.environ.get("EBB_ADDRESS") or DEFAULT_ADDRESS
+    addresses(chosen)
+    return chosen
+
+
+def patience(given: float) -> float:
+    """The seconds that each call of a client may take. Raises InvalidArgument."""
+    try:
+        seconds = float(given) if not isinstance(given, str) else math.nan
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if math.isnan(seconds):
+        raise InvalidArgument(f"timeout={given!r} is no number of seconds, such as 30: what each call may take")
+    return seconds
+
+
+_ADDRESS = re.compile(r"[^\s/@]+:0*[1-9]\d{0,4}")
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Each of those that are separated by commas. Raises InvalidArgument."""
+    each = tuple(part.strip() for part in text.split(","))
+    if not all(map(_ADDRESS.fullmatch, each)) or any(int(part.rpartition(":")[2]) > 65535 for part in each):
+        raise InvalidArgument(f"{text!r} is not HOST:PORT, or several with commas between them, such as a:7737,b:7737")
+    return each
+
+
+def new_id() -> str:
+    """A request_id that nobody else has."""
+    return os.urandom(16).hex()
+
+
+def submit(spec: JobSpec, request_id: str | None) -> Submit:
+    """A submit that may be sent again: where it was given no request_id, it has one of its own."""
+    return Submit(spec, request_id or new_id())
+
+
+def update(job: Job | int, priority: int | None, time_limit: Time | None, dependencies: Sequence[Dependency] | None) -> Update:
+    """Raises InvalidArgument for a limit that is no time."""
+    return Update(job_id(job), priority, None if time_limit is None else units.parse_duration(time_limit), dependencies)

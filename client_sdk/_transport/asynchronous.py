@@ -1,0 +1,179 @@
+"""The wire of `AsyncClient`: a channel to each scheduler that it has met, calls that are awaited."""
+
+import asyncio
+import contextlib
+import os
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import grpc
+from ebb.v1 import scheduler_pb2
+
+from client_sdk import errors, models
+from client_sdk._protobuf import convert
+from client_sdk._protobuf.calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
+from client_sdk._requests.jobs import Request
+from client_sdk._transport.access import Access
+from client_sdk._transport.waiting import Course, LogCourse, LogPiece
+from client_sdk._transport.wire import OPTIONS, Line, Peer, StreamEnded
+
+T = TypeVar("T")
+
+_connected: "weakref.WeakSet[AsyncTransport]" = weakref.WeakSet()
+_inherited = False
+"""Whether this process was forked while some were connected: it has their state, and not the thread that gRPC hears them by."""
+
+
+def _after_fork_in_child() -> None:
+    global _inherited
+    _inherited = _inherited or len(_connected) > 0
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class AsyncTransport:
+    """Calls of the scheduler that leads. Belongs to the event loop of the first call."""
+
+    def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool = False) -> None:
+        self._peer = Peer(address, timeout, access, standby_reads)
+        self._lines: dict[str, Line] = {}
+        self._left: list[Line] = []
+        """As of `Transport`."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def close(self) -> None:
+        """Ends every call and watch under way. Safe to repeat."""
+        self._peer.closed = True
+        _connected.discard(self)
+        lines, self._lines, self._left = [*self._lines.values(), *self._left], {}, []
+        for line in lines:
+            await line.channel.close()
+
+    async def ask(self, request: Request[T], timeout: float | None = None) -> T:
+        """Sends a request and returns what it answers."""
+        call = encode(request)
+        deadline = self._peer.deadline(timeout)
+
+        async def attempt(address: str) -> Any:
+            send = self._connect(address).method(call)
+            return await send(call.message, timeout=self._peer.attempt_time(deadline), metadata=self._peer.metadata(address))
+
+        return call.read(await self._retry(call.method, attempt, deadline))
+
+    async def watch(self, job_id: int, after_commit: int, deadline: float | None) -> AsyncGenerator[models.JobUpdate, None]:
+        """Changes for as long as the caller goes on asking, over as many connections as that takes."""
+        course = Course(job_id, after_commit, self._peer.timeout, deadline)
+        while True:
+            stream, message = await self._retry(WATCH, partial(self._open, course), course.patience)
+            course.connected()
+            try:
+                while message is not None:
+                    yield course.received(convert.update(message))
+                    message = None
+                    with self._not_closed(WATCH), self._peer.may_break():
+                        message = _message(await stream.read())
+            finally:
+                stream.cancel()
+            await asyncio.sleep(course.pause())
+
+    async def logs(self, course: LogCourse) -> AsyncGenerator[LogPiece, None]:
+        """A run's output, over as many connections as that takes; the first piece is empty."""
+        while not course.over:
+            stream, message = await self._retry(LOGS, partial(self._open_log, course), course.patience, course.follow)
+            course.connected()
+            try:
+                course.over = message is None
+                while message is not None:
+                    yield course.received(log_piece(message))
+                    message = None
+                    with self._not_closed(LOGS), self._peer.may_break(LOGS):
+                        message = _message(await stream.read())
+                        course.over = message is None
+            finally:
+                stream.cancel()
+            if not course.over:
+                await asyncio.sleep(course.pause())
+
+    async def _open_log(self, course: LogCourse, address: str) -> "tuple[Any, scheduler_pb2.LogsResponse | None]":
+        """A stream and its first message; None: it is empty."""
+        open_stream = self._connect(address).channel.unary_stream(
+            f"/ebb.v1.{LOGS}",
+            request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
+            response_deserializer=scheduler_pb2.LogsResponse.FromString,
+        )
+        stream = open_stream(logs_message(course), metadata=self._peer.metadata(address))
+        try:
+            return stream, _message(await stream.read())
+        except BaseException:
+            stream.cancel()
+            raise
+
+    async def _open(self, course: Course, address: str) -> "tuple[Any, scheduler_pb2.SchedulerWatchResponse | None]":
+        """A stream and its first message: only then is it known to work."""
+        open_stream = self._connect(address).channel.unary_stream(
+            f"/ebb.v1.{WATCH}",
+            request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
+            response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
+        )
+        timeout = self._peer.stream_time(course.deadline)
+        stream = open_stream(watch_message(course), timeout=timeout, metadata=self._peer.metadata(address))
+        try:
+            message = _message(await stream.read())
+        except BaseException:
+            stream.cancel()
+            raise
+        if message is None:
+            raise StreamEnded
+        return stream, message
+
+    async def _retry(
+        self, method: str, attempt: Callable[[str], Awaitable[T]], deadline: float | None, waits: bool = False
+    ) -> T:
+        with self._not_closed(method), self._peer.translated(method):
+            async for context in self._peer.attempts(method, deadline, waits):
+                with context, self._peer.visit() as address:
+                    return await attempt(address)
+        raise AssertionError("attempts end with an answer or an error")
+
+    @contextlib.contextmanager
+    def _not_closed(self, method: str) -> Iterator[None]:
+        """A channel that is closed cancels whoever awaits a call on it. To a task that nobody cancelled, say what happened."""
+        try:
+            yield
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if not self._peer.closed or (task is not None and task.cancelling()):
+                raise
+            raise self._peer.given_up(method) from error
+
+    def _connect(self, address: str) -> Line:
+        self._peer.require_open()
+        if _inherited:
+            raise errors.FailedPrecondition(
+                "this process was forked while an AsyncClient was connected, and no other would ever hear an answer in it; "
+                "use Client here, or start the process by multiprocessing's spawn"
+            )
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if self._loop is not loop:
+            raise errors.FailedPrecondition("this AsyncClient belongs to another event loop; make one in each")
+        line = self._lines.get(address)
+        if (terms := self._peer.terms(line)) is not None:
+            if line is not None:
+                self._left.append(line)
+            if terms.credentials is None:
+                channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+            else:
+                channel = grpc.aio.secure_channel(address, terms.credentials, options=OPTIONS)
+            line = self._lines[address] = Line(channel, terms)
+            _connected.add(self)
+        assert line is not None
+        return line
+
+
+def _message(read: Any) -> Any:
+    """What was read from a stream; None at its end."""
+    return None if read is grpc.aio.EOF else read

@@ -1,0 +1,151 @@
+"""The wire of `Client`: a channel to each scheduler that it has met, calls that block."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+import grpc
+from ebb.v1 import scheduler_pb2
+
+from client_sdk import models
+from client_sdk._protobuf import convert
+from client_sdk._protobuf.calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
+from client_sdk._requests.jobs import Request
+from client_sdk._transport.access import Access
+from client_sdk._transport.waiting import Course, LogCourse, LogPiece
+from client_sdk._transport.wire import OPTIONS, Line, Peer, StreamEnded
+
+T = TypeVar("T")
+
+
+class Transport:
+    """Calls of the scheduler that leads. Safe to use from several threads."""
+
+    def __init__(self, address: str, timeout: float, access: Access, standby_reads: bool = False) -> None:
+        self._peer = Peer(address, timeout, access, standby_reads)
+        self._lock = threading.Lock()
+        self._lines: dict[str, Line] = {}
+        self._left: list[Line] = []
+        """Those that were made with files for TLS that were renewed since: calls over them may be under way."""
+
+    def close(self) -> None:
+        """Ends every call and watch under way. Safe to repeat."""
+        with self._lock:
+            self._peer.closed = True
+            lines, self._lines, self._left = [*self._lines.values(), *self._left], {}, []
+        for line in lines:
+            line.channel.close()
+
+    def ask(self, request: Request[T], timeout: float | None = None) -> T:
+        """Sends a request and returns what it answers."""
+        call = encode(request)
+        deadline = self._peer.deadline(timeout)
+
+        def attempt(address: str) -> Any:
+            send = self._connect(address).method(call)
+            return send(call.message, timeout=self._peer.attempt_time(deadline), metadata=self._peer.metadata(address))
+
+        return call.read(self._retry(call.method, attempt, deadline))
+
+    def watch(self, job_id: int, after_commit: int, deadline: float | None) -> Iterator[models.JobUpdate]:
+        """Changes for as long as the caller goes on asking, over as many connections as that takes."""
+        course = Course(job_id, after_commit, self._peer.timeout, deadline)
+        while True:
+            stream, message = self._retry(WATCH, partial(self._open, course), course.patience)
+            course.connected()
+            with contextlib.closing(stream):
+                while message is not None:
+                    yield course.received(convert.update(message))
+                    message = None
+                    with self._peer.may_break():
+                        message = next(stream, None)
+            time.sleep(course.pause())
+
+    def logs(self, course: LogCourse) -> Iterator[LogPiece]:
+        """A run's output, over as many connections as that takes; the first piece is empty."""
+        while not course.over:
+            stream, message = self._retry(LOGS, partial(self._open_log, course), course.patience, course.follow)
+            course.connected()
+            with contextlib.closing(stream):
+                course.over = message is None
+                while message is not None:
+                    yield course.received(log_piece(message))
+                    message = None
+                    with self._peer.may_break(LOGS):
+                        message = next(stream, None)
+                        course.over = message is None
+            if not course.over:
+                time.sleep(course.pause())
+
+    def _open_log(self, course: LogCourse, address: str) -> "tuple[_Stream, scheduler_pb2.LogsResponse | None]":
+        """A stream and its first message; None: it is empty."""
+        open_stream = self._connect(address).channel.unary_stream(
+            f"/ebb.v1.{LOGS}",
+            request_serializer=scheduler_pb2.LogsRequest.SerializeToString,
+            response_deserializer=scheduler_pb2.LogsResponse.FromString,
+        )
+        stream = _Stream(open_stream(logs_message(course), metadata=self._peer.metadata(address)))
+        try:
+            return stream, next(stream, None)
+        except BaseException:
+            stream.close()
+            raise
+
+    def _open(self, course: Course, address: str) -> "tuple[_Stream, scheduler_pb2.SchedulerWatchResponse | None]":
+        """A stream and its first message: only then is it known to work."""
+        open_stream = self._connect(address).channel.unary_stream(
+            f"/ebb.v1.{WATCH}",
+            request_serializer=scheduler_pb2.SchedulerWatchRequest.SerializeToString,
+            response_deserializer=scheduler_pb2.SchedulerWatchResponse.FromString,
+        )
+        timeout = self._peer.stream_time(course.deadline)
+        stream = _Stream(open_stream(watch_message(course), timeout=timeout, metadata=self._peer.metadata(address)))
+        try:
+            message = next(stream, None)
+        except BaseException:
+            stream.close()
+            raise
+        if message is None:
+            raise StreamEnded
+        return stream, message
+
+    def _retry(self, method: str, attempt: Callable[[str], T], deadline: float | None, waits: bool = False) -> T:
+        with self._peer.translated(method):
+            for context in self._peer.attempts(method, deadline, waits):
+                with context, self._peer.visit() as address:
+                    return attempt(address)
+        raise AssertionError("attempts end with an answer or an error")
+
+    def _connect(self, address: str) -> Line:
+        with self._lock:
+            self._peer.require_open()
+            line = self._lines.get(address)
+            if (terms := self._peer.terms(line)) is not None:
+                if line is not None:
+                    self._left.append(line)
+                if terms.credentials is None:
+                    channel = grpc.insecure_channel(address, options=OPTIONS)
+                else:
+                    channel = grpc.secure_channel(address, terms.credentials, options=OPTIONS)
+                line = self._lines[address] = Line(channel, terms)
+            assert line is not None
+            return line
+
+
+class _Stream:
+    """A server's stream with a `close` that ends the call."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def __iter__(self) -> "_Stream":
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._call)
+
+    def close(self) -> None:
+        self._call.cancel()

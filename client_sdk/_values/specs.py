@@ -1,0 +1,114 @@
+"""What a user asks to be run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass
+from client_sdk._values.virtual_clusters import CellRequest
+from client_sdk.units import parse_memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What a task occupies, or a node offers. `cpus` counts cores and is exact to a thousandth of one."""
+
+    cpus: float = 0.0
+    memory_mib: int = 0
+    devices: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """Tasks of a gang that are alike, such as `TaskGroup(4, devices=1, cpus=4, memory="8GiB")`.
+
+    Each of the `count` tasks has these resources. `memory` is written as in `Client.submit`, and kept as a number of MiB.
+    `command` is theirs where it differs from the job's. Ranks count through the groups of a job in order. With a `level` each
+    task has a whole cell of that level of its virtual cluster's.
+    """
+
+    count: int
+    devices: int = 0
+    cpus: float = 1.0
+    memory: str | int = "1GiB"
+    command: Sequence[str] | None = None
+    level: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "memory", parse_memory(self.memory))
+        object.__setattr__(self, "command", tuple(self.command) if self.command else None)
+
+    @property
+    def resources(self) -> Resources:
+        """Of each task."""
+        return Resources(cpus=self.cpus, memory_mib=parse_memory(self.memory), devices=self.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """What happens when a run fails: `limit` more runs. Preemption, suspension and the loss of a node are no failures.
+
+    Only failures with these exit codes or signals count; with neither, every failure does.
+    """
+
+    limit: int = 0
+    exit_codes: tuple[int, ...] = ()
+    exit_signals: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """A job that another waits for, and how it must end."""
+
+    job_id: int
+    kind: DependencyKind = DependencyKind.AFTER_OK
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Many jobs of one spec, told apart by EBB_ARRAY_INDEX: 0 to `size` - 1."""
+
+    size: int
+    at_once: int = 0
+    """How many may be started and not ended at once; 0 means any number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What a user asks to be run.
+
+    `command` is the program and its arguments; no shell stands between. `working_directory` is an absolute path on the
+    node; None means the job's own directory there. `grace_period` is the time from the stop signal to the kill; None
+    means the site's default, and zero that the job may be killed at once and go on from its last checkpoint. A spec with
+    `task_groups` is a gang: `resources` are then those of all its tasks together.
+    """
+
+    command: tuple[str, ...]
+    resources: Resources
+    name: str = ""
+    job_class: JobClass = JobClass.BEST_EFFORT
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    working_directory: str | None = None
+    grace_period: timedelta | None = None
+    priority: int = 0
+    """Jobs of higher priority stand before others in their queue, and are not preempted for trials of lower priority."""
+    time_limit: timedelta | None = None
+    """The longest that it may run, over all of its runs."""
+    estimate: timedelta | None = None
+    """How long it is expected to run, over all of its runs: policies and estimates read it."""
+    retry: Retry = Retry()
+    task_groups: tuple[TaskGroup, ...] = ()
+    dependencies: tuple[Dependency, ...] = ()
+    """It waits in its queue until each of them holds."""
+    array: Array | None = None
+    virtual_cluster: str = ""
+    """To which it belongs; empty where the site has none."""
+    guarantee: Guarantee = Guarantee.GUARANTEED
+    cells: CellRequest = field(default_factory=CellRequest)
+    exit_0_after_stop: Exit0AfterStop = Exit0AfterStop.STOPPED
+    """What an exit with 0 means after a stop signal."""
+    inherited: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What it takes over from the shell or program that submitted it (see `JobOptions.export`); `environment` wins over it."""
+    redacted: tuple[str, ...] = ()
+    """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
+    be submitted."""

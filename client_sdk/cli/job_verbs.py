@@ -1,0 +1,171 @@
+"""The verbs that change jobs: cancel, suspend, resume, hold, release, requeue, update."""
+
+from typing import Any
+
+import click
+
+from client_sdk._values.options import dependencies
+from client_sdk.cli import job_options, output
+from client_sdk.cli.many_ids import ask_each, job_verb
+from client_sdk.cli.session import Session, an_id, output_option, quiet_option
+from client_sdk.client import Client
+from client_sdk.errors import InvalidArgument
+from client_sdk.models import Job, JobState
+from client_sdk.units import parse_duration
+
+
+def _stands(job: Job) -> str:
+    """ "job 7 is QUEUED (held)" """
+    reason = output.reason(job)
+    return f"job {job.id} is {job.state.name}" + ("" if reason == "-" else f" ({reason})")
+
+
+def _cancelled(job: Job) -> str:
+    if job.state is JobState.CANCELLED:
+        return f"job {job.id} is cancelled"
+    if job.ended:
+        return f"job {job.id} had already ended: {job.state.name}"
+    return f"job {job.id} was asked to stop, and is {job.state.name}"
+
+
+@job_verb(_cancelled)
+def cancel(client: Client, job_id: int) -> Job:
+    """Cancel jobs.
+
+    A queued one ends at once; a running one gets its grace period. Safe to repeat.
+
+    \b
+    Examples:
+      ebb cancel 7 8
+      ebb list -q --state PD | xargs ebb cancel
+    """
+    return client.cancel(job_id)
+
+
+@job_verb(_stands)
+def suspend(client: Client, job_id: int) -> Job:
+    """Set running jobs aside, until they are resumed.
+
+    Each saves its work and leaves, as when it is preempted; its devices become free. Safe to repeat.
+
+    \b
+    Examples:
+      ebb suspend 7
+      ebb list -q --state R | xargs ebb suspend
+    """
+    return client.suspend(job_id)
+
+
+@job_verb(_stands)
+def resume(client: Client, job_id: int) -> Job:
+    """Put suspended jobs back into their queues.
+
+    They go on from their checkpoints when there is room.
+
+    \b
+    Examples:
+      ebb resume 7
+      ebb list -q --state S | xargs ebb resume
+    """
+    return client.resume(job_id)
+
+
+@job_verb(_stands)
+def hold(client: Client, job_id: int) -> Job:
+    """Keep queued jobs from starting, until they are released.
+
+    \b
+    Examples:
+      ebb hold 7 8
+      ebb list -q --state PD | xargs ebb hold
+    """
+    return client.hold(job_id)
+
+
+@job_verb(_stands)
+def release(client: Client, job_id: int) -> Job:
+    """Let held jobs start again.
+
+    \b
+    Example:
+      ebb release 7 8
+    """
+    return client.release(job_id)
+
+
+@job_verb(_stands)
+def requeue(client: Client, job_id: int) -> Job:
+    """Have running jobs leave and queue again.
+
+    Each saves its work first, and goes on from its checkpoint, perhaps on another node. A job that waits for its next retry
+    is tried at once.
+
+    \b
+    Example:
+      ebb requeue 7
+    """
+    return client.requeue(job_id)
+
+
+@click.command(short_help="Change the priority, limit or dependencies of jobs.")
+@click.option("--priority", type=click.IntRange(-1000, 1000), help="Higher ones stand before others.")
+@click.option("-t", "--time-limit", metavar="TIME", help="The longest that it may run, such as 2h; 0 takes the limit away.")
+@click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
+@click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
+@click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
+@click.option("--no-dependencies", is_flag=True, help="Wait for no other job any more.")
+@output_option("json", "yaml")
+@quiet_option
+@click.argument("job_ids", metavar="ID...", type=an_id, nargs=-1, required=True)
+@click.pass_context
+def update(
+    ctx: click.Context,
+    /,
+    job_ids: tuple[int, ...],
+    priority: int | None,
+    time_limit: str | None,
+    no_dependencies: bool,
+    fmt: str | None,
+    quiet: bool,
+    **after: tuple[str, ...],
+) -> None:
+    """Change jobs that have not ended. What is not named stays.
+
+    The --after options take the place of all dependencies that there were, and are for jobs that have never started.
+
+    \b
+    Examples:
+      ebb update 7 --priority 10
+      ebb update 7 8 --time-limit 4h
+      ebb update 9 --after-ok 7,8
+    """
+    client = ctx.find_object(Session).client  # type: ignore[union-attr]
+    wanted: dict[str, Any] = {}
+    if priority is not None:
+        wanted["priority"] = priority
+    if time_limit is not None:
+        wanted["time_limit"] = parse_duration(time_limit)
+    if any(after.values()):
+        if no_dependencies:
+            raise click.UsageError("--no-dependencies takes away what the --after options say")
+        wanted["dependencies"] = dependencies(**{kind: _ids(kind, said) for kind, said in after.items()})
+    elif no_dependencies:
+        wanted["dependencies"] = ()
+    if not wanted:
+        raise click.UsageError("say what is to change: --priority, --time-limit, --after-ok, ...")
+    ask_each(ctx, job_ids, lambda job_id: client.update(job_id, **wanted), _updated, fmt, quiet)
+
+
+def _ids(kind: str, said: tuple[str, ...]) -> list[int]:
+    try:
+        return job_options.ids(said)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"--{kind.replace('_', '-')}: {error}") from error
+
+
+def _updated(job: Job) -> str:
+    limit = "none" if job.time_limit is None else output.duration(job.time_limit)
+    return f"{_stands(job)}: priority {job.priority}, time limit {limit}"
+
+
+COMMANDS: tuple[click.Command, ...] = (cancel, suspend, resume, hold, release, requeue, update)

@@ -1,0 +1,172 @@
+"""What is seen of the node's devices, and which of its runs it is about.
+
+The provider tells of processes. One belongs to a run where it is in the run's process group or control group, descends from
+such a one, or was started with the run's environment: programs make groups of their own, and outlive what started them.
+"""
+
+import asyncio
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from node_agent.devices.base import DeviceCycle, Observation, Observed, Provider
+from node_agent.jobs.blocking_calls import apart
+from node_agent.jobs.model import RunKey
+from node_agent.jobs.processes import read, stat_fields
+from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.stray_processes import run_of
+
+log = logging.getLogger(__name__)
+
+_ANCESTORS = 64
+"""Generations that are looked at."""
+_PATIENCE = 5.0
+"""Seconds for finding out whose processes are. Until that is known they are nobody's."""
+
+_ONCE_MORE = 3.0
+"""Seconds until the devices must have been looked at once more: a provider looks every second, unless its driver hangs."""
+
+Leaders = Mapping[int, RunKey]
+"""The runs that have a process, by that."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCycle:
+    """The wave of a run's memory on a device. Without a period none is seen."""
+
+    key: RunKey
+    index: int
+    period_seconds: float | None
+    minimum_mib: int
+    maximum_mib: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observations:
+    devices: tuple[Observation, ...]
+    """Every device of the node."""
+    cycles: tuple[RunCycle, ...]
+    """Of every run that is seen on a device."""
+
+    @property
+    def faults(self) -> tuple[tuple[int, str], ...]:
+        return tuple((device.index, device.fault) for device in self.devices if device.fault)
+
+
+class Observing:
+    """Keeps the last that was seen. Where the provider sees nothing, `run` ends at once, and it all costs nothing."""
+
+    def __init__(self, provider: Provider, spool: Spool, state: Path, urgent: Callable[[], None]) -> None:
+        """`urgent` is called when other devices are faulty than before."""
+        self.latest: Observations | None = None
+        self._provider = provider
+        self._spool = spool
+        self._state = state
+        self._urgent = urgent
+        self._looked = asyncio.Event()
+        self._leaders: Leaders = {}
+        self._owners: dict[int, RunKey | None] = {}
+        self._asking = False
+        """Whose some processes are; perhaps for ever."""
+
+    async def run(self) -> None:
+        async for observed in self._provider.observe():
+            await self._learn({process.pid for process in observed.processes})
+            before, self.latest = self.latest, self._about_runs(observed)
+            if before is None or before.faults != self.latest.faults:
+                self._log(dict(before.faults if before else ()), dict(self.latest.faults))
+                self._urgent()
+            self._looked.set()
+            self._looked = asyncio.Event()
+
+    async def once_more(self) -> None:
+        """Waits until the devices have been looked at once more, but not for long; at once where nothing is seen of them."""
+        if self.latest is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_ONCE_MORE):
+                    await self._looked.wait()
+
+    def _log(self, before: Mapping[int, str], now: Mapping[int, str]) -> None:
+        names = {device.index: f"device {device.index} ({device.uuid})" for device in self._provider.inventory.devices}
+        for index in sorted(before.keys() | now.keys()):
+            if index not in now:
+                log.warning("%s is well again", names.get(index, f"device {index}"))
+            elif now[index] != before.get(index):
+                log.error("%s is faulty, and gets nothing new: %s", names.get(index, f"device {index}"), now[index])
+
+    async def _learn(self, pids: Collection[int]) -> None:
+        """Finds out whose these processes are: of each once, and of all again when other runs are there."""
+        leaders = {record.pid: record.key for record in self._spool.live() if record.pid}
+        known = self._owners if leaders == self._leaders else {}
+        self._leaders, self._owners = leaders, {pid: known[pid] for pid in pids if pid in known}
+        unknown = [pid for pid in pids if pid not in known]
+        if not unknown or self._asking:
+            return
+
+        def ask() -> dict[int, RunKey | None]:
+            try:
+                return owners(unknown, leaders, self._state, self._spool.short_id)
+            finally:
+                self._asking = False
+
+        # To read the environment of a process that hangs in the driver may take as long as that. Faults are told meanwhile.
+        self._asking = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                self._owners |= await apart(ask)
+
+    def _about_runs(self, observed: Observed) -> Observations:
+        seen = {(cycle.pid, cycle.index): cycle for cycle in observed.cycles}
+        used: dict[tuple[RunKey, int], int] = defaultdict(int)
+        waves: dict[tuple[RunKey, int], DeviceCycle] = {}
+        for process in observed.processes:
+            if (key := self._owners.get(process.pid)) is not None:
+                used[key, process.index] += process.used_mib
+                if (wave := seen.get((process.pid, process.index))) is not None:
+                    waves[key, process.index] = wave
+        return Observations(observed.devices, tuple(_cycles(used, waves)))
+
+
+def _cycles(used: Mapping[tuple[RunKey, int], int], waves: Mapping[tuple[RunKey, int], DeviceCycle]) -> Iterator[RunCycle]:
+    """One for each run and device. A run that is not alone there, or is there with several processes, has no wave."""
+    for (key, index), amount in sorted(used.items()):
+        if (wave := waves.get((key, index))) is None:
+            yield RunCycle(key, index, None, amount, amount, 0.0)
+        else:
+            yield RunCycle(key, index, wave.period_seconds, wave.minimum_mib, wave.maximum_mib, wave.confidence)
+
+
+def owners(pids: Collection[int], leaders: Leaders, state: Path, spool: str) -> dict[int, RunKey | None]:
+    """The run that each process belongs to, of those with these leaders; None: it is a stranger."""
+    named = {f"{spool}/{key.name}": key for key in leaders.values()}
+    return {
+        pid: _by_kin(pid, leaders) or named.get(_by_control_group(pid, spool)) or named.get(run_of(pid, state)) for pid in pids
+    }
+
+
+def _by_kin(pid: int, leaders: Leaders) -> RunKey | None:
+    for _ in range(_ANCESTORS):
+        with suppress(OSError):
+            fields = stat_fields(pid)
+            if len(fields) < 4:
+                return None
+            parent, group, session = map(int, fields[1:4])
+            for number in (pid, group, session):
+                if number in leaders:
+                    return leaders[number]
+            pid = parent
+    return None
+
+
+def _by_control_group(pid: int, spool: str) -> str:
+    """The run whose group it is in, as <spool>/<run>; empty for none."""
+    with suppress(OSError):
+        for part in os.fsdecode(read(f"/proc/{pid}/cgroup")).strip().split("/"):
+            if part.startswith(f"{spool}."):
+                return part.replace(".", "/", 1)
+    return ""

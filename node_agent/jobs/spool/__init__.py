@@ -1,0 +1,1 @@
+"""What the agent must not forget when it is killed."""

@@ -1,0 +1,305 @@
+"""What the agent must not forget when it is killed: its runs, the reports not yet acknowledged, and whom it obeys.
+
+SQLite, one file. `synchronous=OFF`: a write reaches the kernel, which survives the agent's death but not the machine's,
+and need not, since a reboot ends every run and changes the boot id: a spool of an older boot is thrown away unread. So a
+write costs some 50 microseconds, and is made inline; `together` makes one of several. A run's change and the report that
+tells of it are one transaction. All runs are held in memory as well, and memory says what the file says.
+
+Each spool has an id of its own, which is part of the boot id: a new spool means that older runs are gone.
+"""
+
+import contextlib
+import itertools
+import logging
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from node_agent.errors import SpoolDamaged, StateUnusable
+from node_agent.jobs import stray_processes
+from node_agent.jobs.model import Exited, Report, RunEvent, RunKey, RunPhase, RunRecord, short
+from node_agent.jobs.processes import boot_id
+from node_agent.jobs.spool import identity, tables
+from node_agent.jobs.spool.identity import Standing
+
+log = logging.getLogger(__name__)
+
+_MAGIC = b"SQLite format 3\0"
+
+KEEP_ENDED = 24 * 3600.0
+"""How long an ended run is remembered, so that its start, sent again, does not run it twice."""
+
+
+class Spool:
+    """The only writer and reader of its file. Create it with `open_spool`."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, spool_id: str, held: Standing) -> None:
+        self._path = path
+        self._db = db
+        self._standing = held
+        self._unwritten: _Unwritten | None = None
+        self.boot_id = f"{held.kernel_boot}/{spool_id}"
+        self.short_id = short(spool_id)
+        self._read()
+
+    def _read(self) -> None:
+        db = self._db
+        self._runs = {record.key: record for record in map(tables.record, db.execute("SELECT * FROM run"))}
+        self._reports = {
+            sequence: Report(sequence, RunKey(job_id, run, task), tables.event(event))
+            for sequence, job_id, run, task, event in db.execute("SELECT * FROM report ORDER BY sequence")
+        }
+        self._next_sequence = int(self._meta("next_sequence", "1"))
+
+    @property
+    def runs(self) -> Mapping[RunKey, RunRecord]:
+        return MappingProxyType(self._runs)
+
+    def live(self) -> list[RunRecord]:
+        return [record for record in self._runs.values() if record.phase is not RunPhase.ENDED]
+
+    def told(self) -> tuple[RunRecord, ...]:
+        """What a scheduler must know of when the agent connects: runs that are not over, or with a report that is not
+        acknowledged. All others are over for the scheduler as well."""
+        waiting = {report.key for report in self._reports.values()}
+        return tuple(r for r in self._runs.values() if r.phase is not RunPhase.ENDED or r.key in waiting)
+
+    def pending(self, after: int = 0) -> list[Report]:
+        """Reports that are not acknowledged, in order."""
+        return [report for sequence, report in self._reports.items() if sequence > after]
+
+    def failed(self, report: Report) -> bool:
+        """Whether the run ended as one does under which a device breaks: badly, and though nobody had told it to stop."""
+        ended, record = report.event, self._runs.get(report.key)
+        told = record is not None and record.stop_received is not None
+        return isinstance(ended, Exited) and bool(ended.code or ended.signal or ended.unknown) and not (ended.yielded or told)
+
+    @property
+    def cluster(self) -> tuple[str, int]:
+        """The cluster and the epoch that were obeyed last; ("", 0) at first."""
+        return self._standing.cluster_id, self._standing.epoch
+
+    @property
+    def seal(self) -> bytes:
+        """Of that epoch, as its scheduler gave it."""
+        return bytes.fromhex(self._standing.seal)
+
+    def obey(self, cluster_id: str, epoch: int, seal: bytes = b"") -> None:
+        self._hold(replace(self._standing, cluster_id=cluster_id, epoch=epoch, seal=seal.hex()))
+
+    @property
+    def node(self) -> str:
+        """Whose runs and reports these are; "" where nobody has said so yet."""
+        return self._standing.node
+
+    def name(self, node: str) -> None:
+        self._hold(replace(self._standing, node=node))
+
+    def _hold(self, held: Standing) -> None:
+        if held != self._standing:
+            try:
+                identity.write(self._path.with_name(identity.FILE), held)
+            except OSError as error:
+                raise StateUnusable(path=self._path.parent, why=error.strerror) from error
+            self._standing = held
+
+    def together(self) -> AbstractContextManager[object]:
+        """Everything that is written inside is one transaction. What it allows to be done is to be done after it.
+
+        Where something inside fails, nothing was written, and memory is as it was before. Of a run that changes several times
+        inside, the file sees the last.
+        """
+        return self._transaction()
+
+    def remember(self, records: Iterable[RunRecord]) -> None:
+        """Keeps records that there is nothing to report about, all in one transaction."""
+        with self._transaction() as new:
+            for record in records:
+                self._runs[record.key] = new.runs[record.key] = record
+
+    def report(self, record: RunRecord, *events: RunEvent) -> None:
+        """Keeps a record together with the reports that tell of its change."""
+        with self._transaction() as new:
+            self._runs[record.key] = new.runs[record.key] = record
+            for event in events:
+                report = Report(self._next_sequence, record.key, event)
+                self._next_sequence += 1
+                self._reports[report.sequence] = report
+                new.reports.append(report)
+
+    def acknowledge(self, sequence: int) -> None:
+        """Forgets the reports up to this one: the scheduler has committed them."""
+        done = [number for number in self._reports if number <= sequence]
+        if done:
+            with self._transaction() as new:
+                new.acknowledged = sequence
+                for number in done:
+                    del self._reports[number]
+
+    def prune(self, now: float) -> int:
+        """Forgets runs that ended long before `now` (seconds since 1970) and are acknowledged; how many."""
+        waiting = {report.key for report in self._reports.values()}
+        old = [
+            r.key
+            for r in self._runs.values()
+            if r.ended_at is not None and r.ended_at < now - KEEP_ENDED and r.key not in waiting
+        ]
+        with self._transaction() as new:
+            for key in old:
+                del self._runs[key]
+            new.forgotten += old
+        return len(old)
+
+    def close(self) -> None:
+        self._db.close()
+
+    @property
+    def acknowledged(self) -> int:
+        """The last report that a scheduler has acknowledged; 0: none."""
+        return next(iter(self._reports), self._next_sequence) - 1
+
+    def discard(self) -> None:
+        """Ends this spool. The next one that is opened here is a new one, and obeys the same."""
+        self.close()
+        _discard(self._path)
+
+    def forget(self) -> "Spool":
+        """Ends this spool, and with it whom the node obeys; the new one that takes its place."""
+        self.close()
+        _discard(self._path)
+        identity.write(self._path.with_name(identity.FILE), Standing(self._standing.kernel_boot))
+        return open_spool(self._path, kernel_boot=self._standing.kernel_boot)
+
+    def _meta(self, name: str, default: str) -> str:
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return default if row is None else str(row[0])
+
+    @contextmanager
+    def _transaction(self) -> Iterator["_Unwritten"]:
+        """Memory is changed inside; the file at the end, all at once."""
+        if self._unwritten is not None:  # inside `together`
+            yield self._unwritten
+            return
+        new = self._unwritten = _Unwritten()
+        try:
+            yield new
+            if new:
+                self._db.execute("BEGIN IMMEDIATE")
+                new.write(self._db, self._next_sequence)
+                self._db.execute("COMMIT")
+        except BaseException as error:
+            if self._db.in_transaction:  # SQLite has ended it by itself where the disk is full
+                self._db.execute("ROLLBACK")
+            self._read()
+            if isinstance(error, sqlite3.OperationalError):
+                raise StateUnusable(path=self._path.parent, why=error) from error
+            raise
+        finally:
+            self._unwritten = None
+
+
+@dataclass(slots=True)
+class _Unwritten:
+    """What a transaction has changed."""
+
+    runs: dict[RunKey, RunRecord] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+    acknowledged: int = 0
+    forgotten: list[RunKey] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.runs or self.reports or self.acknowledged or self.forgotten)
+
+    def write(self, db: sqlite3.Connection, next_sequence: int) -> None:
+        if self.runs:
+            db.executemany(f"INSERT OR REPLACE INTO run VALUES ({tables.PLACES})", map(tables.row, self.runs.values()))
+        if self.acknowledged:
+            db.execute("DELETE FROM report WHERE sequence <= ?", (self.acknowledged,))
+        if self.reports:
+            rows = [(report.sequence, *report.key, tables.event_text(report.event)) for report in self.reports]
+            db.executemany("INSERT INTO report VALUES (?, ?, ?, ?, ?)", rows)
+            db.execute("INSERT OR REPLACE INTO meta VALUES ('next_sequence', ?)", (str(next_sequence),))
+        if self.forgotten:
+            db.executemany("DELETE FROM run WHERE job_id = ? AND run = ? AND task = ?", self.forgotten)
+
+
+def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
+    """Opens or creates a spool. One that was written before the machine's last boot is replaced by a new one, which
+    obeys the same: its runs are gone. One that cannot be read is set aside, and a new one takes its place."""
+    kernel_boot = kernel_boot or boot_id()
+    try:
+        held = identity.read(path.with_name(identity.FILE))
+        if held is not None and held.kernel_boot == kernel_boot:
+            try:
+                return _opened(path, held)
+            except tables.Newer as error:
+                raise SpoolDamaged(path=path, why=error) from error
+            except sqlite3.OperationalError:  # the disk is full, or cannot be read: nothing is wrong with the spool
+                raise
+            except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
+                damage = str(error)
+        elif held is not None:
+            damage = ""
+            _discard(path)
+            held = replace(held, kernel_boot=kernel_boot)
+        else:
+            damage = f"{identity.FILE} beside it is missing" if path.exists() else ""
+            held = Standing(kernel_boot)
+        aside = _set_aside(path) if damage else path
+        identity.write(path.with_name(identity.FILE), held)
+        spool = _opened(path, held)
+    except (OSError, sqlite3.Error) as error:
+        raise StateUnusable(path=path.parent, why=error) from error
+    if damage:
+        log.warning(
+            "The spool %s cannot be used (%s). It is set aside as %s, and a new one takes its place, as after a reboot: runs "
+            "that are still alive are killed, and their jobs go back to their queues. Runs found alive: %s",
+            path,
+            damage,
+            aside.name,
+            ", ".join(sorted(set(stray_processes.find(path.parent, spool.short_id).values()))) or "none",
+        )
+    return spool
+
+
+def _opened(path: Path, held: Standing) -> Spool:
+    """Raises OSError, sqlite3.Error, and what reading broken rows raises."""
+    if path.exists():
+        with path.open("rb") as file:
+            if file.read(len(_MAGIC)) != _MAGIC:  # SQLite takes a file of one byte, or of none, for a new one
+                raise ValueError("file is not a database")
+    db = sqlite3.connect(path, isolation_level=None)
+    try:
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=OFF")
+        tables.make(db)
+        db.execute("INSERT OR IGNORE INTO meta VALUES ('spool_id', ?)", (uuid.uuid4().hex,))
+        (spool_id,) = db.execute("SELECT value FROM meta WHERE name = 'spool_id'").fetchone()
+        spool = Spool(path, db, spool_id, held)
+        spool.prune(time.time())
+    except BaseException:
+        db.close()
+        raise
+    return spool
+
+
+def _set_aside(path: Path) -> Path:
+    """Renames the spool, and what SQLite keeps beside it, to a name that is free."""
+    number = next(number for number in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{number}").exists())
+    aside = path.with_name(f"{path.name}.damaged-{number}")
+    for suffix in ("-wal", "-shm", ""):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def _discard(path: Path) -> None:
+    """The spool first: without it, what SQLite keeps beside it means nothing."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,184 @@
+"""Cells come to a virtual cluster when a guaranteed job needs them, and go back with the last one that used them (HiveD,
+section 3.1)."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from scheduler_service.core.cells.missing_nodes import left_out_of
+from scheduler_service.core.cells.pool_queries import is_unbound, unbound, unused_around
+from scheduler_service.core.cells.pool_queries import owned as owned_by
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.positions import positions
+from scheduler_service.core.cells.queries import devices_of, nodes_in
+from scheduler_service.core.cells.shape import level_of
+from scheduler_service.core.errors import PlanRefused, require
+from scheduler_service.core.messages import Bind
+from scheduler_service.core.model import Job, Operation, Run
+from scheduler_service.core.model.values import Mask, Vector, fits, mask_of, times
+from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner
+from scheduler_service.core.state.state import CellKey, State
+
+
+def bind(state: State, action: Bind) -> None:
+    """Refused where the virtual cluster has no such cell left, or where somebody else could then not have what is his: every
+    legal request stays satisfiable (Eqn 2)."""
+    pools = _pools(state)
+    vc, pool = state.vcs.rows.get(action.vc), pools.pools.get(action.pool)
+    if vc is None or pool is None:
+        raise PlanRefused(f"there is no virtual cluster {action.vc}, or no pool {action.pool}")
+    level = level_of(pool.shape, action.level)
+    if level is None:
+        raise PlanRefused(f"pool {action.pool} has no level {action.level}")
+    if unbound(pool, vc.owner, level) <= 0:
+        raise PlanRefused(f"virtual cluster {action.vc} has no {action.level} left in {action.pool}")
+    if not is_unbound(pool, level, action.index):
+        raise PlanRefused(f"{action.level} {action.index} of {action.pool} is bound, or part of it")
+    if not pool.costs_nobody(vc.owner, level, action.index):
+        raise PlanRefused(f"binding {action.level} {action.index} of {action.pool} would break a promise to others")
+    binding = Binding(action.pool, action.level, action.index, action.vc)
+    state.put(state.bindings, (action.pool, action.level, action.index), binding)
+
+
+def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
+    """Whether the job's virtual cluster may have these devices as its own, beside those that it has."""
+    if not state.settings.by_count:
+        return bool(mask) and owned(state, job, node, mask)
+    vc = state.vcs.rows[state.vc_ids[job.spec.vc]]
+    return state.guaranteed.get(vc.name, 0) + mask.bit_count() <= devices_of(_pools(state), vc)
+
+
+def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
+    """Whether all of these devices are in cells that are bound to the job's virtual cluster, and to the pin that it names."""
+    pools = _pools(state)
+    seat = pools.seats.get(node)
+    if seat is None:
+        return False
+    bound = owned_by(pools.pools[seat.pool], owner_of(state, job), seat.slot)
+    return not positions(seat, mask) & ~bound
+
+
+def in_own_cells(state: State, job: Job, node: int, mask: Mask) -> bool:
+    """As `owned`. Of a node that its pool leaves out nobody can tell which devices were in which cell: there it is enough that
+    a cell at its place is bound to the job's virtual cluster."""
+    place = _pools(state).place_left_out(node)
+    return owned(state, job, node, mask) if place is None else owner_of(state, job) in _owners_at(_pools(state), *place)
+
+
+def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
+    return pools.pools[pool].units_at(slot).values()
+
+
+def owner_of(state: State, job: Job) -> Owner:
+    """Whose cells are the job's own."""
+    pin, vc = job.spec.cells.pin, state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
+    return vc.owner if vc is not None and not pin else Owner(0 if vc is None else vc.id, pin)
+
+
+def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
+    """Whether these are what a task with this demand is to hold on the node: as many devices as it asks for, or CPUs that
+    carry it."""
+    seat = None if state.pools is None or state.settings.by_count else state.pools.seats.get(node)
+    if seat is None:
+        return len(devices) == demand.devices and not state.cpus_of(node)
+    return fits(demand, times(seat.share, len(devices))) if not seat.share.devices else len(devices) == demand.devices
+
+
+def give_back(state: State, node: int, mask: Mask) -> None:
+    """Guaranteed work has left these devices: of the cells around them those go back in which there is no more. Where there are
+    no virtual clusters any more, they go back when there are again (`anew`)."""
+    if state.pools is None:
+        return
+    pools = state.pools
+    seat = pools.seats.get(node)
+    if seat is None:
+        _give_back_left_out(state, pools, node)
+        return
+    pool = pools.pools[seat.pool]
+    for level, index in unused_around(pool, seat.slot, positions(seat, mask)):
+        key = (seat.pool, pool.shape.levels[level], index)
+        binding = state.bindings.rows[key]
+        if not binding.pin and not (left_out_of(pools, binding) and _in_use(state, binding, kept_on(state))):
+            state.put(state.bindings, key, None)
+
+
+def _give_back_left_out(state: State, pools: Pools, node: int) -> None:
+    """Of a node that its pool leaves out: the cells at its place in which there is no guaranteed work any more."""
+    if pools.place_left_out(node) is None:
+        return
+    kept = kept_on(state)
+    for key, binding in sorted(state.bindings.rows.items()):
+        if not binding.pin and node in left_out_of(pools, binding) and not _in_use(state, binding, kept):
+            state.put(state.bindings, key, None)
+
+
+def give_back_unused(state: State) -> None:
+    """Cells in which there is no guaranteed work go back: it ended while there were no virtual clusters, or while the cells had
+    another name. Not those of who has such work in no cell of its own: its cells may have their names again."""
+    away, kept = _away(state), kept_on(state)
+    for key, binding in sorted(state.bindings.rows.items()):
+        if not binding.pin and binding.vc not in away and not _in_use(state, binding, kept):
+            state.put(state.bindings, key, None)
+
+
+def _away(state: State) -> set[int]:
+    """Virtual clusters with guaranteed runs in no cell of their own."""
+    runs = [run for run in state.runs.rows.values() if run.guaranteed]
+    held = ((state.jobs.rows[run.job_id], run.node, mask_of(run.devices)) for run in runs)
+    return {owner_of(state, job).vc for job, node, mask in held if not in_own_cells(state, job, node, mask)}
+
+
+def running_in(state: State, binding: Binding) -> set[int]:
+    """Guaranteed jobs with a run in the cell."""
+    pools = _pools(state)
+    on = ((state.runs.rows[key], mask) for node, mask in nodes_in(pools, binding) for key in state.runs_on.get(node, ()))
+    found = {run.job_id for run, mask in on if run.guaranteed and mask_of(run.devices) & mask}
+    for node in left_out_of(pools, binding):
+        runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
+        found |= {run.job_id for run in runs if run.guaranteed and _is_of(state, run.job_id, binding)}
+    return found
+
+
+Kept = Mapping[int, Sequence[Operation]]
+"""Node -> what is kept there for jobs that are to be guaranteed."""
+
+
+def kept_on(state: State) -> Kept:
+    found: dict[int, list[Operation]] = {}
+    for row in state.operations.rows.values():
+        if row.devices and state.jobs.rows[row.job_id].spec.guarantee is not Guarantee.OPPORTUNISTIC:
+            found.setdefault(row.node, []).append(row)
+    return found
+
+
+def coming_to(state: State, binding: Binding, kept: Kept) -> set[int]:
+    """Jobs for which part of the cell is kept."""
+    pools = _pools(state)
+    inside = [(row, mask) for node, mask in nodes_in(pools, binding) for row in kept.get(node, ())]
+    found = {row.job_id for row, mask in inside if row.mask & mask}
+    for node in left_out_of(pools, binding):
+        found |= {row.job_id for row in kept.get(node, ()) if _is_of(state, row.job_id, binding)}
+    return found
+
+
+def _in_use(state: State, binding: Binding, kept: Kept) -> bool:
+    return bool(running_in(state, binding)) or bool(coming_to(state, binding, kept))
+
+
+def _is_of(state: State, job_id: int, binding: Binding) -> bool:
+    return owner_of(state, state.jobs.rows[job_id]) == Owner(binding.vc, binding.pin)
+
+
+def bindings_of(state: State, vc: int) -> list[tuple[CellKey, Binding]]:
+    """The virtual cluster's bound cells, in order."""
+    return sorted((key, binding) for key, binding in state.bindings.rows.items() if binding.vc == vc)
+
+
+def left(state: State, run: Run) -> None:
+    """A run has ended, or is guaranteed no more."""
+    if run.guaranteed and run.devices:
+        give_back(state, run.node, mask_of(run.devices))
+
+
+def _pools(state: State) -> Pools:
+    require(state.pools is not None, "this site has no virtual clusters")
+    assert state.pools is not None
+    return state.pools

@@ -1,0 +1,109 @@
+"""A virtual cluster owns fewer cells than it has bound: those that matter least go back, and the jobs in them lose their
+guarantee."""
+
+from collections import defaultdict
+
+from scheduler_service.core.allocation.bindings import bindings_of, coming_to, in_own_cells, kept_on, running_in
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.guarantee import demote
+from scheduler_service.core.allocation.transitions import stop_job
+from scheduler_service.core.cells.missing_nodes import lost
+from scheduler_service.core.cells.pool_queries import unbound
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.queries import has_level
+from scheduler_service.core.cells.shape import level_of
+from scheduler_service.core.model import EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.model.values import Mask, Micros, mask_of
+from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.queue_keys import QueueKey, place_of
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+_NOBODY: QueueKey = (0, False, 0)
+
+
+def shrink(state: State, pools: Pools, vc: int, why: str, now: Micros) -> None:
+    """Of cells beyond what it owns now, in its quota or in exchange, those go back whose jobs matter least."""
+    for (pool, level), bindings in _unpinned(state, vc).items():
+        number = level_of(pools.pools[pool].shape, level) if has_level(pools, pool, level) else None
+        if number is None or unbound(pools.pools[pool], Owner(vc), number) >= 0:
+            continue
+        for binding in _least_first(state, bindings):
+            if unbound(pools.pools[pool], Owner(vc), number) >= 0:
+                break
+            if (pool, level, binding.index) in state.bindings.rows:  # it has not gone with another of its gang's
+                evacuate(state, binding, why, now)
+
+
+def _unpinned(state: State, vc: int) -> dict[tuple[str, str], list[Binding]]:
+    """Its bound cells, by pool and level; in order."""
+    found: dict[tuple[str, str], list[Binding]] = defaultdict(list)
+    for _, binding in bindings_of(state, vc):
+        if not binding.pin:
+            found[binding.pool, binding.level].append(binding)
+    return found
+
+
+def _least_first(state: State, bindings: list[Binding]) -> list[Binding]:
+    """The idle ones, then by the job inside that matters most: that of the lowest priority, and of these that which was
+    submitted last. Who is still to come matters less than who runs."""
+    kept = kept_on(state)
+    jobs = {binding: running_in(state, binding) | coming_to(state, binding, kept) for binding in bindings}
+    ranks = {binding: min((_rank(state, job_id) for job_id in inside), default=None) for binding, inside in jobs.items()}
+    by_rank = [(rank is None, rank or _NOBODY, binding.index, binding) for binding, rank in ranks.items()]
+    return [binding for *_, binding in sorted(by_rank, key=lambda one: one[:3], reverse=True)]
+
+
+def _rank(state: State, job_id: int) -> QueueKey:
+    """As it would stand in its queue."""
+    job = state.jobs.rows[job_id]
+    return place_of(job, state.settings.aging_us, has_run=job.requeued or bool(state.active.get(job_id)))
+
+
+def forget_lost(state: State, pools: Pools, row: VirtualCluster) -> bool:
+    """Cells bound to it that there are not any more are nobody's, but for those that it pins; whether any are not there, or in
+    part. Then runs of it may be in no cell of its own (`strand`)."""
+    pinned = {(pin.pool, pin.level, pin.cell) for pin in row.pins}
+    some = [(key, *found) for key, binding in bindings_of(state, row.id) if any(found := lost(pools, binding))]
+    for key, _, wholly in some:
+        if wholly and key not in pinned:
+            state.put(state.bindings, key, None)
+    return bool(some)
+
+
+def strand(state: State, vc: str, why: str, now: Micros) -> None:
+    """Whoever is in no cell of its own loses its guarantee, and who was to come to none what is kept for it. Looks at the
+    virtual cluster's guaranteed runs, and at all that is kept."""
+    runs = [state.runs.rows[key] for key in state.guaranteed_runs.get(vc, ())]
+    for job_id in sorted({run.job_id for run in runs if not _at_home(state, run.job_id, run.node, mask_of(run.devices))}):
+        demote(state, job_id, now, text=why)
+    kept = [row for row in state.operations.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
+    for job_id in sorted({row.job_id for row in kept if not _at_home(state, row.job_id, row.node, row.mask)}):
+        drop_earmarks(state, now, job_id, why)
+
+
+def _at_home(state: State, job_id: int, node: int, mask: Mask) -> bool:
+    return in_own_cells(state, state.jobs.rows[job_id], node, mask)
+
+
+def _waits_for_cells(state: State, job_id: int, vc: str) -> bool:
+    spec = state.jobs.rows[job_id].spec
+    return spec.vc == vc and spec.guarantee is not Guarantee.OPPORTUNISTIC
+
+
+def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
+    """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
+    for job_id in sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True):
+        demote(state, job_id, now, text=why)
+        if state.jobs.rows[job_id].spec.cells.vacates:
+            _vacate(state, job_id, why, now)
+    for job_id in sorted(coming_to(state, binding, kept_on(state))):
+        drop_earmarks(state, now, job_id, why)
+
+
+def _vacate(state: State, job_id: int, why: str, now: Micros) -> None:
+    """It leaves, as others' cells are not for it; within the time that anybody has whose cells are somebody else's."""
+    job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
+    if all(run.phase is not RunPhase.STOPPING for run in runs):
+        stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, most_us=state.settings.reclaim_grace_us)
+        tell(state, now, job_id, EventKind.RECLAIMED, run=runs[0].run, node=runs[0].node, text=why)

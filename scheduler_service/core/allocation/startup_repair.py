@@ -1,0 +1,66 @@
+"""What a leadership puts right before it begins: what stands from other settings, and means nothing under these."""
+
+from scheduler_service.core.allocation.bindings import give_back_unused, in_own_cells
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.guarantee_loss import shrink
+from scheduler_service.core.allocation.transitions import stop_job
+from scheduler_service.core.model import EventKind, Operation, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model.values import ZERO, Micros, Vector, add
+from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+
+def begin_anew(state: State) -> None:
+    """Nothing is kept for jobs that could not start on it, no cell is bound that its virtual cluster does not own now, or that
+    nobody is in, and work without devices has no more than there is for it. Where the settings are as they were, this changes
+    nothing."""
+    now = state.cluster.clock_us
+    for job_id in sorted({row.job_id for row in state.operations.rows.values() if not _serves(state, row)}):
+        drop_earmarks(state, now, job_id, "it could not start there: the scheduler's settings are others than before")
+    if state.pools is None:
+        return
+    for vc_id in sorted(state.vcs.rows):
+        shrink(state, state.pools, vc_id, f"virtual cluster {state.vcs.rows[vc_id].name} owns fewer cells now", now)
+    give_back_unused(state)
+    for node in sorted(state.nodes.rows):
+        _clear_host(state, node, now)
+
+
+def _serves(state: State, earmark: Operation) -> bool:
+    """Whether its job can start on it: it is scheduled, and may have those cells, if it waits for its virtual cluster's."""
+    job = state.jobs.rows[earmark.job_id]
+    if not state.serves(job) or state.pools is None or job.spec.guarantee is Guarantee.OPPORTUNISTIC:
+        return state.serves(job)
+    return in_own_cells(state, job, earmark.node, earmark.mask)
+
+
+def _clear_host(state: State, node: int, now: Micros) -> None:
+    """Work without devices that has more than belongs to none of them leaves, as the percentage is smaller than it was; who was
+    submitted last goes first."""
+    while min(beside_devices(state, node)) < 0:
+        run = max((run for run in _without_devices(state, node) if _counts(state, run)), key=lambda run: run.key)
+        job, most = state.jobs.rows[run.job_id], state.settings.reclaim_grace_us
+        stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, most_us=most)
+        text = "less of the node is for work without devices now"
+        tell(state, now, job.id, EventKind.RECLAIMED, run=run.run, node=node, text=text)
+
+
+def beside_devices(state: State, node: int) -> Vector:
+    """What of a node goes with none of its devices and is free, once those without devices have left that are leaving. What
+    began while there were no virtual clusters has what it has beside that, until somebody has a right to it."""
+    if state.host is None:
+        return ZERO
+    free = state.host.free(node)
+    for run in _without_devices(state, node) if min(free) < 0 else ():
+        free = free if _counts(state, run) else add(free, run.demand)
+    return free
+
+
+def _without_devices(state: State, node: int) -> list[Run]:
+    runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
+    return [run for run in runs if not run.devices]
+
+
+def _counts(state: State, run: Run) -> bool:
+    return run.phase is not RunPhase.STOPPING and state.serves(state.jobs.rows[run.job_id])

@@ -1,0 +1,251 @@
+"""The few changes that both what happens (`observe`) and what is decided (`enact`) are made of."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from scheduler_service.core.allocation.bindings import left
+from scheduler_service.core.allocation.earmarks import drop_earmarks, fill_earmark
+from scheduler_service.core.model import Dependency, DependencyKind, EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros, sub
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+# To look up a member of an enumeration costs as much as to make a small object: those that every job meets stand here, and so
+# in other modules.
+_RUNNING, _STOPPING, _OVER = JobState.RUNNING, RunPhase.STOPPING, RunPhase.ENDED
+_ENDED, _NONE = EventKind.ENDED, Reason.NONE
+
+
+# ---- the end of jobs ---------------------------------------------------------------------------------------------------
+
+
+def end_job(
+    state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str = "", cause_job: int = 0, node: int = 0
+) -> None:
+    """Gives the job its one end, and with it to those that waited for it: their turn, or their own end.
+
+    Its array, if it is an element, counts it.
+    """
+    over = _end(state, now, job, to, reason, detail, cause_job, node)
+    if not over.array_job and over.id not in state.dependents:  # nearly always
+        return
+    ended = deque([over])
+    while ended:
+        over = ended.popleft()
+        for waiting_id in sorted(state.dependents.get(over.id, ())):
+            waiting = state.jobs.rows[waiting_id]
+            mine = [d for d in waiting.waits_for if d.job_id == over.id]
+            if all(holds(d.kind, over.state) for d in mine):
+                left = tuple(d for d in waiting.waits_for if d.job_id != over.id)
+                why = {} if waiting.held else waits(left)
+                state.put(state.jobs, waiting.id, changed(waiting, waits_for=left, **why))
+            else:
+                text = f"job {over.id} ended as {over.state.name}"
+                ended.append(_end(state, now, waiting, JobState.CANCELLED, Reason.DEPENDENCY_NEVER, text, over.id))
+        if over.array_job:
+            array = count_element(state, now, over)
+            if array is not None:
+                ended.append(array)
+
+
+def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, detail: str, cause_job: int, node: int = 0) -> Job:
+    if job.id in state.earmarks_of:
+        drop_earmarks(state, now, job.id, "the job ended")
+    ended = changed(
+        job,
+        state=to,
+        reason=reason,
+        detail=detail,
+        cause_job=cause_job,
+        ended_us=now,
+        eligible_us=None,
+        limit_us=None,
+        start_by_us=None,
+        waits_for=(),
+    )
+    state.put(state.jobs, job.id, ended)
+    tell(
+        state,
+        now,
+        job.id,
+        _ENDED,
+        run=job.run,
+        node=node,
+        reason=reason,
+        cause_job=cause_job,
+        exit_code=job.exit_code,
+        exit_signal=job.exit_signal,
+        text=detail,
+    )
+    return ended
+
+
+def holds(kind: DependencyKind, end: JobState) -> bool:
+    """Whether a job that ended so is what the dependency asked for."""
+    if kind is DependencyKind.AFTER_ANY:
+        return True
+    return (end is JobState.SUCCEEDED) == (kind is DependencyKind.AFTER_OK)
+
+
+def waits(dependencies: Iterable[Dependency]) -> dict[str, Any]:
+    """The reason that goes with what a job still waits for."""
+    first = next(iter(dependencies), None)
+    if first is None:
+        return {"reason": Reason.NONE, "cause_job": 0, "detail": ""}
+    return {"reason": Reason.DEPENDENCY, "cause_job": first.job_id, "detail": ""}
+
+
+def count_element(state: State, now: Micros, element: Job) -> Job | None:
+    """An element has ended: its array counts it, and ends with its last one; then it is returned."""
+    array = state.jobs.rows[element.array_job]
+    elements, of = array.elements, array.spec.array
+    assert elements is not None  # it has an element
+    assert of is not None
+    good = element.state is JobState.SUCCEEDED
+    counted = elements._replace(
+        live=elements.live - 1, succeeded=elements.succeeded + good, failed=elements.failed + (not good)
+    )
+    array = changed(array, elements=counted)
+    if counted.live or (counted.begun < of.size and not array.cancel_requested):
+        if array.reason is Reason.ARRAY_LIMIT:
+            array = changed(array, reason=Reason.NONE)
+        state.put(state.jobs, array.id, array)
+        return None
+    if array.cancel_requested:
+        return _end(state, now, array, JobState.CANCELLED, Reason.CANCELLED, "", 0)
+    if counted.failed:
+        text = f"{counted.failed} of {of.size} elements did not succeed"
+        return _end(state, now, array, JobState.FAILED, Reason.ELEMENTS_FAILED, text, 0)
+    return _end(state, now, array, JobState.SUCCEEDED, Reason.EXITED, "", 0)
+
+
+def requeue(
+    state: State,
+    now: Micros,
+    job: Job,
+    reason: Reason,
+    cause_job: int = 0,
+    detail: str = "",
+    eligible_us: Micros | None = None,
+    node: int = 0,
+) -> None:
+    """Puts a job that has run back to the top of its queue (FitGpp section 3), now or later."""
+    queued = changed(
+        job,
+        state=JobState.QUEUED,
+        reason=reason,
+        detail=detail,
+        cause_job=cause_job,
+        requeued=True,
+        eligible_us=eligible_us,
+        verdict=Reason.NONE,
+        left=False,
+        rendezvous="",
+    )
+    state.put(state.jobs, job.id, queued)
+    facts: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal, "text": detail}
+    tell(state, now, job.id, EventKind.REQUEUED, run=job.run, node=node, reason=reason, cause_job=cause_job, **facts)
+
+
+# ---- runs --------------------------------------------------------------------------------------------------------------
+
+
+def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Micros, cause_job: int = 0) -> Run:
+    """Tells a run to leave. A second reason replaces the first; the grace period is the first one, and counts from then."""
+    stopping = changed(
+        run,
+        phase=RunPhase.STOPPING,
+        stop_reason=why,
+        stop_grace_us=run.stop_grace_us if run.stop_us is not None else grace_us,
+        stop_us=run.stop_us if run.stop_us is not None else now,
+        stop_for=cause_job,
+        guarded_us=None,
+    )
+    state.put(state.runs, run.key, stopping)
+    return stopping
+
+
+def hasten(state: State, now: Micros, run: Run, most_us: Micros) -> None:
+    """Leaves a run that was told to leave at most so much more time for it. The grace period still counts from then."""
+    assert run.stop_us is not None  # it was told to
+    state.put(state.runs, run.key, changed(run, stop_grace_us=min(run.stop_grace_us, now - run.stop_us + most_us)))
+
+
+def stop_job(
+    state: State,
+    now: Micros,
+    job: Job,
+    why: StopReason,
+    reason: Reason,
+    cause_job: int = 0,
+    most_us: Micros | None = None,
+    **facts: Any,
+) -> Job:
+    """Tells all of a job's tasks to leave, with its grace period (`most_us` at most), and shows it in the job, with other facts
+    of its row."""
+    grace_us = job.spec.grace_us if most_us is None else min(job.spec.grace_us, most_us)
+    for run in state.runs_of(job.id):
+        stop_run(state, now, run, why, grace_us, cause_job)
+    shown = shown_state(state, job)
+    if shown is JobState.STOPPING:
+        facts |= {"reason": reason, "cause_job": cause_job}
+    stopping: Job = changed(job, state=shown, limit_us=None, start_by_us=None, **facts)
+    state.put(state.jobs, job.id, stopping)
+    return stopping
+
+
+def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
+    """Ends a run: its devices are idle again, and what it held goes first to the earmarks that it was promised to."""
+    ended: Run = changed(run, phase=_OVER, ended_us=now, guarded_us=None, **outcome)
+    state.put(state.runs, run.key, ended)
+    if run.guaranteed:
+        left(state, run)
+    released = run.demand
+    for operation_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
+        released = sub(released, fill_earmark(state, now, operation_id, run, released))
+    return ended
+
+
+def shown_state(state: State, job: Job) -> JobState:
+    """The state of a job of which some task is active. Its tasks are told to leave all at once."""
+    if job.id in state.unreachable:
+        return JobState.UNREACHABLE
+    if any_task(state, job.id).phase is _STOPPING:
+        return JobState.STOPPING
+    return _RUNNING if state.begun.get(job.id, 0) == len(state.active[job.id]) else JobState.STARTING
+
+
+def any_task(state: State, job_id: int) -> Run:
+    """One of the job's active tasks, whichever: for what is the same of all."""
+    return state.runs.rows[next(iter(state.active[job_id]))]
+
+
+_TOLD = {
+    StopReason.PREEMPTED: Reason.PREEMPTED,
+    StopReason.CANCELLED: Reason.CANCELLED,
+    StopReason.SUSPENDED: Reason.SUSPENDED,
+    StopReason.REQUEUED: Reason.REQUEUED,
+    StopReason.TIME_LIMIT: Reason.TIME_LIMIT,
+    StopReason.GANG: Reason.TASK_FAILED,
+    StopReason.DRAINED: Reason.NODE_DRAINED,
+    StopReason.RECLAIMED: Reason.RECLAIMED,
+}
+
+
+def show(state: State, job: Job) -> Job:
+    """Writes the job, of which some task is active, with the state and the reason that follow from its tasks. Where it is as it
+    was, nothing is written: a wide gang's row would be for each of its tasks."""
+    shown, reason, cause = shown_state(state, job), _NONE, 0
+    if shown is JobState.UNREACHABLE:
+        reason = Reason.NODE_SILENT
+    elif shown is JobState.STOPPING:
+        told = any_task(state, job.id)
+        reason, cause = _TOLD.get(told.stop_reason or StopReason.UNCLAIMED, Reason.NONE), told.stop_for
+        if told.stop_reason is StopReason.GANG and job.verdict is Reason.GANG_NOT_READY:
+            reason = job.verdict
+    job = changed(job, state=shown, reason=reason, cause_job=cause)
+    if job != state.jobs.rows[job.id]:
+        state.put(state.jobs, job.id, job)
+    return job

@@ -1,0 +1,179 @@
+"""Which physical cell a free virtual one is bound to, and where opportunistic work goes.
+
+The two go opposite ways. The buddy takes the smallest free cell that suffices, and of these the first; opportunistic work
+takes the last address of the largest, so that they meet as late as possible.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+
+from scheduler_service.core.cells.free_lists import Free, key_of, used_and_index
+from scheduler_service.core.cells.idle_index import Spare
+from scheduler_service.core.cells.promises import Balance, balance
+from scheduler_service.core.cells.shape import Shape, cell_mask, pick, touching
+from scheduler_service.core.cells.slots import Facts
+from scheduler_service.core.model.values import Mask
+
+_LOOKS = 64
+"""Parts of the free cells of one level that are looked at for one without opportunistic work, when each cell has some of it."""
+_IN_CHOICE = 16
+"""Cells between which there is a choice, if each costs something: whose runs these are is dear to tell."""
+
+Choose = Callable[[int, Sequence[int]], int]
+"""Of cells of a level, those with the fewest opportunistic leaves first: the one to take."""
+
+
+def first(_level: int, cells: Sequence[int]) -> int:
+    return cells[0]
+
+
+def best(free: Free, spare: Spare, now: Callable[[], Balance], level: int, choose: Choose = first) -> int | None:
+    """A cell of the level without opportunistic leaves; if there is none, the one that `choose` takes of the cells with the
+    fewest, of equals those in the smallest free cells first. Cells up to the node are in the choice even if they have more
+    such leaves than others, because what counts are the runs that have to leave. Of larger cells only those with the fewest
+    are, as it takes long to look at their runs. Only cells that may be split are taken from: taking one cell of `level` leaves
+    one less at each level above it up to the one that is split, so one must be left over there that nobody has a claim to.
+    """
+    found: list[_Cost] = []
+    for outer in range(level, len(free.lists)):
+        if outer > level and not now().left[outer]:
+            break
+        if free.counts[outer]:
+            some = _cheapest(free, spare, outer, level)
+            if not some[0][0]:
+                return some[0][1]
+            found += some
+    if not found:
+        return None
+    found.sort(key=_used)
+    cells = [cell for used, cell in found if level <= free.shape.node or used == found[0][0]]
+    return choose(level, cells[:_IN_CHOICE])
+
+
+_Cost = tuple[int, int]
+"""Opportunistic leaves in a cell, and the cell."""
+
+
+def _used(cost: _Cost) -> int:
+    return cost[0]
+
+
+def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> list[_Cost]:
+    """Cells of `level` inside the free cells of `outer` with few opportunistic leaves, the fewest first; one if it has none."""
+    cells = free.lists[outer]
+    used, index = used_and_index(cells[0])
+    if not used:
+        return [(0, index * (free.sizes[outer] // free.sizes[level]))]
+    if outer == level:
+        return [used_and_index(key) for key in cells.islice(0, _IN_CHOICE)]
+    found: list[_Cost] = []
+    for some in islice(_parts(free, spare, outer, level), _LOOKS):
+        if not some[0][0]:
+            return some[:1]
+        found += some
+    found.sort(key=_used)
+    return found[:_IN_CHOICE]
+
+
+def _parts(free: Free, spare: Spare, outer: int, level: int) -> Iterator[list[_Cost]]:
+    """Those of each free cell of `outer`, of a larger one's nodes one by one; each time with the fewest leaves first."""
+    shape = free.shape
+    for _, index in map(used_and_index, free.lists[outer]):
+        if outer <= shape.node:
+            yield _inside(free, outer, index, level)
+        elif level > shape.node:
+            fan, used = shape.size(outer) // shape.size(level), free.used[level]
+            yield sorted((used.get(cell, 0), cell) for cell in range(index * fan, (index + 1) * fan))
+        else:
+            fan = shape.size(outer) // shape.devices
+            slots = range(index * fan, (index + 1) * fan)
+            clean = spare.first_clean(slots)
+            if clean is not None:
+                yield [(0, clean * (shape.devices // shape.size(level)))]
+            for slot in slots:
+                yield _inside(free, shape.node, slot, level)
+
+
+def _inside(free: Free, outer: int, index: int, level: int) -> list[_Cost]:
+    """The same of one free cell in a node."""
+    shape = free.shape
+    nodes, cells = shape.devices // shape.size(outer), shape.devices // shape.size(level)
+    slot, at = divmod(index, nodes)
+    return [(used, slot * cells + cell) for used, cell in touching(shape, outer, at, level, free.facts[slot].opportunistic)]
+
+
+def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, Mask] | None:
+    """`n` idle leaves on one node. Outside bindings first: on a node that has opportunistic work already, the tightest; else
+    at the last address of the highest level of the free lists; else what is left of nodes. Inside bindings last."""
+    if n < 1 or n > free.shape.devices:
+        return None
+    slot = spare.dirty(n)
+    if slot is not None:
+        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
+    for level in range(free.shape.top, -1, -1):
+        if free.shape.size(level) < n:
+            break
+        found = _at_level(free, spare, facts, level, n)
+        if found is not None:
+            return found
+    slot = spare.clean(n)
+    if slot is not None:
+        return _on(free.shape, slot, facts[slot].idle() & ~facts[slot].bound, n)
+    slot = spare.bound(n)
+    return None if slot is None else _on(free.shape, slot, facts[slot].idle(), n)
+
+
+def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
+    """On a node without opportunistic work in a free cell of the level: the cell that has the most of it (it is split last),
+    then the last."""
+    shape, cells = free.shape, free.lists[level]
+    if level > shape.node:
+        size = shape.size(level)
+        fan = size // shape.devices
+        for at in range(cells.bisect_left(key_of(size, 0)) - 1, -1, -1):
+            _, index = used_and_index(cells[at])
+            slot = spare.last_clean(range(index * fan, (index + 1) * fan))
+            if slot is not None:
+                return _on(shape, slot, facts[slot].idle(), n)
+        return None
+    at = cells.bisect_left(key_of(1, 0)) - 1
+    if at < 0:
+        return None
+    slot, cell = divmod(cells[at], shape.devices // shape.size(level))  # none is used
+    return _on(shape, slot, facts[slot].idle() & cell_mask(shape, level, cell), n)
+
+
+def _on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
+    mask = pick(shape, idle, n)
+    return None if mask is None else (slot, mask)
+
+
+def partly_healthy(
+    free: Free, facts: Facts, well: list[dict[int, int]], partly: list[set[int]], level: int, need: int
+) -> list[int]:
+    """Cells of the level that are under no binding and partly faulty, with `need` healthy leaves: the fewest of these first."""
+    shape = free.shape
+    found: list[tuple[int, int]] = []
+    if level >= shape.node:
+        fan = shape.size(level) // shape.devices
+        for index in partly[level]:
+            if well[level][index] >= need and not any(facts[s].bound for s in range(index * fan, (index + 1) * fan)):
+                found.append((well[level][index], index))
+    else:
+        cells = shape.devices // shape.size(level)
+        for slot in partly[shape.node]:
+            for cell in range(cells):
+                mask = cell_mask(shape, level, cell)
+                count = (facts[slot].healthy & mask).bit_count()
+                if max(1, need) <= count < shape.size(level) and not facts[slot].bound & mask:
+                    found.append((count, slot * cells + cell))
+    return [index for _, index in sorted(found)]
+
+
+def costs_nobody(free: Free, claims: list[int], now: Balance, level: int, index: int) -> bool:
+    """Whether no more would be missing anywhere if a free virtual cell were bound to this one, which is not free itself."""
+    lost = free.inside(level, index)
+    have = [count - gone for count, gone in zip(free.counts, lost, strict=True)]
+    rest = [count - (at == level) for at, count in enumerate(claims)]
+    then = balance(have, rest, free.shape.fan)
+    return all(after <= before for after, before in zip(then.missing, now.missing, strict=True))

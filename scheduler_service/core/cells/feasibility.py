@@ -1,0 +1,38 @@
+"""What a virtual cluster could do if it were a cluster of its own, with nothing running: what it can never do, it is told."""
+
+from functools import lru_cache
+
+from scheduler_service.core.cells.guaranteed_search import never
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.request import Asked
+from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.model.virtual_clusters import Owner
+
+_ME = Owner(1)
+
+
+@lru_cache(maxsize=1024)
+def why_never(wanted: Asked, shape: Shape, cells: tuple[int, ...]) -> str:
+    """Why a virtual cluster that owns so many cells of each level could never have this; empty where it could."""
+    pool = _private(shape, cells)
+    if not never(pool, _ME, wanted):
+        return ""
+    owned = ", ".join(f"{count} of level {shape.levels[level]}" for level, count in enumerate(cells) if count)
+    return f"its cells ({owned or 'none'}) would not do even with nothing else running"
+
+
+@lru_cache(maxsize=64)
+def _private(shape: Shape, cells: tuple[int, ...]) -> Pool:
+    """A pool of just these cells, all free; each in a highest cell of its own."""
+    pool = Pool(shape, "")
+    nodes = shape.size(shape.top) // shape.devices
+    root = 0
+    for level, count in enumerate(cells):
+        pool.set_quota(_ME, level, count)
+        for _ in range(count):
+            first = root * nodes
+            for slot in range(first, first + max(shape.size(level) // shape.devices, 1)):
+                size = min(shape.size(level), shape.devices)
+                pool.set_node(slot, (1 << size) - 1)
+            root += 1
+    return pool

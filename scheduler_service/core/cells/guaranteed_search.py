@@ -1,0 +1,386 @@
+"""Where a job fits in the cells of its virtual cluster: a search that looks at nothing that others do.
+
+A task goes to the unit with the fewest available leaves that suffice, there to the lowest common ancestor. Only when no bound
+cell will do is a free virtual cell used, the smallest that will; which physical cell that is, is the pool's choice. What has
+to be together tries one cell after the other, and all of it goes back to where it was if it cannot be done.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+from heapq import merge
+from itertools import groupby
+from typing import NamedTuple
+
+from scheduler_service.core.cells.leaf_choice import Choice, Places, fewest_leave, picked
+from scheduler_service.core.cells.placed_tasks import Tasks
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.request import Asked, Need, Part, alike, groups_of, needs_of
+from scheduler_service.core.cells.shape import Shape, cell_mask
+from scheduler_service.core.cells.shape import leaves as leaves_of
+from scheduler_service.core.model.values import Mask
+from scheduler_service.core.model.virtual_clusters import Owner
+
+GIVEN_UP = 2000
+"""Places that a search takes back before the job is taken to fit nowhere."""
+
+
+class Found(NamedTuple):
+    """Where everything goes."""
+
+    binds: tuple[tuple[int, int], ...]
+    """Free cells, (level, index), that become the virtual cluster's."""
+    seats: dict[int, tuple[int, Mask]]
+    """Rank -> slot and positions."""
+
+
+class _Domain(NamedTuple):
+    """Part of a pool: nodes one after the other, and positions on them."""
+
+    slots: range
+    mask: Mask
+
+
+class _Beside(NamedTuple):
+    """Where the task before went, and what is left there of its unit: nothing is tighter for one that asks for the same."""
+
+    leaves: int
+    level: int
+    domain: _Domain | None
+    slot: int
+    available: Mask
+
+
+_Cell = tuple[int, int]
+"""Level and index."""
+_Place = tuple[int, Mask, Mask, _Cell | None]
+"""Slot, what is available there, what of it the task gets, and the cell that is to be bound for it."""
+_Unit = tuple[int, int, int, Mask]
+"""How many leaves are available, how far it is from the job's other tasks, its slot, and what is available: in this order the
+places of a task are tried."""
+_NO_WAY = object()
+_NOTHING = _Beside(0, -1, None, 0, 0)
+
+
+def find(
+    pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choice: Choice | None = None
+) -> Found | None:
+    """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
+    them. `choice`: of places that cost as much; None: the first. Changes nothing."""
+    return _Search(pool, owner, asked, gone or {}, choice).first()
+
+
+def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
+    """Whether it is certain that the job fits nowhere now: not so where the search was given up."""
+    search = _Search(pool, owner, asked, {}, None)
+    return search.first() is None and search.left > 0
+
+
+class _Search:
+    def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choice: Choice | None) -> None:
+        self.pool, self.owner, self.asked, self.gone, self.choice = pool, owner, asked, gone, choice
+        self.binds: list[tuple[int, int]] = []
+        self.seats: dict[int, tuple[int, Mask]] = {}
+        self.taken: dict[int, Mask] = {}
+        self.several = len(asked.needs) > 1
+        self.tasks = Tasks(pool.shape)
+        """Where those are that have a place, if the job has several."""
+        self.beside = _NOTHING
+        self.together = len(list(groups_of(asked.parts))) if self.several else 0
+        """How many groups that are to be in one cell have no place yet."""
+        self.left = GIVEN_UP
+
+    def first(self) -> Found | None:
+        part = self.asked.parts[0]
+        if isinstance(part, Need) and not self.several:  # its first place is the way, and nothing more to be looked for
+            for slot, _, mask, cell in self._places(part, None):
+                return Found(() if cell is None else (cell,), {part.rank: (slot, mask)})
+            return None
+        if not self._suffices():
+            return None
+        ways = self.all(self.asked.parts, None)
+        try:
+            for _ in ways:
+                return Found(tuple(self.binds), dict(self.seats))
+            return None
+        finally:
+            ways.close()
+
+    def _suffices(self) -> bool:
+        """Whether, wherever they lie, there are leaves for so many tasks of each size. Few searches that fail begin."""
+        if not self.several:  # it is soon seen
+            return True
+        waiting = Counter(need.leaves for need in self.asked.needs)
+        shape, count = self.pool.shape, 0
+        units = self._sizes()
+        free = [self.pool.promises.free_of(self.owner, level) for level in range(len(shape.fan))]
+        for leaves in sorted(waiting, reverse=True):
+            count += waiting[leaves]
+            room = sum(available // leaves * many for available, many in enumerate(units))
+            for level, cells in enumerate(free):
+                on_one = min(shape.size(level), shape.devices)
+                room += cells * (shape.size(level) // on_one) * (on_one // leaves)
+            if room < count:
+                return False
+        return True
+
+    def _sizes(self) -> Sequence[int]:
+        """How many units there are with 0, 1, 2, ... available leaves."""
+        if not self.gone:
+            return self.pool.unit_sizes(self.owner)
+        sizes = [0] * (self.pool.shape.devices + 1)
+        for slot, mask in self._all_units():
+            sizes[self._available(slot, mask).bit_count()] += 1
+        return sizes
+
+    def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Generator[None]:
+        """Each way in which all parts find their place; while one is looked at, its places are taken. There may be thousands of
+        parts, so that these are no calls inside calls."""
+        ways = [self._one(parts[0], domain)]  # of each part that has its place: those that were not looked at yet
+        homeless = True  # whether the last of them has had no place so far
+        try:
+            while ways:
+                if next(ways[-1], _NO_WAY) is not _NO_WAY:
+                    homeless = len(ways) < len(parts)
+                    if homeless:
+                        ways.append(self._one(parts[len(ways)], domain))
+                    else:
+                        yield
+                    continue
+                ways.pop()
+                while homeless and ways and alike(parts[len(ways)], parts[len(ways) - 1]):
+                    ways.pop().close()  # where its like might go instead, it could have gone itself
+                homeless = False
+        finally:
+            while ways:
+                ways.pop().close()
+
+    def _one(self, part: Part, domain: _Domain | None) -> Generator[None]:
+        if isinstance(part, Need):
+            yield from self._task(part, domain)
+            return
+        self.together -= 1
+        try:
+            for inside in self._cells(part.level, sum(need.leaves for need in needs_of(part.parts)), domain):
+                yield from self.all(part.parts, inside)
+            if not part.required:
+                yield from self.all(part.parts, domain)
+        finally:
+            self.together += 1
+
+    # ---- one task --------------------------------------------------------------------------------------------------------
+
+    def _task(self, need: Need, domain: _Domain | None) -> Generator[None]:
+        before = self.beside
+        for slot, available, mask, cell in self._places(need, domain):
+            if self.left <= 0:
+                return
+            taken = self.taken.get(slot, 0)
+            self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
+            self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
+            if self.several:
+                self.tasks.put(slot, 1)
+            if cell is not None:
+                self._bind(cell)
+            try:
+                yield
+            finally:
+                if cell is not None:
+                    self._unbind()
+                if self.several:
+                    self.tasks.put(slot, -1)
+                self.beside = before
+                del self.seats[need.rank], self.taken[slot]
+                if taken:
+                    self.taken[slot] = taken
+                self.left -= 1
+
+    def _places(self, need: Need, domain: _Domain | None) -> Iterator[_Place]:
+        """What is bound first, the tightest unit of it; then what could be."""
+        tried: set[Mask] = set()
+        for slot, available in self._sparing(need, self._tightest(need, domain)):
+            if (
+                self.together or available not in tried
+            ):  # what is the same elsewhere fares the same there, but for cells around it
+                tried.add(available)
+                mask = self._pick(slot, available, need)
+                if mask is not None:
+                    yield slot, available, mask, None
+        if domain is None:
+            for cell in self._fresh(need.leaves, 0, need):
+                for slot, available in self._inside(cell, need):
+                    mask = self._pick(slot, available, need)
+                    if mask is not None:
+                        yield slot, available, mask, cell
+                        break
+
+    def _inside(self, cell: _Cell, need: Need) -> Iterator[tuple[int, Mask]]:
+        """What of a cell that could be bound has leaves enough, node by node; first that for which the fewest leave."""
+        parts = self.pool.leaves(*cell)
+        if len(parts) == 1:
+            ((slot, mask),) = parts
+            return iter(((slot, self._available(slot, mask)),))
+        each = ((slot, self._available(slot, mask)) for slot, mask in parts)
+        units = ((slot, available) for slot, available in each if available.bit_count() >= need.leaves)
+        if self.choice is None:
+            return units
+        return fewest_leave(self.pool, units, need, self.choice, self._taken)
+
+    def _pick(self, slot: int, available: Mask, need: Need) -> Mask | None:
+        return picked(self.pool, slot, available, need, self.choice, self._taken)
+
+    def _sparing(self, need: Need, units: Iterator[tuple[int, Mask]]) -> Iterator[tuple[int, Mask]]:
+        """The same, but of those that are as tight and as near the one first for which the fewest leave."""
+        if self.choice is None or not self.pool.visited(self.owner):
+            yield from units
+            return
+        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self.tasks.distance(unit[0]))):
+            yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken)
+
+    def _taken(self) -> Places:
+        """What the job gets so far."""
+        return [*self.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
+
+    def _available(self, slot: int, mask: Mask) -> Mask:
+        free = self.pool.available(slot, mask) | self.gone.get(slot, 0) & mask & self.pool.healthy(slot)
+        return free & ~self.taken.get(slot, 0)
+
+    def _tightest(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
+        """Of the bound cells, the tightest first: slot and what is available there."""
+        leaves, beside = need.leaves, self.beside
+        if beside.leaves == leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
+            yield beside.slot, beside.available
+        yield from self._units(leaves, domain)
+
+    def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
+        if domain is not None:
+            yield from self._units_in(leaves, domain)
+        elif not self.several and not self.gone:
+            for unit in self.pool.fitting(self.owner, leaves):
+                yield unit.slot, self.pool.available(unit.slot, unit.mask)
+        else:
+            for _, _, slot, available in merge(sorted(self._altered(leaves)), self._listed(leaves)):
+                yield slot, available
+
+    def _altered(self, leaves: int) -> Iterator[_Unit]:
+        """Units on nodes of which something is taken, or counts as available that is not: the lists do not know of that."""
+        for slot in {**self.taken, **self.gone}:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner:
+                    available = self._available(slot, mask)
+                    if (count := available.bit_count()) >= leaves:
+                        yield count, self.tasks.distance(slot), slot, available
+
+    def _listed(self, least: int) -> Iterator[_Unit]:
+        """All others, in order, as the lists have them. Each is looked up when it is asked for, since cells may have been bound
+        and unbound since the one before it."""
+        unit = self.pool.unit_from(self.owner, (least,))
+        while unit is not None:
+            count = unit.available
+            for distance, slots in self.tasks.rings():
+                unit = self.pool.unit_from(self.owner, (count, slots.start))
+                while unit is not None and unit.available == count and unit.slot < slots.stop:
+                    if unit.slot not in self.taken and unit.slot not in self.gone:
+                        yield count, distance, unit.slot, self.pool.available(unit.slot, unit.mask)
+                    unit = self.pool.unit_from(self.owner, (*unit, 0))
+            unit = self.pool.unit_from(self.owner, (count + 1,))
+
+    def _all_units(self) -> Iterator[tuple[int, Mask]]:
+        for unit in list(self.pool.units(self.owner)):
+            yield unit.slot, unit.mask
+        listed = {(unit.slot, unit.mask) for unit in self.pool.units(self.owner)} if self.gone else set()
+        for slot in self.gone:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner and (slot, mask) not in listed:
+                    yield slot, mask
+
+    def _units_in(self, leaves: int, domain: _Domain) -> Iterator[tuple[int, Mask]]:
+        found = []
+        for slot in domain.slots:
+            for mask, owner in self.pool.units_at(slot).items():
+                available = self._available(slot, mask & domain.mask) if owner == self.owner else 0
+                if available.bit_count() >= leaves:
+                    found.append((available.bit_count(), self.tasks.distance(slot), slot, available))
+        for _, _, slot, available in sorted(found):
+            yield slot, available
+
+    # ---- cells -----------------------------------------------------------------------------------------------------------
+
+    def _fresh(self, leaves: int, least: int, need: Need | None = None) -> Iterator[tuple[int, int]]:
+        """Cells for its free virtual cells of this level at least that are large enough for something on one node, the smallest
+        first; each may be bound and unbound while it is looked at. `need`: the task that it is for; None: it is for several."""
+        pool = self.pool
+        for level in range(least, len(pool.sizes)):
+            if pool.sizes[level] >= leaves and pool.promises.free_of(self.owner, level):
+                for index in pool.all_to_bind(self.owner, level, leaves, partial(self._choose, need)):
+                    yield level, index
+
+    def _bind(self, cell: _Cell) -> None:
+        self.pool.bind(*cell, self.owner)
+        self.binds.append(cell)
+
+    def _unbind(self) -> None:
+        self.pool.unbind(*self.binds.pop())
+
+    def _choose(self, need: Need | None, level: int, cells: Sequence[int]) -> int:
+        if self.choice is None or len(cells) == 1:
+            return cells[0]
+        options = [self._wanted(need, level, cell) for cell in cells]
+        return cells[self.choice.between(options, self._taken())]
+
+    def _wanted(self, need: Need | None, level: int, cell: int) -> Places:
+        """What of the cell is taken from others: where a task goes in it, if it is for a task, and else all of it."""
+        places = self.pool.leaves(level, cell)
+        if need is None or len(places) > 1:
+            return places
+        ((slot, mask),) = places
+        return ((slot, self._pick(slot, self._available(slot, mask), need) or mask),)
+
+    def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
+        """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""
+        shape = self.pool.shape
+        if shape.size(level) < leaves:
+            return
+        if domain is not None and len(domain.slots) * domain.mask.bit_count() <= shape.size(level):
+            yield domain  # what it is inside already is no larger
+            return
+        found: dict[int, int] = {}
+        for slot, mask in self._all_units() if domain is None else self._in(domain):
+            for index, inside in _cells_of(shape, level, slot, mask):
+                found[index] = found.get(index, 0) + self._available(slot, inside).bit_count()
+        enough = sorted((count, index) for index, count in found.items() if count >= leaves)
+        for _, index in enough:
+            yield self._domain(level, index)
+        if domain is None:
+            for outer, index in self._fresh(min(leaves, shape.devices), level):
+                fan = shape.size(outer) // shape.size(level)
+                for inner in (self._domain(level, i) for i in range(index * fan, (index + 1) * fan)):
+                    if sum(self._available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
+                        self._bind((outer, index))
+                        try:
+                            yield inner
+                        finally:
+                            self._unbind()
+                        break
+
+    def _in(self, domain: _Domain) -> Iterator[tuple[int, Mask]]:
+        for slot in domain.slots:
+            for mask, owner in self.pool.units_at(slot).items():
+                if owner == self.owner and mask & domain.mask:
+                    yield slot, mask & domain.mask
+
+    def _domain(self, level: int, index: int) -> _Domain:
+        leaves = list(leaves_of(self.pool.shape, level, index))
+        return _Domain(range(leaves[0][0], leaves[-1][0] + 1), leaves[0][1])
+
+
+def _cells_of(shape: Shape, level: int, slot: int, mask: Mask) -> Iterator[tuple[int, Mask]]:
+    """The cells of the level around or in these positions of a node: index, and what of the mask is in it."""
+    if level >= shape.node:
+        yield slot * shape.devices // shape.size(level), mask
+        return
+    per = shape.devices // shape.size(level)
+    for index in range(per):
+        inside = mask & cell_mask(shape, level, index)
+        if inside:
+            yield slot * per + index, inside

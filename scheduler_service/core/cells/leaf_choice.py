@@ -1,0 +1,91 @@
+"""Which leaves a task gets of those that are available to it: such as have the fewest opportunistic runs leave.
+
+How many leaves are in use is known here; whose runs these are is for a policy to say, by its `Choice`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.request import Need
+from scheduler_service.core.cells.shape import Shape, height_of, pick, pick_cell
+from scheduler_service.core.model.values import Mask
+
+IN_CHOICE = 16
+"""Units between which it is asked whose the opportunistic leaves are; of more, those with the fewest."""
+
+Places = Sequence[tuple[int, Mask]]
+"""Slots and positions."""
+
+
+class Choice(Protocol):
+    """Who leaves, where leaves are in use one way or the other. `taken` is what the job gets anyhow."""
+
+    def between(self, options: Sequence[Places], taken: Places) -> int:
+        """Which of these places the job is to get."""
+
+    def order(self, slot: int, taken: Places) -> tuple[Mask, ...]:
+        """Where the opportunistic runs of a node are: first those that are to leave before the others."""
+
+
+def picked(
+    pool: Pool, slot: int, available: Mask, need: Need, choice: Choice | None, taken: Callable[[], Places]
+) -> Mask | None:
+    """What the task gets of the leaves that are available on a node; None: they do not do."""
+    guests = pool.held(slot)[1] & available
+    mask = _picked(pool.shape, available, need, (guests,) if guests else ())
+    if choice is None or mask is None or not mask & guests:
+        return mask
+    layers, rest = [], guests
+    for held in choice.order(slot, taken()):
+        if held & rest:
+            layers.append(held & rest)
+            rest &= ~held
+    avoid = (*layers, rest) if rest else tuple(layers)
+    return _sparing_runs(pool, slot, available, need, choice, taken, avoid)
+
+
+def _sparing_runs(
+    pool: Pool, slot: int, available: Mask, need: Need, choice: Choice, taken: Callable[[], Places], runs: tuple[Mask, ...]
+) -> Mask | None:
+    """The fewest leaves in use, if fewer runs do not have to leave for others with as low a common ancestor. One run after the
+    other of those that would have to is spared."""
+    mask = _picked(pool.shape, available, need, runs)
+    if mask is None:
+        return None
+    height = height_of(pool.shape, mask)
+    for held in reversed(runs):
+        other = _picked(pool.shape, available & ~held, need, runs) if mask & held else None
+        if other is not None and height_of(pool.shape, other) == height:
+            guests = pool.held(slot)[1]
+            if choice.between([((slot, mask & guests),), ((slot, other & guests),)], taken()):
+                mask, available = other, available & ~held
+    return mask
+
+
+def _picked(shape: Shape, available: Mask, need: Need, avoid: tuple[Mask, ...]) -> Mask | None:
+    if need.level >= 0:
+        return pick_cell(shape, available, need.level, avoid)
+    return pick(shape, available, need.leaves, avoid)
+
+
+def fewest_leave(
+    pool: Pool, units: Iterable[tuple[int, Mask]], need: Need, choice: Choice, taken: Callable[[], Places]
+) -> Iterator[tuple[int, Mask]]:
+    """Units, a slot and what is available there, that are as good but for who would have to leave: nobody comes first, then
+    the best choice among those with the fewest leaves in use, then the others."""
+    dear: list[tuple[int, int, Mask]] = []
+    for slot, available in units:
+        guests = pool.held(slot)[1] & available
+        touched = guests & (picked(pool, slot, available, need, None, taken) or 0) if guests else 0
+        if touched:
+            dear.append((touched.bit_count(), slot, available))
+        else:
+            yield slot, available
+    dear.sort()
+    few = [(slot, available) for _, slot, available in dear[:IN_CHOICE]]
+    if len(few) > 1:
+        masks = [picked(pool, *unit, need, choice, taken) or 0 for unit in few]
+        options = [((slot, mask & pool.held(slot)[1]),) for (slot, _), mask in zip(few, masks, strict=True)]
+        dear.insert(0, dear.pop(choice.between(options, taken())))
+    yield from ((slot, available) for _, slot, available in dear)

@@ -1,0 +1,128 @@
+"""Where opportunistic work fits: idle leaves of anybody's cells, from the end of the pool."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.request import Asked, Need, Part, Together, needs_of
+from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
+from scheduler_service.core.model.values import Mask
+
+
+def find_idle(pool: Pool, asked: Asked) -> dict[int, tuple[int, Mask]] | None:
+    """Idle leaves for every task, rank -> slot and positions, where guaranteed work will want them last; None: there are not
+    enough. Changes nothing."""
+    before: dict[int, Mask] = {}
+    seats: dict[int, tuple[int, Mask]] = {}
+    try:
+        return seats if all(_idle(pool, part, seats, before) for part in asked.parts) else None
+    finally:
+        for slot, mask in before.items():
+            pool.set_opportunistic(slot, mask)
+
+
+def _idle(pool: Pool, part: Part, seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
+    """A part that may be anywhere in the pool."""
+    if isinstance(part, Need):
+        found = pool.opportunistic(part.leaves)
+        if found is not None and part.level >= 0 and pick_cell(pool.shape, found[1], part.level) is None:
+            found = pool.last_whole(part.level)
+        if found is None:
+            return False
+        _sit(pool, part, found, seats, before)
+        return True
+    leaves = sum(need.leaves for need in needs_of(part.parts))
+    for slots, mask in _cells_from_the_end(pool, part.level):
+        cell = _Cell({slot: pool.idle(slot) & mask for slot in slots}, [])
+        if _count(cell.idle) >= leaves and _fill(pool.shape, part.parts, cell):
+            for need, found in cell.seats:
+                _sit(pool, need, found, seats, before)
+            return True
+    return not part.required and all(_idle(pool, one, seats, before) for one in part.parts)
+
+
+def _sit(pool: Pool, need: Need, found: tuple[int, Mask], seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> None:
+    slot, mask = found
+    seats[need.rank] = found
+    held = pool.held(slot)[1]
+    before.setdefault(slot, held)
+    pool.set_opportunistic(slot, held | mask)
+
+
+def _cells_from_the_end(pool: Pool, level: int) -> Iterator[tuple[range, Mask]]:
+    """All cells of the level, the last first, as nodes and positions on them."""
+    shape = pool.shape
+    seen: set[int] = set()
+    for slot in sorted(pool.well[shape.node], reverse=True):
+        if level > shape.node:
+            fan = shape.size(level) // shape.devices
+            if slot // fan not in seen:
+                seen.add(slot // fan)
+                yield range(slot // fan * fan, (slot // fan + 1) * fan), (1 << shape.devices) - 1
+        else:
+            for index in reversed(range(shape.devices // shape.size(level))):
+                yield range(slot, slot + 1), cell_mask(shape, level, index)
+
+
+# ---- inside one cell ---------------------------------------------------------------------------------------------------
+
+
+class _Cell(NamedTuple):
+    """What is idle in it by slot, and who sits there already. What is tried in vain is undone."""
+
+    idle: dict[int, Mask]
+    seats: list[tuple[Need, tuple[int, Mask]]]
+
+
+def _fill(shape: Shape, parts: Iterable[Part], cell: _Cell) -> bool:
+    """A place for each part: all of them, or none."""
+    seated = len(cell.seats)
+    for part in parts:
+        if not (_seat(shape, part, cell) if isinstance(part, Need) else _together(shape, part, cell)):
+            while len(cell.seats) > seated:
+                _, (slot, mask) = cell.seats.pop()
+                cell.idle[slot] |= mask
+            return False
+    return True
+
+
+def _seat(shape: Shape, need: Need, cell: _Cell) -> bool:
+    """On the node with the fewest idle leaves that suffice."""
+    for slot in sorted(cell.idle, key=lambda slot: (cell.idle[slot].bit_count(), -slot)):
+        idle = cell.idle[slot]
+        taken = pick_cell(shape, idle, need.level) if need.level >= 0 else pick(shape, idle, need.leaves)
+        if taken is not None:
+            cell.seats.append((need, (slot, taken)))
+            cell.idle[slot] &= ~taken
+            return True
+    return False
+
+
+def _together(shape: Shape, part: Together, cell: _Cell) -> bool:
+    """In the cell inside this one with the fewest idle leaves that suffice; where that is only preferred, else anywhere."""
+    leaves = sum(need.leaves for need in needs_of(part.parts))
+    inside = [inner for inner in _cells_inside(shape, part.level, cell.idle) if _count(inner) >= leaves]
+    for idle in sorted(inside, key=lambda idle: (_count(idle), -max(idle))):
+        inner = _Cell(idle, [])
+        if _fill(shape, part.parts, inner):
+            cell.seats.extend(inner.seats)
+            for _, (slot, mask) in inner.seats:
+                cell.idle[slot] &= ~mask
+            return True
+    return not part.required and _fill(shape, part.parts, cell)
+
+
+def _cells_inside(shape: Shape, level: int, idle: dict[int, Mask]) -> Iterable[dict[int, Mask]]:
+    """What is idle in each cell of the level in this one, of which there is but one where the level is none below it."""
+    if level < shape.node:
+        cells = [cell_mask(shape, level, index) for index in range(shape.devices // shape.size(level))]
+        return [{slot: mask & cell} for slot, mask in idle.items() for cell in cells]
+    found: dict[int, dict[int, Mask]] = defaultdict(dict)
+    for slot, mask in idle.items():
+        found[slot // (shape.size(level) // shape.devices)][slot] = mask
+    return found.values()
+
+
+def _count(idle: dict[int, Mask]) -> int:
+    return sum(mask.bit_count() for mask in idle.values())

@@ -1,0 +1,81 @@
+"""What a node brings to its pool: the tree of its devices, or of its CPUs, and where in that tree each of them is."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from scheduler_service.core.cells.shape import Shape
+from scheduler_service.core.model.values import Mask, Vector, first_of
+
+
+class Seat(NamedTuple):
+    """A node's place in its pool."""
+
+    pool: str
+    slot: int
+    order: tuple[int, ...]
+    """The index of the device at each position of the tree; empty where that is the same."""
+    share: Vector
+    """What of the node goes with each of its devices; of one that has none, with each of its CPUs."""
+
+
+def positions(seat: Seat, devices: Mask) -> Mask:
+    """The places in the tree of these devices."""
+    return _moved(devices, seat.order, inverse=False) if seat.order else devices
+
+
+def indices(seat: Seat, places: Mask) -> tuple[int, ...]:
+    """The devices at these places of the tree, in order of their indices."""
+    devices = _moved(places, seat.order, inverse=True) if seat.order else places
+    return first_of(devices, devices.bit_count())
+
+
+@lru_cache(maxsize=65536)
+def _moved(mask: Mask, order: tuple[int, ...], inverse: bool) -> Mask:
+    moved = 0
+    for place, index in enumerate(order):
+        source, target = (place, index) if inverse else (index, place)
+        if mask >> source & 1:
+            moved |= 1 << target
+    return moved
+
+
+# ---- the tree inside a node ----------------------------------------------------------------------------------------------
+
+
+def cpus_of(capacity: Vector) -> int:
+    """The leaves of a node without devices."""
+    return max(1, capacity.cpu_milli // 1000)
+
+
+def row_of(cpus: int) -> Shape:
+    """The shape of a node without devices."""
+    return Shape(("cpu", "node"), (1, cpus), 1)
+
+
+@lru_cache(maxsize=1024)
+def tree_of(levels: tuple[str, ...], paths: tuple[tuple[int, ...], ...]) -> tuple[Shape, tuple[int, ...]]:
+    """The shape of a node whose devices have these paths, and which device is at which place. A tree that is not the same
+    everywhere (the agent collapses what is odd) counts as flat."""
+    order = tuple(sorted(range(len(paths)), key=lambda index: (paths[index], index)))
+    fans: list[int] = []
+    for depth in range(len(levels), -1, -1):
+        children: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+        for index, path in enumerate(paths):
+            below = path[: depth + 1] if depth < len(levels) else (*path, index)
+            children.setdefault(path[:depth], set()).add(below)
+        counts = {len(below) for below in children.values()}
+        if len(counts) > 1 or any(len(path) != len(levels) for path in paths):
+            return Shape(("device", "node"), (1, len(paths)), 1), ()
+        fans.append(counts.pop())
+    names = ("device", *reversed(levels), "node")
+    identical = order == tuple(range(len(paths)))
+    return Shape(names, (1, *fans), len(names) - 1), () if identical else order
+
+
+def name_of(model: str, inner: Shape) -> str:
+    """What a pool is called that nobody has named: the same for nodes that are alike, and for no others."""
+    if not model:
+        return f"cpu-{inner.devices}"
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-") or "device"
+    return f"{slug}-{'x'.join(str(fan) for fan in reversed(inner.fan[1:]))}"

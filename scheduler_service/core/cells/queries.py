@@ -1,0 +1,59 @@
+"""What can be asked of the pools about all their cells, or about one wherever it is; `cells.around` does so for one pool."""
+
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.positions import indices
+from scheduler_service.core.cells.shape import leaves, level_of
+from scheduler_service.core.model.values import Mask, mask_of
+from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
+
+
+def has_level(pools: Pools, pool: str, level: str) -> bool:
+    """Whether there are such cells (now): rows outlive a level that its site, or an agent, calls something else."""
+    return pool in pools.pools and level_of(pools.pools[pool].shape, level) is not None
+
+
+def lacks(pools: Pools, pool: str) -> bool:
+    """Whether there are promises that what is healthy and free in it cannot keep."""
+    return pool in pools.pools and not pools.pools[pool].holds()
+
+
+def cells_of(pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
+    """How many cells of each level of the pool it owns now, with those that it has in exchange."""
+    promises = pools.pools[pool].promises
+    return promises.quota.get(vc.owner, promises.none)
+
+
+def devices_of(pools: Pools, vc: VirtualCluster) -> int:
+    """How many devices are in all the cells that it owns."""
+    known = (quota for quota in vc.quotas if pools.models.get(quota.pool))
+    return sum(quota.cells * _size(pools, quota.pool, quota.level) for quota in known)
+
+
+def _size(pools: Pools, pool: str, level: str) -> int:
+    shape = pools.pools[pool].shape
+    number = level_of(shape, level)
+    return 0 if number is None else shape.size(number)
+
+
+def all_leaves(pools: Pools, devices: bool) -> int:
+    """How many devices there are in all pools, healthy or not; or else how many CPUs in those without devices."""
+    known = (name for name, model in pools.models.items() if bool(model) == devices)
+    return sum(pools.tops(name) * pools.pools[name].shape.size(pools.pools[name].shape.top) for name in known)
+
+
+def node_at(pools: Pools, pool: str, slot: int) -> int | None:
+    return pools.nodes[pool].get(slot) if pool in pools.nodes else None
+
+
+def nodes_in(pools: Pools, binding: Binding) -> list[tuple[int, Mask]]:
+    """The nodes in the cell, or around it, with those of their devices that are in it."""
+    pool = pools.pools.get(binding.pool)
+    level = None if pool is None else level_of(pool.shape, binding.level)
+    if pool is None or level is None:
+        return []
+    found = []
+    for slot, places in leaves(pool.shape, level, binding.index):
+        node = node_at(pools, binding.pool, slot)
+        if node is not None:
+            found.append((node, mask_of(indices(pools.seats[node], places))))
+    return found

@@ -1,0 +1,158 @@
+"""What a job asks of cells, as a tree: tasks, and tasks that are to be together in one cell of a level."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from scheduler_service.core.cells.shape import Shape, level_of
+from scheduler_service.core.model import JobSpec, TaskGroup
+from scheduler_service.core.model.values import Vector, fits, times
+from scheduler_service.core.model.virtual_clusters import CellRequest
+
+
+class Need(NamedTuple):
+    """A task: so many leaves of one node."""
+
+    rank: int
+    leaves: int
+    level: int = -1
+    """Which are to be one whole cell of this level; -1: any."""
+
+
+class Together(NamedTuple):
+    """What is to be inside one cell of the level."""
+
+    level: int
+    required: bool
+    parts: tuple["Part", ...]
+
+
+Part = Need | Together
+
+
+class Asked(NamedTuple):
+    """Of a pool of a certain shape."""
+
+    parts: tuple[Part, ...]
+    """The largest first."""
+    needs: tuple[Need, ...]
+    """All tasks, the largest first."""
+
+
+def needs_of(parts: tuple[Part, ...]) -> Iterator[Need]:
+    """All tasks in them."""
+    for part in parts:
+        if isinstance(part, Need):
+            yield part
+        else:
+            yield from needs_of(part.parts)
+
+
+def groups_of(parts: tuple[Part, ...]) -> Iterator[Together]:
+    """All that is to be together in them, at any depth."""
+    for part in parts:
+        if isinstance(part, Together):
+            yield part
+            yield from groups_of(part.parts)
+
+
+def alike(one: Part, other: Part) -> bool:
+    """Whether they are tasks that ask for the same."""
+    return isinstance(one, Need) and isinstance(other, Need) and one[1:] == other[1:]
+
+
+def asked(spec: JobSpec, shape: Shape, share: Vector) -> Asked | str:
+    """What the job asks of pools of this shape, of which each leaf carries `share` of its node; or why it cannot ask that of
+    one."""
+    return _asked(spec.demand, spec.gang, spec.cells, shape, share)
+
+
+@lru_cache(maxsize=4096)
+def _asked(demand: Vector, gang: tuple[TaskGroup, ...], cells: CellRequest, shape: Shape, share: Vector) -> Asked | str:
+    needs: list[Need] = []
+    groups: list[tuple[Part, ...]] = []
+    first = 0
+    sizes = [(group.size, group.demand) for group in gang] or [(1, demand)]
+    for number, (size, each) in enumerate(sizes):
+        level = cells.levels[number] if number < len(cells.levels) else ""
+        need = _need(shape, share, each, level)
+        if isinstance(need, str):
+            return need
+        tasks = tuple(need._replace(rank=first + i) for i in range(size))
+        first += size
+        needs += tasks
+        wrapped = _within(cells, shape, number, tasks)
+        if isinstance(wrapped, str):
+            return wrapped
+        groups.append(wrapped)
+    ordered = sorted((part for group in groups for part in group), key=_largest_first)
+    whole = _within(cells, shape, -1, tuple(ordered))
+    if isinstance(whole, str):
+        return whole
+    return Asked(whole, tuple(sorted(needs, key=_largest_first)))
+
+
+def _largest_first(part: Part) -> tuple[bool, int, int]:
+    """What has to be together before what may be anywhere; ranks break ties."""
+    if isinstance(part, Need):
+        return True, -part.leaves, part.rank
+    inner = [_largest_first(inside) for inside in part.parts]
+    return False, sum(leaves for _, leaves, _ in inner), min(rank for _, _, rank in inner)
+
+
+def _need(shape: Shape, share: Vector, demand: Vector, level: str) -> Need | str:
+    """A task's leaves. Where these are CPUs it has as many as carry what it asks for, or all of the cell that it names."""
+    if bool(demand.devices) != bool(share.devices):
+        return "it has no devices" if demand.devices else "its nodes have devices, which the job does not ask for"
+    leaves, kind = (demand.devices, "devices") if share.devices else (_cpus(share, demand), "CPUs")
+    if leaves > shape.devices:
+        return f"its nodes have {shape.devices} {kind}, and a task asks for {leaves}{_as_memory(share, demand)}"
+    carried = times(share, leaves)
+    if not fits(demand, carried):
+        return f"{leaves} of its {shape.levels[0]}s carry {_host(carried)}, and a task asks for {_host(demand)}"
+    if not level:
+        return Need(0, leaves)
+    number = level_of(shape, level)
+    if number is None or number > shape.node:
+        return f"it has no level {level!r} inside a node"
+    size = shape.size(number)
+    if size < leaves or (size > leaves and share.devices):
+        return f"a {level} of it has {size} {kind}, and a task asks for {leaves}{_as_memory(share, demand)}"
+    return Need(0, size, number)
+
+
+def _cpus(share: Vector, demand: Vector) -> int:
+    """How many CPUs carry it, each with its share of the memory."""
+    return max([1, *(-(-need // each) for need, each in zip(demand[:2], share[:2], strict=True) if each)])
+
+
+def _as_memory(share: Vector, demand: Vector) -> str:
+    """Why it is more than it names, where it is."""
+    more = not share.devices and _cpus(share, demand) > _cpus(share, demand._replace(memory_mib=0))
+    return f", which carry its {demand.memory_mib} MiB" if more else ""
+
+
+def _host(amount: Vector) -> str:
+    return f"{amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB"
+
+
+def _within(cells: CellRequest, shape: Shape, group: int, parts: tuple[Part, ...]) -> tuple[Part, ...] | str:
+    """The parts inside the cells that are asked for them, the smallest innermost. One task is inside one cell anyway of its
+    node's level and of those above, and where it has one leaf, of any."""
+    one = parts[0] if len(parts) == 1 else None
+    anyway = shape.node if isinstance(one, Need) else len(shape.levels)
+    if isinstance(one, Need) and one.leaves == 1:
+        anyway = 0
+    wanted: list[tuple[int, bool]] = []
+    for within in cells.within:
+        if within.group == group:
+            level = level_of(shape, within.level)
+            if level is None:
+                if within.required:
+                    return f"it has no level {within.level!r}"
+                continue
+            if level < anyway:
+                wanted.append((level, within.required))
+    for level, required in sorted(wanted):
+        parts = (Together(level, required, parts),)
+    return parts

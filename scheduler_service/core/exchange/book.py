@@ -1,0 +1,216 @@
+"""The bulletin board (HiveD, figure 5): what stands on it at a time, and the deals that can be made from it.
+
+Deals are proposed, by a policy or by a tenant; `why_not` checks every one of them again, and `agreed` makes the rows.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
+from scheduler_service.core.model.exchange import (
+    Booked,
+    Booking,
+    Exchange,
+    ExchangeOrder,
+    ExchangeState,
+    Lot,
+    OrderKind,
+    OrderState,
+    booked,
+    covers,
+    from_now,
+    is_empty,
+    used,
+)
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+
+
+class Deal(NamedTuple):
+    """Cells that are to change hands, for surplus or, in a swap, for other cells."""
+
+    giver: int
+    taker: int
+    lot: Lot
+    price: int
+    offer: int = 0
+    """The order that it meets, or 0: a tenant gives what another requests without having offered it."""
+    request: int = 0
+    swap: Lot | None = None
+    """What the taker gives."""
+
+
+class Board:
+    """The open orders at a time. Nothing changes one; `after` makes another.
+
+    An offer stands whole as it was posted, with the lots that exchanges have of it beside: so what is left of it, some cells
+    all the time and others before and after a window, needs no rows of its own, and comes back when an exchange ends early.
+    """
+
+    def __init__(self, orders: Iterable[ExchangeOrder], exchanges: Iterable[Exchange], now: Micros) -> None:
+        there = [o for o in orders if o.state is OrderState.OPEN and now <= o.expires_us and now < o.lot.end_us]
+        self.now = now
+        self.orders = {order.id: order for order in sorted(there, key=lambda o: (o.posted_us, o.id))}
+        """Earliest post first."""
+        self._offers: dict[tuple[str, str], list[ExchangeOrder]] = defaultdict(list)
+        self._own: dict[tuple[int, str, str], list[ExchangeOrder]] = defaultdict(list)
+        for order in self.orders.values():
+            if order.kind is OrderKind.OFFER:
+                self._offers[order.lot.pool, order.lot.level].append(order)
+                self._own[order.vc, order.lot.pool, order.lot.level].append(order)
+        taken: dict[int, tuple[Lot, ...]] = defaultdict(tuple)
+        for exchange in exchanges:
+            if exchange.offer in self.orders and exchange.state is not ExchangeState.RETURNED:
+                taken[exchange.offer] += (exchange.lot,)
+        self._taken: Mapping[int, tuple[Lot, ...]] = dict(taken)
+        self._covering: dict[int, list[tuple[int, ExchangeOrder]]] = {}
+        """See `asks`; the same for all boards that come after, as what is taken is not looked at."""
+
+    def after(self, deal: Deal) -> "Board":
+        """The board once the deal is made."""
+        new = object.__new__(Board)
+        new.now, new._offers, new._own, new._covering = self.now, self._offers, self._own, self._covering
+        new.orders = self.orders.copy()
+        new.orders.pop(deal.request, None)
+        if deal.swap is not None:
+            new.orders.pop(deal.offer, None)
+        new._taken = {**self._taken, deal.offer: (*self._taken.get(deal.offer, ()), deal.lot)} if deal.offer else self._taken
+        return new
+
+    def requests(self) -> list[ExchangeOrder]:
+        """Earliest post first."""
+        return [order for order in self.orders.values() if order.kind is OrderKind.REQUEST]
+
+    def offers_of(self, vc: int, pool: str, level: str) -> list[ExchangeOrder]:
+        """Earliest post first."""
+        return [order for order in self._own.get((vc, pool, level), ()) if order.id in self.orders]
+
+    def wanted(self, order: ExchangeOrder) -> Lot:
+        """What the order is about from now on."""
+        return from_now(order.lot, self.now)
+
+    def left(self, offer: ExchangeOrder, begin_us: Micros, end_us: Micros) -> int:
+        """How many of its cells no exchange has at any time of a window."""
+        taken = self._taken.get(offer.id)
+        return offer.lot.count - max(used(taken, begin_us, end_us)) if taken else offer.lot.count
+
+    def holds(self, offer: ExchangeOrder, lot: Lot) -> bool:
+        """Whether the offer, or what is left of it, has such a lot."""
+        return covers(offer.lot, lot) and lot.count <= self.left(offer, lot.begin_us, lot.end_us)
+
+    def asks(self, request: ExchangeOrder) -> Iterator[tuple[int, ExchangeOrder]]:
+        """The offers that could satisfy the request (Algorithm 2, line 5), and what each asks: all of it, from another VC;
+        those that want cells in return where the request gives them. Who asks least comes first, then the earliest post."""
+        lot = self.wanted(request)
+        covering = self._covering.get(request.id)
+        if covering is None:
+            offers = self._offers.get((lot.pool, lot.level), ())
+            fitting = [o for o in offers if o.vc != request.vc and _swaps(o.swap, request.swap) and covers(o.lot, lot)]
+            covering = sorted([(share(o, lot), o) for o in fitting], key=lambda each: each[0])
+            self._covering[request.id] = covering
+        for ask, offer in covering:
+            if offer.id in self.orders and lot.count <= self.left(offer, lot.begin_us, lot.end_us):
+                yield ask, offer
+
+    def deal(self, request: ExchangeOrder, offer: ExchangeOrder, price: int | None = None) -> Deal:
+        """Without a price: as many device-microseconds as change hands."""
+        lot = self.wanted(request)
+        price = lot.device_us if price is None else price
+        return Deal(offer.vc, request.vc, lot, price, offer.id, request.id, offer.swap)
+
+    def why_not(self, deal: Deal) -> str | None:
+        """Why the deal cannot be made; None: it can, as far as the board is concerned."""
+        offer, request = self.orders.get(deal.offer), self.orders.get(deal.request)
+        if deal.giver == deal.taker:
+            return "a virtual cluster does not exchange with itself"
+        if is_empty(deal.lot) or deal.lot.begin_us < self.now:
+            return "there are no cells in it, or it begins in the past"
+        if not (deal.offer or deal.request) or deal.price < 0:
+            return "the deal meets no order, or its price is less than nothing"
+        if deal.offer:
+            if offer is None or offer.kind is not OrderKind.OFFER or offer.vc != deal.giver:
+                return f"order {deal.offer} is no open offer of virtual cluster {deal.giver}"
+            if not self.holds(offer, deal.lot):
+                return f"offer {offer.id} does not have that, or not any more"
+        if deal.request:
+            if request is None or request.kind is not OrderKind.REQUEST or request.vc != deal.taker:
+                return f"order {deal.request} is no open request of virtual cluster {deal.taker}"
+            if self.wanted(request) != deal.lot:
+                return f"request {request.id} wants something else"
+        wants = offer.swap if offer is not None else request.swap if request is not None else None
+        gives = request.swap if request is not None else wants
+        if deal.swap != wants or not _swaps(wants, gives):
+            return "what is given in return is not what was asked for"
+        if wants is not None and deal.price != deal.lot.device_us:
+            return "in a swap each side's cells are booked as what they are"
+        return None
+
+
+def share(order: ExchangeOrder, part: Lot) -> int:
+    """What of an order's bid is for a part of its cells; an offer is not sold for less, so that is rounded up."""
+    if order.bid is None:
+        return part.device_us
+    of = part.count * (part.end_us - part.begin_us)
+    whole = order.lot.count * (order.lot.end_us - order.lot.begin_us)
+    return -(-order.bid * of // whole) if order.kind is OrderKind.OFFER else order.bid * of // whole
+
+
+def _swaps(wants: Lot | None, gives: Lot | None) -> bool:
+    """An order for surplus meets another such; one that wants cells, a tenant that gives them, or more than them."""
+    return wants is gives is None or (wants is not None and gives is not None and covers(gives, wants))
+
+
+class Agreed(NamedTuple):
+    """The rows that a deal makes."""
+
+    exchanges: tuple[Booked, ...]
+    """One, or the two of a swap. Each is booked with its own device-microseconds."""
+    orders: tuple[ExchangeOrder, ...]
+    """Those that were met, and leave the board."""
+
+
+def agreed(board: Board, deal: Deal, exchange_id: int) -> Agreed:
+    """Takes one id, or for a swap two. Raises PlanRefused where the deal cannot be made. Whether the cluster and the giver have
+    these cells then is asked before, by whoever knows quotas."""
+    refused = board.why_not(deal)
+    if refused is not None:
+        raise PlanRefused(refused)
+    there = Exchange(exchange_id, deal.offer, deal.request, deal.giver, deal.taker, deal.lot, deal.price, board.now)
+    exchanges = [there]
+    if deal.swap is not None:
+        price = deal.swap.device_us
+        exchanges.append(Exchange(exchange_id + 1, 0, 0, deal.taker, deal.giver, deal.swap, price, board.now, exchange_id))
+    remaining = board.after(deal).orders
+    met = [order for order in (board.orders.get(deal.offer), board.orders.get(deal.request)) if order is not None]
+    return Agreed(
+        tuple(Booked(x, booked(x, Booking.AGREED, x.price, board.now)) for x in exchanges),
+        tuple(changed(order, state=OrderState.MATCHED) for order in met if order.id not in remaining),
+    )
+
+
+# ---- a tenant's own choice -----------------------------------------------------------------------------------------------
+
+
+def accept(board: Board, order_id: int, by_vc: int, part: Lot | None = None) -> Deal:
+    """The deal in which a tenant takes an offer, or gives what another requests, of its own choice.
+
+    Of an offer it gets `part`, or all cells that are left throughout the window, for the share of what is asked; one to swap
+    wants all of its return even for a part. A request is met whole, for what it bids. Raises what keeps it from being a deal.
+    """
+    order = board.orders.get(order_id)
+    if order is None:
+        raise NotFound("NO_OPEN_ORDER", f"order {order_id} is not on the board", order_id=str(order_id))
+    lot = board.wanted(order)
+    if part is not None:
+        lot = part
+    elif order.kind is OrderKind.OFFER:
+        lot = changed(lot, count=board.left(order, lot.begin_us, lot.end_us))
+    if order.kind is OrderKind.REQUEST:
+        deal = Deal(by_vc, order.vc, lot, share(order, lot), request=order.id, swap=order.swap)
+    else:
+        deal = Deal(order.vc, by_vc, lot, share(order, lot), offer=order.id, swap=order.swap)
+    refused = board.why_not(deal)
+    if refused is not None:
+        raise FailedPrecondition("NO_DEAL", refused, order_id=str(order_id))
+    return deal

@@ -1,0 +1,85 @@
+"""Whether a job's virtual cluster can ever have what it asks for: told at submit, and not by a wait without end."""
+
+from scheduler_service.core.cells.feasibility import why_never
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.request import asked
+from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, no_such_vc
+from scheduler_service.core.exchange.ownership import most_cells
+from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
+from scheduler_service.core.state.host_only_work import asks_no_cell, could_ever
+from scheduler_service.core.state.state import State
+
+
+def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
+    """Raises what says why not. A job that may run as opportunistic need only fit in some pool, all of it idle. Where nodes are
+    still to come, as long as there are none, nobody knows."""
+    vc = _named(state, spec.vc)
+    _check_names(pools, vc, spec)
+    if not pools.pools:
+        return
+    loose = spec.guarantee is not Guarantee.GUARANTEED and asks_no_cell(spec)
+    if loose and state.host is not None and could_ever(spec, state.host):
+        return
+    reasons: list[str] = []
+    for name in pools.in_order():
+        if spec.cells.pool not in ("", name) or spec.cells.model not in ("", pools.models[name]):
+            continue
+        why = _why_never(state, pools, vc, spec, name)
+        if not why:
+            return
+        reasons.append(f"pool {name}: {why}")
+    guaranteed = spec.guarantee is Guarantee.GUARANTEED
+    raise FailedPrecondition(
+        "NEVER_IN_QUOTA" if guaranteed else "NO_POOL_FITS",
+        f"virtual cluster {vc.name} can never have this: {'; '.join(reasons) or 'it owns no cells of such a kind'}. "
+        + ("Ask for less, or let the job run as opportunistic (--overflow)" if guaranteed else "Ask for less"),
+        vc=vc.name,
+    )
+
+
+def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> str:
+    shape = pools.pools[pool].shape
+    wanted = asked(spec, shape, pools.share(pool))
+    if isinstance(wanted, str):
+        return wanted
+    if spec.guarantee is not Guarantee.GUARANTEED:
+        shaped = bool(spec.gang) or any(within.required for within in spec.cells.within)
+        return why_never(wanted, shape, (0,) * shape.top + (pools.tops(pool),)) if shaped else ""
+    if not spec.cells.pin:
+        return why_never(wanted, shape, most_cells(state, pools, vc, pool))
+    pin = next(pin for pin in vc.pins if pin.name == spec.cells.pin)
+    if pin.pool != pool:
+        return f"pin {pin.name} is not in it"
+    owned = [int(level == pin.level) for level in shape.levels]
+    return why_never(wanted, shape, tuple(owned))
+
+
+def _named(state: State, name: str) -> VirtualCluster:
+    if name in state.vc_ids:
+        return state.vcs.rows[state.vc_ids[name]]
+    if not name:
+        known = ", ".join(sorted(state.vc_ids)) or "none yet"
+        raise FailedPrecondition("NO_VC", f"say which virtual cluster the job belongs to (--vc, or EBB_VC); there are: {known}")
+    raise no_such_vc(name, state.vc_ids)
+
+
+def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec) -> None:
+    """Pools, models and pins that there are not."""
+    cells = spec.cells
+    wrong: Refused | None = None
+    if cells.pin and spec.guarantee is not Guarantee.GUARANTEED:
+        wrong = FailedPrecondition(
+            "PIN_NEEDS_GUARANTEE", "a pinned cell is for guaranteed jobs; leave out the pin, or overflow"
+        )
+    elif cells.pin and cells.pin not in {pin.name for pin in vc.pins}:
+        names = ", ".join(pin.name for pin in vc.pins) or "none"
+        wrong = NotFound("NO_SUCH_PIN", f"virtual cluster {vc.name} has no pin {cells.pin!r}; it has: {names}", vc=vc.name)
+    elif cells.pool and pools.pools and cells.pool not in pools.pools:
+        names = ", ".join(pools.in_order())
+        wrong = NotFound("NO_SUCH_POOL", f"there is no pool {cells.pool!r}; there are: {names}", pool=cells.pool)
+    elif cells.model and pools.pools and cells.model not in pools.models.values():
+        names = ", ".join(sorted({model for model in pools.models.values() if model}))
+        wrong = NotFound("NO_SUCH_MODEL", f"there is no device {cells.model!r}; there are: {names}", model=cells.model)
+    if wrong is not None:
+        raise wrong

@@ -1,0 +1,216 @@
+"""What users ask of their jobs. Each is safe to repeat; what cannot be done is refused with the state that forbids it."""
+
+from typing import Any
+
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.transitions import end_job, requeue, stop_job, waits
+from scheduler_service.core.errors import FailedPrecondition, NotFound
+from scheduler_service.core.handlers.submit import still_awaited
+from scheduler_service.core.lifecycle.ending import is_over, time_out
+from scheduler_service.core.messages import (
+    Accepted,
+    CancelRequested,
+    HoldRequested,
+    ReleaseRequested,
+    RequeueRequested,
+    ResumeRequested,
+    SuspendRequested,
+    UpdateRequested,
+)
+from scheduler_service.core.model import EventKind, Job, JobState, Reason, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.queue_keys import PAUSES, startable
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+_AN_ARRAY = "it is an array, whose elements are jobs: "
+_ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
+
+
+def live(state: State, job_id: int) -> Job:
+    job = state.jobs.rows.get(job_id)
+    if job is None:
+        raise NotFound("NO_LIVE_JOB", f"job {job_id} is not live", job_id=str(job_id))
+    return job
+
+
+def _refuse(job: Job, what: str, instead: str) -> FailedPrecondition:
+    return FailedPrecondition(
+        "WRONG_STATE",
+        f"job {job.id} is {job.state.name} and cannot be {what}; {instead}",
+        job_id=str(job.id),
+        state=job.state.name,
+    )
+
+
+def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if job.cancel_requested:
+        return Accepted(job.id)
+    tell(state, now, job.id, EventKind.CANCEL_REQUESTED, run=job.run)
+    job = changed(job, cancel_requested=True)
+    if job.elements is not None and job.elements.live:
+        drop_earmarks(state, now, job.id, "the array is cancelled")
+        state.put(state.jobs, job.id, changed(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0, detail=""))
+        for element in sorted(state.elements_of.get(job.id, ())):
+            cancel_requested(state, CancelRequested(element), now)
+    elif job.state in _ACTIVE:
+        stop_job(state, now, job, StopReason.CANCELLED, Reason.CANCELLED, suspend_requested=False)
+    else:
+        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED)
+    return Accepted(job.id)
+
+
+def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if job.suspend_requested:
+        return Accepted(job.id)
+    if job.elements is not None:
+        more = ", and hold it to keep others from starting" if job.state is JobState.QUEUED else ""
+        raise _refuse(job, "suspended", f"{_AN_ARRAY}suspend those{more}")
+    if job.state not in _ACTIVE:
+        raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
+    if job.cancel_requested:
+        raise _refuse(job, "suspended", "it is being cancelled")
+    tell(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
+    stop_job(state, now, job, StopReason.SUSPENDED, Reason.SUSPENDED, suspend_requested=True)
+    return Accepted(job.id)
+
+
+def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accepted:
+    """Of a job that is still on its way out it takes back the suspension: it queues as soon as it has left."""
+    job = live(state, event.job_id)
+    if job.state is JobState.SUSPENDED:
+        if is_over(job):
+            raise _refuse(job, "resumed", "its time limit is over: give it a longer one first")
+        tell(state, now, job.id, EventKind.RESUMED, run=job.run)
+        requeue(state, now, changed(job, suspend_requested=False), Reason.RESUMED)
+    elif job.suspend_requested:
+        tell(state, now, job.id, EventKind.RESUMED, run=job.run)
+        state.put(state.jobs, job.id, changed(job, suspend_requested=False))
+    elif not (job.requeued or _leaves(state, job, StopReason.SUSPENDED)):  # else it may be the repetition of a call that did it
+        raise _refuse(job, "resumed", "only a suspended job can")
+    return Accepted(job.id)
+
+
+def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if job.held:
+        return Accepted(job.id)
+    if job.state is not JobState.QUEUED:
+        instead = "suspend a running job to have it save its work and leave"
+        if job.state is JobState.SUSPENDED:
+            instead = "it stays aside until it is resumed"
+        elif job.elements is not None:
+            instead = _AN_ARRAY + "all have begun: suspend those that run"
+        raise _refuse(job, "held", instead)
+    tell(state, now, job.id, EventKind.HELD, run=job.run)
+    drop_earmarks(state, now, job.id, "the job is held")
+    state.put(state.jobs, job.id, changed(job, held=True, reason=Reason.HELD, detail="", cause_job=0))
+    return Accepted(job.id)
+
+
+def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if not job.held:
+        return Accepted(job.id)
+    tell(state, now, job.id, EventKind.RELEASED, run=job.run)
+    state.put(state.jobs, job.id, changed(job, held=False, **_waits_still(job)))
+    return Accepted(job.id)
+
+
+def _waits_still(job: Job) -> dict[str, Any]:
+    """Why a job queues that is held no more."""
+    if job.eligible_us is not None:
+        return {"reason": Reason.RETRYING, "detail": PAUSES}
+    if job.elements is not None and not startable(job):
+        return {"reason": Reason.ARRAY_LIMIT}
+    return waits(job.waits_for)
+
+
+def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    if event.run and event.run != job.run:
+        return Accepted(job.id)  # that one has left already
+    if job.state is JobState.QUEUED and job.eligible_us is not None:  # "try again now"
+        tell(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run, text="the pause before its retry is over")
+        state.put(state.jobs, job.id, changed(job, eligible_us=None))
+        return Accepted(job.id)
+    if job.state is JobState.QUEUED and job.requeued:
+        return Accepted(job.id)
+    if job.elements is not None:
+        raise _refuse(job, "put back into its queue", _AN_ARRAY + "put those back that run")
+    if job.state not in _ACTIVE or job.cancel_requested or job.suspend_requested:
+        raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
+    if _leaves(state, job, StopReason.TIME_LIMIT):
+        raise _refuse(job, "put back into its queue", "its time limit is over")
+    if _leaves(state, job):
+        return Accepted(job.id)  # to queue again, unless it failed
+    tell(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
+    stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED)
+    return Accepted(job.id)
+
+
+def _leaves(state: State, job: Job, why: StopReason | None = None) -> bool:
+    """Whether it was told to leave, for this reason or for any."""
+    return any(run.stop_reason is not None and why in (None, run.stop_reason) for run in state.runs_of(job.id))
+
+
+def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accepted:
+    job = live(state, event.job_id)
+    said = []
+    if event.time_limit_us not in (None, job.time_limit_us) and _leaves(state, job, StopReason.TIME_LIMIT):
+        raise _refuse(job, "given another time limit", "the one that it has is over, and it leaves")
+    if event.priority is not None and event.priority != job.priority:
+        said.append(f"priority {job.priority} -> {event.priority}")
+        job = changed(job, priority=event.priority)
+    if event.time_limit_us is not None and event.time_limit_us != job.time_limit_us:
+        said.append(f"time limit {_limit(job.time_limit_us)} -> {_limit(event.time_limit_us)}")
+        job = _with_limit(state, job, event.time_limit_us)
+    if event.dependencies is not None:
+        if job.state is not JobState.QUEUED or job.run or (job.elements is not None and job.elements.begun):
+            raise _refuse(job, "given other dependencies", "only a job that has never started can")
+        waiting = still_awaited(state, event.dependencies, event.ends)
+        _check_no_cycle(state, job, [d.job_id for d in waiting])
+        if waiting != job.waits_for:
+            said.append("dependencies " + (", ".join(f"{d.kind.name.lower()} {d.job_id}" for d in waiting) or "none"))
+            job = changed(job, waits_for=waiting, **({} if job.held else waits(waiting)))
+            if waiting:
+                drop_earmarks(state, now, job.id, "the job waits for others")
+    if said:
+        tell(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
+        state.put(state.jobs, job.id, job)
+    for element in sorted(state.elements_of.get(job.id, ())):
+        leaves = _leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was
+        update_requested(state, UpdateRequested(element, event.priority, None if leaves else event.time_limit_us), now)
+    if job.state is JobState.QUEUED and is_over(job):
+        time_out(state, now, job)
+    return Accepted(job.id)
+
+
+def _limit(limit_us: Micros) -> str:
+    return f"{limit_us / 1e6:g} s" if limit_us else "none"
+
+
+def _with_limit(state: State, job: Job, limit_us: Micros) -> Job:
+    """Of a job that runs, the limit counts from the start of its launch; one that is over already ends it at once."""
+    began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
+    ends = None
+    if began and limit_us and not _leaves(state, job):
+        ends = min(began) + max(limit_us - job.ran_us, 0)
+    return changed(job, time_limit_us=limit_us, limit_us=ends)
+
+
+def _check_no_cycle(state: State, job: Job, dependencies: list[int]) -> None:
+    seen: set[int] = set()
+    left = dependencies
+    while left:
+        other = left.pop()
+        if other == job.id:
+            raise FailedPrecondition(
+                "DEPENDENCY_CYCLE", f"job {job.id} would wait for itself, through its dependencies", job_id=str(job.id)
+            )
+        if other not in seen:
+            seen.add(other)
+            left += [d.job_id for d in state.jobs.rows[other].waits_for]

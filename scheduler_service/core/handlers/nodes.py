@@ -1,0 +1,233 @@
+"""What it means for the state that a node joins, comes back, falls silent, or goes for good."""
+
+from scheduler_service.core.allocation.transitions import end_run, show
+from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.lifecycle.device_faults import take_faults
+from scheduler_service.core.lifecycle.ending import task_over
+from scheduler_service.core.lifecycle.gangs import gang_place
+from scheduler_service.core.lifecycle.node_health import drop_earmarks_on, named
+from scheduler_service.core.messages import (
+    FenceRequested,
+    Joined,
+    KnownRun,
+    NodeChanged,
+    NodeDeleteRequested,
+    NodeSeen,
+    NodeSilent,
+    Order,
+    Start,
+    Stop,
+)
+from scheduler_service.core.model import (
+    EventKind,
+    Node,
+    NodeDevice,
+    NodeState,
+    Reason,
+    Run,
+    RunKey,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.model.inventory import Device
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+
+def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
+    """A node joins, or comes back.
+
+    Runs of an older boot are gone and go back to their queues. Runs of this boot that the agent does not know: one that
+    was never reported ready or started is ordered again; one that was is lost.
+    """
+    check_inventory(event)
+    node_id = state.node_ids.get(event.name, state.deleted_ids.get(event.name))
+    if node_id is None:
+        node_id = state.cluster.next_node
+        state.put(state.cluster_table, 0, changed(state.cluster, next_node=node_id + 1))
+        node = Node(node_id, event.name, event.boot_id, NodeState.UP, event.inventory.capacity, event.inventory.levels, now)
+    else:
+        node = state.nodes.rows[node_id]
+    rebooted = node.boot_id != event.boot_id
+    known = {run.key: run for run in event.runs}
+    for key in sorted(state.runs_on.get(node_id, ())):
+        run = state.runs.rows[key]
+        if rebooted or (key not in known and (run.started_us is not None or run.ready_at)):
+            _lose_run(state, run, now, "its node came back without it")
+    rooms = state.room.capacity_of(node_id)
+    _take_inventory(state, node_id, event, now)
+    node = state.nodes.rows.get(node_id, node)  # it may have been drained for what was lost
+    returned = node.state is NodeState.SILENT
+    node = changed(
+        node,
+        boot_id=event.boot_id,
+        state=NodeState.UP,
+        capacity=event.inventory.capacity,
+        levels=event.inventory.levels,
+        since_us=node.since_us if node.state is NodeState.UP and not rebooted else now,
+        sequence=0 if rebooted else node.sequence,
+        address=event.address,
+        agent_version=event.agent_version,
+    )
+    state.put(state.nodes, node_id, node)
+    if rooms != state.room.capacity_of(node_id):
+        _ask_again(state)
+    take_faults(state, now, node, {d.index: d.fault for d in event.inventory.devices if d.fault})
+    if returned:
+        _show_runs(state, node, EventKind.NODE_RETURNED, now)
+    return Joined(node_id, node.sequence, _standing_orders(state, node_id, known))
+
+
+def check_inventory(event: NodeSeen) -> None:
+    """Devices are numbered 0, 1, ..., and are as many as the capacity says: what is free counts on both."""
+    if [d.index for d in event.inventory.devices] != list(range(event.inventory.capacity.devices)):
+        raise FailedPrecondition(
+            "INVENTORY_INVALID",
+            f"node {event.name} reports {event.inventory.capacity.devices} devices, but lists those with the indices "
+            f"{[d.index for d in event.inventory.devices]}; they must be 0, 1, ... in order",
+        )
+
+
+def node_silent(state: State, event: NodeSilent, now: Micros) -> None:
+    """Its runs keep what they hold: they may well be running. Not those that nobody there was told of: these begin
+    elsewhere. Trials do not wait for it: nobody knows when its victims leave."""
+    node_id = state.node_ids.get(event.name)
+    if node_id is None:
+        return
+    node = state.nodes.rows[node_id]
+    fell = node.state is not NodeState.SILENT
+    if fell:
+        node = changed(node, state=NodeState.SILENT, since_us=now)
+        state.put(state.nodes, node_id, node)
+        drop_earmarks_on(state, node_id, now, "its node fell silent")
+    for key in event.untold:
+        run = state.runs.rows.get(key)
+        # A gang's task that is ready was told once, and not of the second word: that all are.
+        if run is not None and run.node == node_id and run.started_us is None and not run.ready_at:
+            _lose_run(state, run, now, f"node {node.name} fell silent before it was told of the run")
+    if fell:
+        _show_runs(state, state.nodes.rows[node_id], EventKind.NODE_SILENT, now)
+
+
+def fence_requested(state: State, event: FenceRequested, now: Micros) -> NodeChanged:
+    """An operator says that nothing runs on a silent node any more. Should it come back with runs all the same, they are
+    killed as unclaimed."""
+    node = named(state, event.node)
+    if node.state is NodeState.UP:
+        raise FailedPrecondition(
+            "NODE_UP", f"node {node.name} is up: only a silent node can be declared dead; drain it instead", node=node.name
+        )
+    for key in sorted(state.runs_on.get(node.id, ())):
+        if (run := state.runs.rows.get(key)) is not None:
+            _lose_run(state, run, now, f"its node was declared dead by {event.user}")
+    return NodeChanged(node.id)
+
+
+def node_delete_requested(state: State, event: NodeDeleteRequested, now: Micros) -> NodeChanged:
+    """A node that will not come back leaves the cluster, and with it what it had, its strikes and why it was drained. Its
+    row stays, for runs refer to it: should it come after all, it joins by the same number, and open."""
+    if (deleted := state.deleted_ids.get(event.node)) is not None:
+        return NodeChanged(deleted)  # it was said before
+    node = named(state, event.node)
+    if node.state is NodeState.UP:
+        raise FailedPrecondition(
+            "NODE_UP", f"node {node.name} is up: stop its agent first, and wait until it is silent", node=node.name
+        )
+    if jobs := sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
+        raise FailedPrecondition(
+            "NODE_IN_USE",
+            f"node {node.name} is silent, and what it ran may run still (job {jobs[0]}, of {len(jobs)} in all); if it is "
+            f"certain that nothing does, declare it dead first: `ebb node fence {node.name}`",
+            node=node.name,
+        )
+    _drop_devices(state, node.id, 0)
+    row = changed(node, state=NodeState.DELETED, since_us=now, drained_us=None, drain_reason="", drain_user="", strikes=0)
+    state.put(state.nodes, node.id, row)
+    return NodeChanged(node.id)
+
+
+def _ask_again(state: State) -> None:
+    """Jobs that no node could take (TOO_LARGE): those that one can take now queue again."""
+    for job_id in sorted(state.too_large):
+        job = state.jobs.rows[job_id]
+        if state.room.could_ever_take(job.spec):
+            state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))
+
+
+def _show_runs(state: State, node: Node, kind: EventKind, now: Micros) -> None:
+    """Gives the jobs of a node's runs the state that goes with the node's."""
+    for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
+        job = show(state, state.jobs.rows[job_id])
+        tell(state, now, job.id, kind, run=job.run, node=node.id)
+
+
+def _lose_run(state: State, run: Run, now: Micros, why: str) -> None:
+    task_over(state, now, end_run(state, now, run, lost=True), Reason.NODE_LOST, why)
+
+
+def _take_inventory(state: State, node_id: int, event: NodeSeen, now: Micros) -> None:
+    """Brings the node's devices (indices 0, 1, ...) up to date. A node changes only when nothing runs on it."""
+    if not _changed(state, node_id, event):
+        return
+    if state.runs_on.get(node_id):
+        raise FailedPrecondition(
+            "INVENTORY_CHANGED",
+            f"node {event.name} reports other devices or capacity than before while runs hold them; "
+            "start its agent as it was, or stop those runs first",
+        )
+    drop_earmarks_on(state, node_id, now, "its node came back with another inventory")
+    devices = event.inventory.devices
+    _drop_devices(state, node_id, len(devices))
+    for d in devices:
+        facts = d.index, d.uuid, d.model, d.memory_mib, d.path, d.numa_node, d.link_domain
+        state.put(state.devices, (node_id, d.index), NodeDevice(node_id, *facts))
+
+
+def _drop_devices(state: State, node_id: int, index: int) -> None:
+    """Those from this index on are there no more."""
+    while (node_id, index) in state.devices.rows:
+        state.put(state.devices, (node_id, index), None)
+        index += 1
+
+
+def _changed(state: State, node_id: int, event: NodeSeen) -> bool:
+    """Whether the inventory differs from the one in the state."""
+    node = state.nodes.rows.get(node_id)
+    inventory = event.inventory
+    if node is None or node.capacity != inventory.capacity or node.levels != inventory.levels:
+        return True
+    for d in inventory.devices:
+        row = state.devices.rows.get((node_id, d.index))
+        if row is None or _facts(row) != _facts(d):
+            return True
+    return (node_id, len(inventory.devices)) in state.devices.rows
+
+
+def _facts(device: NodeDevice | Device) -> tuple[object, ...]:
+    """What of a device only a new inventory changes."""
+    return (device.uuid, device.model, device.memory_mib, device.path, device.numa_node, device.link_domain)
+
+
+def _has_to_begin(state: State, run: Run) -> bool:
+    """A task of a gang that was ready, and may not have heard that all are."""
+    return run.phase is RunPhase.READY and bool(state.jobs.rows[run.job_id].rendezvous)
+
+
+def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) -> tuple[Order, ...]:
+    """Everything that is to hold on the node, given what its agent knows. Harmless to repeat."""
+    orders: list[Order] = []
+    active = state.runs_on.get(node_id, set())
+    for key in sorted(active):
+        run = state.runs.rows[key]
+        if run.phase is RunPhase.STOPPING and run.stop_reason is not None:
+            orders.append(Stop(node_id, key, run.stop_grace_us, run.stop_reason, run.stop_for))
+        elif (run.phase is RunPhase.STARTING and key not in known) or _has_to_begin(state, run):
+            job = state.jobs.rows[run.job_id]
+            orders.append(Start(node_id, run, job, gang_place(job, run)))
+    for run_known in known.values():
+        if run_known.key not in active and run_known.phase is not RunPhase.ENDED:
+            # Without grace: what it saved now could take the place of what its job has saved elsewhere since.
+            orders.append(Stop(node_id, run_known.key, 0, StopReason.UNCLAIMED))
+    return tuple(orders)

@@ -1,0 +1,24 @@
+"""Numbers that an older copy of the database has not given yet, and agents, files or users may know: they are skipped."""
+
+from scheduler_service.core.messages import NumbersLost
+from scheduler_service.core.model import Cluster
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+
+SKIPPED = 1_000_000
+"""How many: of jobs, which agents and checkpoints still know, and of orders and exchanges, which tenants may have noted."""
+
+
+def skipping(cluster: Cluster) -> Cluster:
+    """The cluster's row with the next numbers that are safe to give."""
+    return changed(
+        cluster,
+        next_job=cluster.next_job + SKIPPED,
+        next_order=cluster.next_order + SKIPPED,
+        next_exchange=cluster.next_exchange + SKIPPED,
+    )
+
+
+def numbers_lost(state: State, _event: NumbersLost, _now: Micros) -> None:
+    state.put(state.cluster_table, 0, skipping(state.cluster))

@@ -1,0 +1,114 @@
+"""A job comes in: is it new, can it ever run, and what does it wait for?"""
+
+from collections.abc import Iterable, Sequence
+
+from scheduler_service.core.allocation.transitions import holds, waits
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded
+from scheduler_service.core.handlers.admission import check_in_cells
+from scheduler_service.core.handlers.virtual_clusters import pools_of
+from scheduler_service.core.messages import Accepted, Submitted
+from scheduler_service.core.model import Dependency, Elements, EventKind, Job, JobSpec, JobState
+from scheduler_service.core.model.rows import changed, made
+from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+_SUBMITTED = EventKind.SUBMITTED
+
+
+def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
+    spec = event.spec
+    if event.request_id and (known := state.requests.get((event.user, event.request_id))) is not None:
+        check_same_request(state.jobs.rows[known], event)
+        return Accepted(known)
+    if state.pools is None:
+        if spec.vc:
+            pools_of(state)
+        check_can_ever_run(state, spec)
+    else:
+        check_in_cells(state, state.pools, spec)
+    waiting = still_awaited(state, spec.dependencies, event.ends)
+    cluster = state.cluster
+    job = made(
+        Job,
+        id=cluster.next_job,
+        spec=spec,
+        user=event.user,
+        request_id=event.request_id,
+        submitted_us=now,
+        priority=spec.priority,
+        time_limit_us=spec.time_limit_us,
+        waits_for=waiting,
+        elements=Elements() if spec.array else None,
+    )
+    if waiting:
+        job = changed(job, **waits(waiting))
+    state.put(state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
+    state.put(state.jobs, job.id, job)
+    tell(state, now, job.id, _SUBMITTED)
+    return Accepted(job.id)
+
+
+def check_same_request(known: Job, event: Submitted) -> None:
+    """Raises AlreadyExists unless the request_id came with the spec that it first came with. A script that is run again from
+    another shell inherits another environment, and still means the same job."""
+    asked = changed(event.spec, inherited=known.spec.inherited)
+    if not event.grace_given:
+        asked = changed(asked, grace_us=known.spec.grace_us)
+    if known.spec != asked:
+        raise AlreadyExists(
+            "REQUEST_ID_REUSED",
+            f"request_id {known.request_id!r} was already used for job {known.id}, which asks for something else; "
+            "take a new request_id for a new job",
+            job_id=str(known.id),
+        )
+
+
+def check_can_ever_run(state: State, spec: JobSpec) -> None:
+    """Raises FailedPrecondition where the nodes, all of them empty, would not do. With no nodes yet nobody knows."""
+    if not state.node_ids:
+        return
+    for demand in dict.fromkeys(group.demand for group in spec.gang) if spec.gang else (spec.demand,):
+        if not state.room.could_ever_fit(demand):
+            raise FailedPrecondition(
+                "NO_NODE_LARGE_ENOUGH",
+                f"no node of this cluster has {describe(demand)}, even when it is empty; "
+                "ask for less, or see `ebb node list` for what there is",
+            )
+    if spec.gang and not state.room.could_ever_fit_all(spec.tasks()):
+        raise FailedPrecondition(
+            "CLUSTER_TOO_SMALL",
+            f"the {len(spec.tasks())} tasks, {describe(spec.demand)} in all, would not fit on this cluster at once, even when "
+            "it is empty; ask for fewer or smaller tasks",
+        )
+
+
+def describe(amount: Vector) -> str:
+    """For messages: "8 devices, 2 CPUs and 1024 MiB"."""
+    return f"{amount.devices} devices, {amount.cpu_milli / 1000:g} CPUs and {amount.memory_mib} MiB"
+
+
+def still_awaited(
+    state: State, dependencies: Sequence[Dependency], ends: Iterable[tuple[int, JobState]]
+) -> tuple[Dependency, ...]:
+    """Those of the dependencies that do not hold yet.
+
+    Raises LookupNeeded for jobs that are not live and whose end is not among `ends`; FailedPrecondition where one can never
+    hold.
+    """
+    if not dependencies:
+        return ()
+    known = dict(ends)
+    missing = tuple(d.job_id for d in dependencies if d.job_id not in state.jobs.rows and d.job_id not in known)
+    if missing:
+        raise LookupNeeded(missing)
+    for dependency in dependencies:
+        end = known.get(dependency.job_id)
+        if dependency.job_id not in state.jobs.rows and end is not None and not holds(dependency.kind, end):
+            raise FailedPrecondition(
+                "DEPENDENCY_NEVER",
+                f"job {dependency.job_id} has ended as {end.name}, so that what waits for it "
+                f"{dependency.kind.name.lower().replace('_', '-')} would never start",
+                job_id=str(dependency.job_id),
+            )
+    return tuple(d for d in dependencies if d.job_id in state.jobs.rows)

@@ -1,0 +1,221 @@
+"""What becomes of a job when one of its tasks is over: the others are told to leave, or the job has come to its end.
+
+The first task that fails decides; what the others do when they are told to leave says nothing about the job.
+"""
+
+from typing import Any
+
+from scheduler_service.core.allocation.transitions import any_task, end_job, requeue, show, stop_job
+from scheduler_service.core.lifecycle.device_faults import fault_of
+from scheduler_service.core.lifecycle.exits import is_stopped
+from scheduler_service.core.lifecycle.gangs import all_started
+from scheduler_service.core.lifecycle.node_health import praise, strike
+from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+LONGEST_PAUSE: Micros = 300 * SECOND
+
+_NONE, _EXITED, _SUCCEEDED = Reason.NONE, Reason.EXITED, JobState.SUCCEEDED
+
+_FAILURES = frozenset({Reason.EXITED, Reason.SIGNALLED, Reason.LAUNCH_FAILED, Reason.EXIT_UNKNOWN, Reason.OUT_OF_MEMORY})
+_MAYBE_THE_DEVICE = _FAILURES - {Reason.OUT_OF_MEMORY}
+_LEFT = {
+    StopReason.PREEMPTED: Reason.PREEMPTED,
+    StopReason.REQUEUED: Reason.REQUEUED,
+    StopReason.DRAINED: Reason.NODE_DRAINED,
+    StopReason.RECLAIMED: Reason.RECLAIMED,
+}
+"""Why a job queues again whose run left because it was told to."""
+
+
+def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: str = "") -> None:
+    """The task `run` has ended. `how` is what it did (see `exits.meaning`), None where it did its work; `detail` is a sentence
+    about it.
+
+    Whatever a run does that was told to leave is part of the stop and no failure: a task of a gang, for example, dies when the
+    others leave before it."""
+    job = state.jobs.rows[run.job_id]
+    codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
+    if how is None and job.spec.gang and not job.rendezvous and run.stop_reason is None:
+        how, detail = Reason.LAUNCH_FAILED, "a task was over before its gang began"
+    if how is not None:
+        # That it could not be launched is no answer to being told to leave.
+        told, decided = run.stop_reason is not None and how is not Reason.LAUNCH_FAILED, job.verdict is not Reason.NONE
+        first = _decides(state, now, job, run, how, detail) if not (told or decided) else {}
+        facts = {"left": job.left or told} | first | ({} if decided else codes)
+    else:
+        facts = codes if job.verdict is _NONE and not job.left else {}
+    if job.id not in state.active:  # it was the last
+        began, ended = run.started_us, run.ended_us
+        ran_us = job.ran_us if began is None or ended is None else job.ran_us + ended - began
+        _conclude(
+            state, now, changed(job, **facts, ran_us=ran_us, limit_us=None, start_by_us=None), run, detail
+        )  # so are its limits
+        return
+    job = changed(job, **facts)
+    text = f"task {run.task} {describe(run, how)}" + (f"; {detail}" if how is None and detail else "")
+    tell(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
+    if job.verdict is not Reason.NONE and any_task(state, job.id).phase is not RunPhase.STOPPING:
+        stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
+    else:
+        show(state, all_started(state, job))
+
+
+def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail: str) -> dict[str, Any]:
+    """What this task did is what is said of the launch, and its node is the one that may be to blame."""
+    if how in _MAYBE_THE_DEVICE and (fault := fault_of(state, run)):
+        how, detail = Reason.DEVICE_FAULT, f"{describe(run, how)}; {fault}"
+    facts: dict[str, Any] = {"verdict": how, "detail": detail}
+    if how in _FAILURES or how is Reason.DEVICE_FAULT:
+        facts |= {"failed_on": tuple(sorted({*job.failed_on, run.node})), "avoid": (run.node,)}
+    if how is Reason.EXIT_UNKNOWN:
+        strike(state, now, run.node, f"the run of job {job.id} vanished")
+    return facts
+
+
+def _conclude(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
+    """Its last task is over; `detail` is a sentence about that."""
+    if job.verdict is _NONE and not (job.left or job.cancel_requested):  # nearly always
+        _succeeded(state, now, job, last, detail)
+    elif job.cancel_requested:
+        end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED, node=last.node)
+    elif job.verdict in _FAILURES or (job.verdict is Reason.DEVICE_FAULT and _is_to_blame(state, job)):
+        _failed(state, now, job, last)
+    elif job.verdict is Reason.YIELDED:
+        text = "it saved its work and left, though Ebb had not asked it to"
+        pause = state.settings.retry_pause_us
+        short = last.started_us is None or now - last.started_us < pause  # it would be in and out without end
+        _again(state, now, job, last, Reason.YIELDED, detail=text, eligible_us=now + pause if short else None)
+    elif job.verdict is not Reason.NONE:  # its node was lost, or the gang did not come together
+        _again(state, now, job, last, job.verdict, detail=job.detail)
+    elif job.suspend_requested:
+        _suspended(state, now, job, last)
+    elif last.stop_reason is StopReason.TIME_LIMIT or is_over(job):
+        time_out(state, now, job, last.node)
+    elif last.stop_reason is StopReason.SUSPENDED:  # and resumed since
+        _tell_left(state, now, job, last)
+        requeue(state, now, job, Reason.RESUMED, node=last.node)
+    else:
+        _tell_left(state, now, job, last)
+        requeue(
+            state, now, job, _LEFT.get(last.stop_reason or StopReason.REQUEUED, Reason.REQUEUED), last.stop_for, node=last.node
+        )
+
+
+def _again(state: State, now: Micros, job: Job, last: Run, reason: Reason, **facts: Any) -> None:
+    """It queues, unless a user wanted it set aside, before it failed, or it would have no time to run."""
+    if job.suspend_requested:
+        _suspended(state, now, job, last)
+    elif is_over(job):
+        time_out(state, now, job, last.node)
+    else:
+        requeue(state, now, job, reason, **facts, node=last.node)
+
+
+def is_over(job: Job) -> bool:
+    """Whether its time limit is: it would be started to be told to leave, and others leave for it."""
+    return 0 < job.time_limit_us <= job.ran_us
+
+
+def time_out(state: State, now: Micros, job: Job, node: int = 0) -> None:
+    text = f"it ran for {job.ran_us / 1e6:.0f} s; its time limit is {job.time_limit_us / 1e6:.0f} s"
+    end_job(state, now, job, JobState.TIMED_OUT, Reason.TIME_LIMIT, text, node=node)
+
+
+def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
+    codes: dict[str, Any] = {"exit_code": last.exit_code, "exit_signal": last.exit_signal}
+    facts: dict[str, Any] = {"run": last.run, "node": last.node, "cause_job": last.stop_for} | codes
+    why = Reason.EXIT_UNKNOWN if _is_unknown(last) else _NONE  # else its 0 would be taken for an exit code
+    text = describe(last, Reason.YIELDED) + ("; another task was stopped before its work was done" if last.done else "")
+    tell(state, now, job.id, EventKind.VACATED, reason=why, text=text, **facts)
+
+
+def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
+    aside = changed(
+        job,
+        state=JobState.SUSPENDED,
+        reason=Reason.SUSPENDED,
+        detail="",
+        cause_job=0,
+        requeued=True,
+        verdict=Reason.NONE,
+        left=False,
+        rendezvous="",
+    )
+    state.put(state.jobs, job.id, aside)
+    text = describe(last, Reason.YIELDED)
+    tell(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
+
+
+def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:
+    """Where it had failed on other nodes, the fault was theirs."""
+    for node_id in job.failed_on:
+        if node_id != last.node:
+            strike(state, now, node_id, f"job {job.id} failed there and went well elsewhere")
+    praise(state, last.node)
+    end_job(state, now, job, _SUCCEEDED, _EXITED, detail, node=last.node)
+
+
+def _failed(state: State, now: Micros, job: Job, last: Run) -> None:
+    # Of a gang the last task is not the one that failed; that one's node is to be avoided.
+    last = changed(last, node=job.avoid[0] if job.avoid else last.node)
+    failed = changed(last, exit_code=job.exit_code, exit_signal=job.exit_signal, yielded=False, lost=False)
+    text = describe(failed, job.verdict)
+    if job.verdict is not Reason.DEVICE_FAULT and not _is_retried(state, job):
+        end_job(state, now, job, JobState.FAILED, job.verdict, job.detail, node=last.node)
+    elif _is_to_blame(state, job):
+        text = f"it failed on {len(job.failed_on)} nodes; the last time it {text}"
+        end_job(state, now, job, JobState.FAILED, Reason.FAILED_ON_SEVERAL_NODES, text, node=last.node)
+    else:
+        pause = min(state.settings.retry_pause_us << min(job.retries, 20), LONGEST_PAUSE)
+        text = f"run {job.run} {text}; retry {job.retries + 1} of {_retries(state, job)}"
+        _again(state, now, changed(job, retries=job.retries + 1), last, Reason.RETRYING, detail=text, eligible_us=now + pause)
+
+
+def _is_to_blame(state: State, job: Job) -> bool:
+    """It failed on so many nodes that the fault is its own, even where devices broke under it."""
+    return 0 < state.settings.blame_nodes <= len(job.failed_on)
+
+
+def _retries(state: State, job: Job) -> int:
+    """How often in all a job is tried again that has failed as this one has. Who vanished was hardly to blame."""
+    own = job.spec.retry.limit
+    return max(own, state.settings.fault_retries) if job.verdict is Reason.EXIT_UNKNOWN else own
+
+
+def _is_retried(state: State, job: Job) -> bool:
+    retry = job.spec.retry
+    if job.retries >= _retries(state, job):
+        return False
+    if job.verdict is Reason.EXIT_UNKNOWN and job.retries < state.settings.fault_retries:
+        return True  # it has neither code nor signal
+    if not retry.exit_codes and not retry.exit_signals:
+        return True
+    return job.exit_code in retry.exit_codes or (job.exit_signal != 0 and job.exit_signal in retry.exit_signals)
+
+
+def describe(run: Run, how: Reason | None) -> str:
+    """For people: how a run ended."""
+    if how is Reason.LAUNCH_FAILED:
+        return "could not be launched"
+    if how in (Reason.NODE_LOST, Reason.EXIT_UNKNOWN):
+        return "is gone; nobody knows how it ended"
+    if how is Reason.OUT_OF_MEMORY:
+        return "was killed for want of memory"
+    if run.started_us is None and run.stop_reason is not None and not run.lost:
+        return "left before it began"
+    if run.yielded:
+        return "saved its work and left"
+    if _is_unknown(run):
+        return "is gone; nobody knows how it ended"
+    if is_stopped(run):
+        return "exited with code 0 after the stop signal, without a word that its work is done: it was stopped"
+    return f"ended by signal {run.exit_signal}" if run.exit_signal else f"left with exit code {run.exit_code}"
+
+
+def _is_unknown(run: Run) -> bool:
+    """Whether nobody collected its exit status, as where its launcher was killed; it may have said that it saved its work."""
+    return run.lost and run.exit_signal == 0 and run.exit_code == 0

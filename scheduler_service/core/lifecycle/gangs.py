@@ -1,0 +1,78 @@
+"""Gangs start in two phases: every task is prepared, and when all are ready they are told where they meet, and begin.
+
+Within a limit, that is: else all of them are released, and tried elsewhere.
+"""
+
+from collections import Counter
+from functools import lru_cache
+
+from scheduler_service.core.allocation.transitions import stop_job
+from scheduler_service.core.lifecycle.node_health import strike
+from scheduler_service.core.messages import GangPlace
+from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+
+def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
+    """A task is prepared. With the last one the gang is told to begin, where rank 0 is. Before that, one whose agent was
+    restarted may say again where it is."""
+    job = state.jobs.rows[run.job_id]
+    if run.phase not in (RunPhase.STARTING, RunPhase.READY) or job.rendezvous:
+        return
+    state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
+    if state.ready[job.id] == len(job.spec.tasks()):
+        first = state.runs.rows[min(state.active[job.id])]
+        state.put(state.jobs, job.id, changed(job, rendezvous=first.ready_at))
+        tell(state, now, job.id, EventKind.GANG_READY, run=job.run, node=first.node, text=f"meets at {first.ready_at}")
+
+
+def gang_late(state: State, now: Micros, job: Job) -> None:
+    """Not all of its tasks have started in time. Those that are there are released; the nodes of the others are avoided."""
+    tasks = state.runs_of(job.id)
+    slow = [task for task in tasks if task.started_us is None and (job.rendezvous or task.phase is RunPhase.STARTING)]
+    nodes = tuple(sorted({task.node for task in slow}))
+    names = ", ".join(state.nodes.rows[node].name for node in nodes)
+    detail = f"{len(slow)} of {len(tasks)} tasks were not ready in time, on {names}"
+    for node in nodes:
+        strike(state, now, node, f"a task of gang {job.id} was not ready in time")
+    stop_job(
+        state,
+        now,
+        changed(job, verdict=Reason.GANG_NOT_READY, detail=detail, avoid=nodes),
+        StopReason.GANG,
+        Reason.GANG_NOT_READY,
+    )
+
+
+def all_started(state: State, job: Job) -> Job:
+    """The job with no limit to its start any more, once all of its tasks run."""
+    if job.start_by_us is None or state.begun.get(job.id, 0) < len(state.active[job.id]):
+        return job
+    failed = job.verdict is not Reason.NONE  # where it did is to be avoided
+    return changed(job, start_by_us=None, avoid=job.avoid if failed else ())
+
+
+def gang_place(job: Job, run: Run) -> GangPlace | None:
+    """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
+    return _places(job.seats)[run.task] if job.spec.gang else None
+
+
+@lru_cache(maxsize=64)
+def _places(seats: tuple[int, ...]) -> tuple[GangPlace, ...]:
+    """Of tasks on these nodes, by rank."""
+    nodes = tuple(dict.fromkeys(seats))
+    number, there = {node: i for i, node in enumerate(nodes)}, Counter(seats)
+    seen: Counter[int] = Counter()
+    places = []
+    for node in seats:
+        places.append(GangPlace(len(seats), seen[node], there[node], number[node], nodes))
+        seen[node] += 1
+    return tuple(places)
+
+
+def begins(job: Job) -> bool:
+    """Whether a start order means: now."""
+    return not job.spec.gang or bool(job.rendezvous)

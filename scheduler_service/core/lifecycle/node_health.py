@@ -1,0 +1,74 @@
+"""Nodes on which nothing new is placed: because an operator said so, or because they fail jobs again and again."""
+
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.transitions import any_task, stop_job
+from scheduler_service.core.errors import NotFound
+from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
+from scheduler_service.core.model import EventKind, Node, Reason, RunPhase, StopReason, present
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import tell
+
+
+def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeChanged:
+    node = named(state, event.node)
+    drain(state, now, node, event.reason, event.user)
+    if event.evict:
+        text = state.nodes.rows[node.id].drain_reason
+        for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
+            if any_task(state, job_id).phase is not RunPhase.STOPPING:
+                job, why = state.jobs.rows[job_id], Reason.NODE_DRAINED
+                tell(state, now, job_id, EventKind.REQUEUE_REQUESTED, run=job.run, node=node.id, reason=why, text=text)
+                stop_job(state, now, job, StopReason.DRAINED, why)
+    return NodeChanged(node.id)
+
+
+def undrain_requested(state: State, event: UndrainRequested, _now: Micros) -> NodeChanged:
+    """Its strikes are forgotten: whoever opens it again has seen to it."""
+    node = named(state, event.node)
+    if node.drained_us is not None or node.strikes:
+        state.put(state.nodes, node.id, changed(node, drained_us=None, drain_reason="", drain_user="", strikes=0))
+    return NodeChanged(node.id)
+
+
+def named(state: State, name: str) -> Node:
+    node_id = state.node_ids.get(name)
+    if node_id is None:
+        raise NotFound("NO_SUCH_NODE", f"there is no node {name}; `ebb node list` shows those there are", node=name)
+    return state.nodes.rows[node_id]
+
+
+def drain(state: State, now: Micros, node: Node, reason: str, user: str) -> None:
+    """Trials do not wait for it any more: what becomes free there is not placed on. Who drains it again and gives no reason, as
+    to evict what still runs there, leaves the one that there is."""
+    if node.drained_us is None:
+        state.put(state.nodes, node.id, changed(node, drained_us=now, drain_reason=reason, drain_user=user))
+    elif reason:
+        state.put(state.nodes, node.id, changed(node, drain_reason=reason, drain_user=user))
+    drop_earmarks_on(state, node.id, now, "its node is being drained")
+
+
+def drop_earmarks_on(state: State, node_id: int, now: Micros, why: str) -> None:
+    """In order of ids: that of the rows depends on what was undone before."""
+    for operation in sorted((row for row in state.operations.rows.values() if row.node == node_id), key=lambda row: row.id):
+        drop_earmarks(state, now, operation.job_id, why)
+
+
+def strike(state: State, now: Micros, node_id: int, why: str) -> None:
+    """Something failed that was the node's fault. With too many of these it is drained."""
+    node = present(state.nodes.rows.get(node_id))
+    if node is None:
+        return
+    node = changed(node, strikes=node.strikes + 1)
+    state.put(state.nodes, node_id, node)
+    limit = state.settings.bad_node_strikes
+    if limit and node.strikes >= limit and node.drained_us is None:
+        drain(state, now, node, f"{node.strikes} failures that were its fault; the last: {why}", "")
+
+
+def praise(state: State, node_id: int) -> None:
+    """A job went well there: one strike is forgiven."""
+    node = state.nodes.rows[node_id]
+    if node.strikes:
+        state.put(state.nodes, node_id, changed(node, strikes=node.strikes - 1))

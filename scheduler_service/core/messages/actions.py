@@ -1,0 +1,144 @@
+"""Plans: what a policy would have done. An action is one thing of them."""
+
+from typing import NamedTuple
+
+from scheduler_service.core.exchange.book import Deal
+from scheduler_service.core.model import Decision, Reason, RunKey
+from scheduler_service.core.model.exchange import Lot
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import Vector
+
+
+class Spot(NamedTuple):
+    """Where a task is to run."""
+
+    node: int
+    devices: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Start the job's next run, a spot for each task in the order of ranks; of an array, its next element. Gives up the
+    job's earmarks, wherever they are. Guaranteed: in cells that are bound to its virtual cluster."""
+
+    job_id: int
+    spots: tuple[Spot, ...]
+    guaranteed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Tell a best-effort job's run, all of its tasks, to leave for a trial; refused where it was preempted `cap` times
+    already."""
+
+    job_id: int
+    trial: int
+    cap: int
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Earmark:
+    """Keep `want` on the node for a waiting trial: what is free now, and what the victims release.
+
+    A gang has one for each of its nodes, all in one plan; `tasks` are the ranks that are to run on this one.
+    """
+
+    job_id: int
+    node: int
+    want: Vector
+    victims: tuple[RunKey, ...]
+    decision: Decision | None = None
+    tasks: tuple[int, ...] = (0,)
+    devices: tuple[tuple[int, ...], ...] = ()
+    """In cells: which devices, for each of the tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Make a free cell one of a virtual cluster's, for a job of its that is about to use it."""
+
+    vc: int
+    pool: str
+    level: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaim:
+    """Tell an opportunistic job's run, all of its tasks, to leave for a job that has a right to its devices; or, where it is
+    leaving already, to do so within the site's grace period."""
+
+    job_id: int
+    for_job: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """The job's devices are all in cells that are bound to its virtual cluster: it holds them as guaranteed from now on."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demote:
+    """The job loses its guarantee, and runs on as opportunistic."""
+
+    job_id: int
+    cause_job: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Agree:
+    """Have cells change hands, as both sides' orders allow."""
+
+    deal: Deal
+
+
+@dataclass(frozen=True, slots=True)
+class NoteIdle:
+    """Note how many cells of a kind a virtual cluster, whose proxy is on, has idle now."""
+
+    vc: int
+    pool: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferIdle:
+    """Post an offer for a virtual cluster, as its proxy."""
+
+    vc: int
+    lot: Lot
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Take a proxy's offer off the board."""
+
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropEarmark:
+    operation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Note why a queued job does not start now."""
+
+    job_id: int
+    reason: Reason
+    detail: str = ""
+    cause_job: int = 0
+
+
+Trade = Agree | NoteIdle | OfferIdle | Withdraw
+
+
+Action = Place | Preempt | Earmark | DropEarmark | Wait | Bind | Reclaim | Promote | Demote | Trade
+
+
+Plan = tuple[Action, ...]

@@ -1,0 +1,123 @@
+"""What a step answers: replies to events, orders to nodes, and all that it changed."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+from scheduler_service.core.model import Job, JobEvent, Run, RunKey, StopReason
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.journal import Change, Entry, net
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Reply to Submitted and to requests about a job: the job, new or already there."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """Reply to requests about a node."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class VcChanged:
+    """Reply to requests about a virtual cluster."""
+
+    vc: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderChanged:
+    """Reply to requests about an offer or a request, new or already there."""
+
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """Reply to requests about exchanges; a swap makes two."""
+
+    exchanges: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Reply to NodeSeen: the node's id, its last report in the state, and everything that is to hold on it."""
+
+    node: int
+    acknowledged: int
+    orders: "tuple[Order, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Reply to a report: it and all before it are in the state. `stale` when it came from another boot."""
+
+    node: str
+    sequence: int
+    stale: bool = False
+
+
+Reply = Accepted | NodeChanged | VcChanged | OrderChanged | Exchanged | Joined | Acknowledged | None
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlace:
+    """What a task of a gang is told about it. Ranks count through nodes in the order in which they are first used."""
+
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a run; for a task of a gang: prepare it, and begin once its job has a rendezvous."""
+
+    node: int
+    run: Run
+    job: Job
+    gang: GangPlace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    node: int
+    key: RunKey
+    grace_us: Micros
+    reason: StopReason
+    cause_job: int = 0
+
+
+Order = Start | Stop
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step did. `replies` has one entry for each event: a Reply, or the exception that refused it."""
+
+    entries: Sequence[Entry]
+    """Every row that was put, in order."""
+    replies: tuple[Reply | Exception, ...]
+    orders: tuple[Order, ...]
+    log: tuple[JobEvent, ...]
+    refused: tuple[str, ...] = ()
+    """Plans that were undone, and why: a fault of a policy, worth a warning."""
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The net effect, which is what is made durable."""
+        return net(self.entries)
+
+
+class Rng(Protocol):
+    """The randomness that a step is given; `random.Random` is one."""
+
+    def randrange(self, stop: int, /) -> int: ...

@@ -1,0 +1,76 @@
+"""The rows that the engine keeps: jobs, runs, nodes, devices, operations. Those of virtual clusters are in `vc`.
+
+Every row is frozen: a change is a new row in its table (see `state`), so readers and the store can keep the rows they
+were given without copying. All are plain values: what is true of the cluster, without behaviour. Those that change have
+no slots, which makes changing them cheap (see `rows`).
+"""
+
+from scheduler_service.core.model.enums import (
+    ENDED,
+    DependencyKind,
+    EventKind,
+    Exit0AfterStop,
+    JobClass,
+    JobState,
+    NodeState,
+    OperationKind,
+    OperationPhase,
+    Reason,
+    RunPhase,
+    StopReason,
+)
+from scheduler_service.core.model.jobs import (
+    Array,
+    Dependency,
+    Elements,
+    Job,
+    JobSpec,
+    Retry,
+    Run,
+    RunKey,
+    TaskGroup,
+)
+from scheduler_service.core.model.nodes import (
+    Cluster,
+    Node,
+    NodeDevice,
+    Operation,
+    present,
+)
+from scheduler_service.core.model.story import (
+    CandidateScore,
+    Decision,
+    JobEvent,
+)
+
+__all__ = [
+    "ENDED",
+    "Array",
+    "CandidateScore",
+    "Cluster",
+    "Decision",
+    "Dependency",
+    "DependencyKind",
+    "Elements",
+    "EventKind",
+    "Exit0AfterStop",
+    "Job",
+    "JobClass",
+    "JobEvent",
+    "JobSpec",
+    "JobState",
+    "Node",
+    "NodeDevice",
+    "NodeState",
+    "Operation",
+    "OperationKind",
+    "OperationPhase",
+    "Reason",
+    "Retry",
+    "Run",
+    "RunKey",
+    "RunPhase",
+    "StopReason",
+    "TaskGroup",
+    "present",
+]

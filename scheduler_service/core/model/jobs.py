@@ -1,0 +1,212 @@
+"""Jobs and their runs."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, RunPhase, StopReason
+from scheduler_service.core.model.rows import dataclass, derived
+from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
+
+
+class RunKey(NamedTuple):
+    """Names one task of one launch; every message of an agent carries it, so a late one cannot be taken for the present
+    run's."""
+
+    job_id: int
+    run: int
+    task: int = 0
+    """The rank within a gang; 0 for a job of one task."""
+
+    def __str__(self) -> str:
+        return f"{self.job_id}.{self.run}/{self.task}" if self.task else f"{self.job_id}.{self.run}"
+
+
+class TaskGroup(NamedTuple):
+    """Tasks of a gang that are alike."""
+
+    size: int
+    demand: Vector
+    """Of each task."""
+    command: tuple[str, ...] = ()
+    """Empty: the job's."""
+
+
+class Dependency(NamedTuple):
+    job_id: int
+    kind: DependencyKind
+
+
+class Retry(NamedTuple):
+    """Which failed runs are followed by another."""
+
+    limit: int = 0
+    exit_codes: tuple[int, ...] = ()
+    exit_signals: tuple[int, ...] = ()
+    """With neither codes nor signals: every failure."""
+
+
+class Array(NamedTuple):
+    size: int
+    at_once: int = 0
+    """How many elements may be started and not ended; 0: any number."""
+
+
+class Elements(NamedTuple):
+    """How the elements of an array stand. Those from `begun` on have no row yet."""
+
+    begun: int = 0
+    live: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What the user asked for; never changes."""
+
+    command: tuple[str, ...]
+    demand: Vector
+    """Of all tasks together."""
+    job_class: JobClass = JobClass.BEST_EFFORT
+    grace_us: Micros = 0
+    name: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+    working_directory: str = ""
+    priority: int = 0
+    time_limit_us: Micros = 0
+    """0: none."""
+    estimate_us: Micros = 0
+    """How long it is expected to run in all; 0: unknown."""
+    retry: Retry = Retry()
+    gang: tuple[TaskGroup, ...] = ()
+    """Empty: one task."""
+    dependencies: tuple[Dependency, ...] = ()
+    array: Array | None = None
+    vc: str = ""
+    """The virtual cluster that it belongs to; empty where the site has none."""
+    guarantee: Guarantee = Guarantee.GUARANTEED
+    cells: CellRequest = CellRequest()
+    exit_0_after_stop: Exit0AfterStop = Exit0AfterStop.STOPPED
+    inherited: tuple[tuple[str, str], ...] = ()
+    """What it takes over from the environment of whoever submitted it; `environment` wins over it."""
+
+    def tasks(self) -> tuple[Vector, ...]:
+        """What each task needs, in the order of their ranks."""
+        return _tasks(self.gang) if self.gang else (self.demand,)
+
+
+@lru_cache(maxsize=1024)
+def _tasks(gang: tuple[TaskGroup, ...]) -> tuple[Vector, ...]:
+    """Asked for at every look at a gang that waits; there are few different ones."""
+    return tuple(group.demand for group in gang for _ in range(group.size))
+
+
+@dataclass(frozen=True)
+class Job:
+    id: int
+    spec: JobSpec
+    user: str
+    request_id: str
+    """Empty when the client gave none."""
+    submitted_us: Micros
+    state: JobState = JobState.QUEUED
+    reason: Reason = Reason.NONE
+    detail: str = ""
+    cause_job: int = 0
+    """The job behind the reason, or 0."""
+    run: int = 0
+    """The current or last launch, counted from 1."""
+    requeued: bool = False
+    """It has run before, and so stands before those that have not (FitGpp section 3: the top of the queue)."""
+    preempted_for_trial: int = 0
+    """PreemptionCount of Eqn 4: counts preemptions by trials, when the signal is decided."""
+    cancel_requested: bool = False
+    started_us: Micros | None = None
+    ended_us: Micros | None = None
+    exit_code: int = 0
+    exit_signal: int = 0
+    priority: int = 0
+    time_limit_us: Micros = 0
+    held: bool = False
+    suspend_requested: bool = False
+    retries: int = 0
+    """Failed runs that were followed by another."""
+    eligible_us: Micros | None = None
+    """It does not start before; None: at once."""
+    ran_us: Micros = 0
+    """How long its launches have run, those that are over."""
+    limit_us: Micros | None = None
+    """When the time limit of the running launch is over."""
+    start_by_us: Micros | None = None
+    """When every task of the gang that is being started must run."""
+    rendezvous: str = ""
+    """Where the tasks of the launch meet (host:port), once all are ready."""
+    seats: tuple[int, ...] = ()
+    """Of a gang: the node of each task of the current or last launch, by rank."""
+    failed_on: tuple[int, ...] = ()
+    """Nodes on which runs failed."""
+    avoid: tuple[int, ...] = ()
+    """Nodes that the next launch tries last: those where the last one failed, or did not come together."""
+    verdict: Reason = Reason.NONE
+    """What the first task that failed did, while other tasks are still there."""
+    left: bool = False
+    """Some task left because it was told to, while other tasks are still there."""
+    waits_for: tuple[Dependency, ...] = ()
+    """Of its dependencies, those that do not hold yet."""
+    elements: Elements | None = None
+    """For an array."""
+    array_job: int = 0
+    """For an element: its array, or 0."""
+    array_index: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """One task of one launch of a job: what it holds on its node until it has ended."""
+
+    job_id: int
+    run: int
+    node: int
+    devices: tuple[int, ...]
+    """Where there are cells, and the node has no devices: the CPUs whose share of the node it holds."""
+    demand: Vector
+    phase: RunPhase
+    placed_us: Micros
+    started_us: Micros | None = None
+    ended_us: Micros | None = None
+    log_path: str = ""
+    stop_reason: StopReason | None = None
+    stop_grace_us: Micros = 0
+    stop_us: Micros | None = None
+    """When it was told to stop."""
+    stop_for: int = 0
+    """The job that needs the room, or 0."""
+    exit_code: int = 0
+    exit_signal: int = 0
+    yielded: bool = False
+    """It saved its work and left because it was told to."""
+    lost: bool = False
+    """It ended with its node, or nobody knows how it ended."""
+    task: int = 0
+    ready_at: str = ""
+    """Of a task of a gang, once it is ready: where it can be reached (host:port)."""
+    guarded_us: Micros | None = None
+    """Until then no trial may have it preempted."""
+    vc: str = ""
+    """Of its job."""
+    guaranteed: bool = False
+    """It holds cells of its virtual cluster; False: it holds devices as long as nobody has a right to them."""
+    done: bool = False
+    """It exited with 0, and that means that its work is done."""
+    program: str = ""
+    """The file that was executed, once it runs; empty if its node did not say."""
+
+    @property
+    def given(self) -> tuple[int, ...]:
+        """The devices that it is told to use. CPUs are counted, and nobody is told which are his."""
+        return self.devices if self.demand.devices else ()
+
+    @derived
+    def key(self) -> RunKey:
+        return tuple.__new__(RunKey, (self.job_id, self.run, self.task))

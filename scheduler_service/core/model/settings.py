@@ -1,0 +1,40 @@
+"""What the engine itself must know of the site's choices; policies have their own."""
+
+from typing import NamedTuple
+
+from scheduler_service.core.cells.pools import PoolPlan
+from scheduler_service.core.model.values import SECOND, Micros
+
+
+class Settings(NamedTuple):
+    """Durations are in microseconds."""
+
+    default_grace_us: Micros = 30 * SECOND
+    """The grace period of jobs that name none."""
+    earmark_ttl_us: Micros = 60 * SECOND
+    """How long an earmark outlives the moment at which its last promised part became free."""
+    aging_us: Micros = 0
+    """How much waiting is worth a step of priority; 0: waiting is worth nothing."""
+    min_run_us: Micros = 0
+    """How long a run may not be preempted for a trial after its start."""
+    gang_start_us: Micros = 60 * SECOND
+    """In which all tasks of a gang must have started, from its placement."""
+    retry_pause_us: Micros = SECOND
+    """Before the first retry; each further one waits twice as long, 5 minutes at most."""
+    fault_retries: int = 0
+    """How often a run that vanished is tried again, whatever retries its job has: the fault was hardly its own."""
+    blame_nodes: int = 3
+    """A job that failed on so many nodes is not tried again; 0: no limit."""
+    bad_node_strikes: int = 3
+    """A node with so many strikes is drained; 0: never."""
+    reclaim_grace_us: Micros = 30 * SECOND
+    """The longest grace period of an opportunistic run whose devices somebody has a right to."""
+    host_percent: int = 0
+    """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
+    by_count: bool = False
+    """A virtual cluster's quota is a number of devices, wherever they are, and no cells: what HiveD is compared with."""
+    pools: tuple[PoolPlan, ...] | None = None
+    """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
+
+
+DEFAULTS = Settings()

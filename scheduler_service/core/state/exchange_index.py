@@ -1,0 +1,98 @@
+"""What follows from the rows of cell exchange, kept up as they change; and what each virtual cluster has in surplus."""
+
+from collections.abc import Iterator
+
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, exchange_due, order_due
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.queue_keys import Deadline
+
+Kind = tuple[int, str, str]
+"""A virtual cluster, a pool and a level: its cells of a kind."""
+
+
+@dataclass(frozen=True)
+class Surplus:
+    """What a virtual cluster has given less what it has taken: the sum of its ledger, which is not kept in memory. It outlives
+    the virtual cluster, as others are owed the same."""
+
+    vc: int
+    device_us: int
+    """Device-microseconds; negative: it owes them."""
+
+
+class Traded:
+    """Indices: functions of the orders and exchanges that are live."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, set[int]] = {}
+        """Virtual cluster -> the exchanges that it is a side of."""
+        self.in_force: dict[Kind, int] = {}
+        """What windows that are open add to quotas; negative for givers."""
+        self.posted: dict[tuple[int, str], int] = {}
+        """(virtual cluster, request_id) -> its order."""
+        self.accepted: dict[tuple[int, str], int] = {}
+        """(virtual cluster, request_id) -> the exchange that it made by accepting an order."""
+
+    def order(self, old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
+        for row, there in ((old, False), (new, True)):
+            if row is not None and row.request_id:
+                _note(self.posted, (row.vc, row.request_id), row.id, there)
+
+    def exchange(self, old: Exchange | None, new: Exchange | None) -> list[Kind]:
+        """The kinds of cells of which somebody's quota in force is another now."""
+        kinds: dict[Kind, None] = {}
+        for row, there in ((old, False), (new, True)):
+            if row is None:
+                continue
+            for vc in (row.giver, row.taker):
+                mine = self.of.setdefault(vc, set())
+                mine.add(row.id) if there else mine.discard(row.id)
+                if not mine:
+                    del self.of[vc]
+            if row.request_id:
+                _note(self.accepted, (accepted_by(row), row.request_id), row.id, there)
+            if row.state is ExchangeState.ACTIVE:
+                for kind, count in quotas_of(row):
+                    total = self.in_force.pop(kind, 0) + (count if there else -count)
+                    kinds[kind] = None
+                    if total:
+                        self.in_force[kind] = total
+        return list(kinds)
+
+    def snapshot(self) -> dict[str, object]:
+        """For tests: everything, as plain comparable values."""
+        return {
+            "of": {vc: set(ids) for vc, ids in self.of.items()},
+            "in_force": dict(self.in_force),
+            "posted": dict(self.posted),
+            "accepted": dict(self.accepted),
+        }
+
+
+def accepted_by(exchange: Exchange) -> int:
+    """Who took an offer, or gave what was requested, by its own choice; of what the arbiter matched, the taker."""
+    return exchange.giver if exchange.request and not exchange.offer else exchange.taker
+
+
+def quotas_of(exchange: Exchange) -> Iterator[tuple[Kind, int]]:
+    """What it adds to quotas while its window is open."""
+    lot = exchange.lot
+    yield (exchange.taker, lot.pool, lot.level), lot.count
+    yield (exchange.giver, lot.pool, lot.level), -lot.count
+
+
+def order_deadlines(order: ExchangeOrder | None) -> tuple[tuple[Deadline, Micros | None], ...]:
+    expires, begins = (None, None) if order is None else (order_due(order), order.begins_us)
+    return (Deadline.ORDER_EXPIRES, expires), (Deadline.ORDER_BEGINS, begins)
+
+
+def exchange_deadlines(exchange: Exchange | None) -> tuple[tuple[Deadline, Micros | None], ...]:
+    return ((Deadline.WINDOW, None if exchange is None else exchange_due(exchange)),)
+
+
+def _note(index: dict[tuple[int, str], int], key: tuple[int, str], row: int, there: bool) -> None:
+    if there:
+        index[key] = row
+    elif index.get(key) == row:
+        del index[key]

@@ -1,0 +1,269 @@
+"""How much of each node is free, so that the first node that fits is found without a loop over them.
+
+Free is capacity less what runs own less what earmarks keep. Nodes are tried in the order of their ids (1, 2, ...). Mostly it
+is devices that are scarce: of the nodes that have enough of these, which are a set of bits, the first few are looked at. Where
+they lack something else, all nodes are, as columns of an integer matrix.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.model import JobSpec, Node, NodeState
+from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, sub
+
+_NEVER = -1
+_KNOWN = 1024
+"""Answers of `could_ever_fit_all` that are kept: users may ask for ever more different gangs."""
+
+# What a node does not have free, up to the most that counts, in one integer: bit fields for devices, CPU and memory, each
+# below a guard bit. Add a need, field by field at once: where no guard comes up, it fits. A closed node lacks more than that.
+_CPU, _DEVICES = 25, 50
+_MOST = Vector((1 << 24) - 1, (1 << 24) - 1, (1 << 12) - 1)
+_CPU_MOST, _MEMORY_MOST, _DEVICES_MOST = _MOST
+_ALL = _MEMORY_MOST | _CPU_MOST << _CPU | _DEVICES_MOST << _DEVICES
+_GUARDS = 1 << 24 | 1 << 24 + _CPU | 1 << 12 + _DEVICES
+_CLOSED = _GUARDS
+_guards = np.array(_GUARDS)  # an array of none dimensions is what numpy computes fastest with
+
+_COUNTED = 16
+"""A node with more devices free counts as one with so many."""
+_LOOKED_AT = 4
+"""So many nodes are looked at one by one: with more of them numpy is faster."""
+
+
+def largest_first(needs: Sequence[Vector]) -> list[int]:
+    """Their places, by devices, then CPU, then memory."""
+    return sorted(range(len(needs)), key=lambda i: (-needs[i].devices, -needs[i].cpu_milli, -needs[i].memory_mib))
+
+
+def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | None:
+    """A node for each need, the largest first and each on the first node that has room; None where one finds none.
+
+    `offered` (3, nodes + 1) is what is free by node, as `Room.offered` gives it; what is taken is taken off it.
+    """
+    nodes = [0] * len(needs)
+    before: Vector | None = None
+    for i in largest_first(needs):
+        need = needs[i]
+        if need != before:
+            enough = offered[2] >= need.devices
+            enough &= offered[0] >= need.cpu_milli
+            enough &= offered[1] >= need.memory_mib
+            enough[0] = False
+            before = need
+        node = int(enough.argmax())
+        if not enough[node]:
+            return None
+        left = sub(offered[:, node].tolist(), need)
+        offered[:, node] = left
+        enough[node] = fits(need, left)
+        nodes[i] = node
+    return nodes
+
+
+class Room:
+    """Free and total resources by node."""
+
+    __slots__ = (
+        "_asked",
+        "_counted",
+        "_ever",
+        "_free",
+        "_having",
+        "_lacking",
+        "_offered",
+        "_scratch",
+        "_shapes",
+        "_stale",
+        "_total",
+        "_uncounted",
+        "_unlisted",
+        "_up",
+        "count",
+    )
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._free: list[Vector] = [ZERO]
+        self._total: list[Vector] = [ZERO]
+        self._up: list[bool] = [False]
+        self._shapes: dict[Vector, int] = {}
+        """How many nodes there are of each capacity: few are different."""
+        self._ever: dict[tuple[Vector, ...], bool] = {}
+        """What `could_ever_fit_all` has said of the nodes as they are."""
+        self._having: list[int] = [0] * (_COUNTED + 1)
+        """By number: the open nodes that have so many devices free or more; bit i is node i."""
+        self._counted: list[int] = [_NEVER]
+        """By node: the most devices of which `_having` says that it has them free."""
+        self._uncounted: set[int] = set()
+        """Nodes of which `_having` is not up to date."""
+        self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
+        self._stale: set[int] = set()
+        """Nodes of which `_offered` is not up to date."""
+        self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
+        """What is missing to _MOST, as fields; what is more than _MOST counts as that."""
+        self._unlisted: set[int] = set()
+        """Nodes of which `_lacking` is not up to date."""
+        self._scratch = np.empty_like(self._lacking)
+        self._asked: NDArray[np.int64] = np.array(0, dtype=np.int64)  # to add an int itself takes numpy three times as long
+
+    def set_node(self, node: int, row: Node | None) -> None:
+        """Tells the node's capacity and state; None: it does not exist (any more)."""
+        if node >= len(self._free):
+            missing = node + 1 - len(self._free)
+            self._free += [ZERO] * missing
+            self._total += [ZERO] * missing
+            self._up += [False] * missing
+            self._counted += [_NEVER] * missing
+            if node >= self._offered.shape[1]:
+                wider = np.full((3, 2 * node), _NEVER, dtype=np.int64)
+                wider[:, : self._offered.shape[1]] = self._offered
+                self._offered = wider
+                longer = np.full(2 * node, _CLOSED, dtype=np.int64)
+                longer[: len(self._lacking)] = self._lacking
+                self._lacking, self._scratch = longer, np.empty_like(longer)
+        total = row.capacity if row else ZERO
+        if total != self._total[node]:
+            self._count_shape(self._total[node], -1)
+            self._count_shape(total, 1)
+            self._ever.clear()
+        self._free[node] = add(self._free[node], sub(total, self._total[node]))
+        self._total[node] = total
+        self._up[node] = row is not None and row.state is NodeState.UP and row.drained_us is None
+        self.count = max(self.count, node)
+        self._offer(node)
+
+    def _count_shape(self, capacity: Vector, by: int) -> None:
+        count = self._shapes.pop(capacity, 0) + by
+        if count and capacity != ZERO:  # what is no node (any more) has no capacity
+            self._shapes[capacity] = count
+
+    def take(self, node: int, amount: Vector) -> None:
+        self._free[node] = sub(self._free[node], amount)
+        self._offer(node)
+
+    def give(self, node: int, amount: Vector) -> None:
+        self._free[node] = add(self._free[node], amount)
+        self._offer(node)
+
+    def _offer(self, node: int) -> None:
+        self._uncounted.add(node)
+        self._unlisted.add(node)
+        self._stale.add(node)
+
+    def _count(self) -> None:
+        having, counted = self._having, self._counted
+        for node in self._uncounted:
+            before, after = counted[node], self._free[node][2] if self._up[node] else _NEVER
+            if not _NEVER <= after <= _COUNTED:
+                after = _NEVER if after < 0 else _COUNTED
+            for devices in range(before + 1, after + 1):
+                having[devices] |= 1 << node
+            for devices in range(after + 1, before + 1):
+                having[devices] ^= 1 << node
+            counted[node] = after
+        self._uncounted.clear()
+
+    def _list(self) -> None:
+        for node in self._unlisted:
+            cpu, memory, devices = self._free[node]
+            if not self._up[node] or cpu < 0 or memory < 0 or devices < 0:
+                self._lacking[node] = _CLOSED
+            else:
+                if cpu > _CPU_MOST or memory > _MEMORY_MOST or devices > _DEVICES_MOST:
+                    cpu, memory, devices = least(self._free[node], _MOST)
+                self._lacking[node] = _ALL - (memory | cpu << _CPU | devices << _DEVICES)
+        self._unlisted.clear()
+
+    def free(self, node: int) -> Vector:
+        return self._free[node]
+
+    def capacity_of(self, node: int) -> Vector:
+        return self._total[node] if node < len(self._total) else ZERO
+
+    def is_open(self, node: int) -> bool:
+        """Whether something may be placed on it: it is up, and not drained."""
+        return 0 < node < len(self._up) and self._up[node]
+
+    def any_open(self) -> bool:
+        """Whether something may be placed anywhere."""
+        return any(self._up)
+
+    def first_fit(self, need: Vector) -> int | None:
+        """The first node, in order of ids, that is open and has `need` free."""
+        if self._uncounted:
+            self._count()
+        devices, free = need[2], self._free
+        may = self._having[devices if devices < _COUNTED else _COUNTED]
+        for _ in range(_LOOKED_AT):
+            if not may:
+                return None
+            lowest = may & -may
+            node = lowest.bit_length() - 1
+            if fits(need, free[node]):
+                return node
+            may ^= lowest
+        return self._first_of_all(need) if may else None
+
+    def _first_of_all(self, need: Vector) -> int | None:
+        """As `first_fit`: one pass over the nodes in C."""
+        if not fits(need, _MOST):  # very large nodes
+            nodes = pack((need,), self.offered().copy())
+            return None if nodes is None else nodes[0]
+        self._list()
+        over, asked = self._scratch, self._asked
+        asked[()] = need[1] | need[0] << _CPU | need[2] << _DEVICES
+        np.add(self._lacking, asked, over)
+        np.bitwise_and(over, _guards, over)
+        node = over.argmin()  # the first of the least, which is 0 where the need fits
+        return None if over[node] else int(node)
+
+    def offered(self) -> NDArray[np.int64]:
+        """(3, nodes + 1): free resources by node id, -1 for a node that is not open."""
+        for node in self._stale:
+            self._offered[:, node] = self._free[node] if self._up[node] else _NEVER
+        self._stale.clear()
+        return self._offered[:, : self.count + 1]
+
+    def could_ever_fit_all(self, needs: Sequence[Vector]) -> bool:
+        """Whether all of these would fit at once if every node, up or not, were empty."""
+        known = self._ever.get(asked := tuple(needs))
+        if known is None:
+            total = np.array([t if t != ZERO else (_NEVER,) * 3 for t in self._total[: self.count + 1]], dtype=np.int64).T
+            if len(self._ever) == _KNOWN:
+                self._ever.clear()
+            known = self._ever[asked] = pack(needs, total) is not None
+        return known
+
+    def could_ever_take(self, job: JobSpec) -> bool:
+        """Whether the job would fit if every node, up or not, were empty."""
+        return self.could_ever_fit_all(job.tasks()) if job.gang else self.could_ever_fit(job.demand)
+
+    def total_cpu(self) -> int:
+        return sum(capacity.cpu_milli * count for capacity, count in self._shapes.items())
+
+    def could_ever_fit(self, need: Vector) -> bool:
+        """Whether some node, up or not, has `need` as its capacity."""
+        for capacity in self._shapes:  # noqa: SIM110  # a generator takes three times as long
+            if fits(need, capacity):
+                return True
+        return False
+
+    def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int, tuple[int, ...]]]:
+        offered = self.offered()
+        self._list()
+        self._count()
+        return [
+            (
+                self._free[n],
+                self._total[n],
+                self._up[n],
+                tuple(offered[:, n].tolist()),
+                int(self._lacking[n]),
+                tuple(nodes >> n & 1 for nodes in self._having),
+            )
+            for n in range(1, len(self._free))
+            if self._total[n] != ZERO or self._free[n] != ZERO
+        ]

@@ -1,0 +1,28 @@
+"""The points in time that rows wait for."""
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING
+
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.queue_keys import Deadline
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state.state import State
+
+_Due = tuple[tuple[Deadline, Micros | None], ...]
+
+
+def set_deadlines(state: "State", key: tuple[int, ...], old: _Due, new: _Due) -> None:
+    for (kind, before), (_, after) in zip(old, new, strict=True):
+        if before != after:
+            set_deadline(state, kind, key, before, after)
+
+
+def set_deadline(
+    state: "State", kind: Deadline, key: tuple[int | str, ...], before: Micros | None, after: Micros | None
+) -> None:
+    """In a plain list, of which all behind the place is moved in one go."""
+    if before is not None:
+        del state.deadlines[bisect_left(state.deadlines, (before, kind, key))]
+    if after is not None:
+        insort(state.deadlines, (after, kind, key))

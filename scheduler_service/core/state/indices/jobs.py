@@ -1,0 +1,162 @@
+"""What follows from jobs, and from what is kept for them."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from scheduler_service.core.model import Job, JobState, Operation, Reason
+from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.indices.deadlines import set_deadline
+from scheduler_service.core.state.indices.nonempty import add_or_discard, insert_or_remove, set_or_drop
+from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
+from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, QueueKey, due, lanes_of, queue_in, queue_key
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state.state import State
+
+QUEUED, TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
+
+
+def of_job(state: "State", old: Job | None, new: Job | None) -> None:
+    if old is None:
+        if new is not None:
+            _stand(state, None, new)
+            _comes_or_goes(state, new, there=True)
+    elif new is None:
+        _stand(state, old, None)
+        _comes_or_goes(state, old, there=False)
+    else:
+        if old.state is QUEUED or new.state is QUEUED:
+            _stand(state, old, new)
+            if old.reason is not new.reason:
+                _be_too_large(state, old, there=False)
+                _be_too_large(state, new, there=True)
+        _changes(state, old, new)
+
+
+def _stand(state: "State", old: Job | None, new: Job | None) -> None:
+    """It comes to stand in a queue, or elsewhere in it, or leaves it."""
+    aging_us = state.settings.aging_us
+    was = None if old is None else queue_key(old, aging_us)
+    now = None if new is None else queue_key(new, aging_us)
+    if was == now:
+        return
+    if old is not None and was is not None:
+        _dequeue(state, old, was)
+        state.unsettled = True
+    if new is not None and now is not None:
+        if _enqueue(state, new, now):
+            state.longer = True
+        else:
+            state.unsettled = True
+
+
+def _changes(state: "State", old: Job, new: Job) -> None:
+    if new.rendezvous and old.rendezvous != new.rendezvous:
+        state.news.setdefault(new.id, True)
+    if (
+        old.priority != new.priority
+        or old.time_limit_us != new.time_limit_us
+        or old.preempted_for_trial != new.preempted_for_trial
+    ):
+        state.unsettled = True  # whom a trial may have preempted, and when there will be room, may be other than before
+        for key in state.active.get(new.id, ()):
+            refresh_candidate(state, key)
+    if old.eligible_us != new.eligible_us or old.limit_us != new.limit_us or old.start_by_us != new.start_by_us:
+        _set_due(state, new.id, due(old), due(new))
+    if old.waits_for is not new.waits_for:
+        before, after = ({dependency.job_id for dependency in job.waits_for} for job in (old, new))
+        _depend(state, new.id, before - after, there=False)
+        _depend(state, new.id, after - before, there=True)
+
+
+def _be_too_large(state: "State", job: Job, there: bool) -> None:
+    if job.reason is TOO_LARGE:
+        (state.too_large.add if there else state.too_large.discard)(job.id)
+
+
+def _comes_or_goes(state: "State", job: Job, there: bool) -> None:
+    _be_too_large(state, job, there)
+    if there and job.rendezvous:
+        state.news.setdefault(job.id, True)
+    if job.request_id:
+        set_or_drop(state.requests, (job.user, job.request_id), job.id if there else None)
+    if job.array_job:
+        add_or_discard(state.elements_of, job.array_job, job.id, there)
+    for key in state.active.get(job.id, ()):
+        refresh_candidate(state, key)
+    at = due(job)
+    if at != NOT_DUE:
+        _set_due(state, job.id, *((NOT_DUE, at) if there else (at, NOT_DUE)))
+    if job.waits_for:
+        _depend(state, job.id, {dependency.job_id for dependency in job.waits_for}, there)
+
+
+def _set_due(state: "State", job: int, before: Due, after: Due) -> None:
+    for kind, was, now in zip(DUE, before, after, strict=True):
+        if was != now:
+            set_deadline(state, kind, (job,), was, now)
+
+
+def _depend(state: "State", job: int, on: Iterable[int], there: bool) -> None:
+    for other in on:
+        add_or_discard(state.dependents, other, job, there)
+
+
+def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
+    """Whether it is known to stand behind another."""
+    if job.spec.vc:
+        _stand_in_lanes(state, job, key, stands=True)
+        return False
+    queue = state.queues[job.spec.job_class]
+    queue.add(key)
+    return queue.first != key
+
+
+def _dequeue(state: "State", job: Job, key: QueueKey) -> None:
+    if job.spec.vc:
+        _stand_in_lanes(state, job, key, stands=False)
+    else:
+        state.queues[job.spec.job_class].remove(key)
+
+
+def _stand_in_lanes(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
+    for lane in lanes_of(job):
+        at = job.spec.vc, lane
+        queues = state.lanes.setdefault(at, {})
+        insert_or_remove(queues, queue_in(lane, job), key, stands)
+        if not queues:
+            del state.lanes[at]
+
+
+def of_operation(state: "State", old: Operation | None, new: Operation | None) -> None:
+    for row, there in ((old, False), (new, True)):
+        if row is None:
+            continue
+        (state.room.take if there else state.room.give)(row.node, row.kept)
+        add_or_discard(state.earmarks_of, row.job_id, row.id, there)
+        for key in row.victims:
+            others = [i for i in state.promised_by.get(key, ()) if i != row.id]
+            set_or_drop(state.promised_by, key, tuple(sorted(others + [row.id] * there)) or None)
+    if (old is None or new is None) and (row := old or new) is not None and row.devices:
+        _keep(state, row, new is not None)
+    before, after = old.deadline_us if old else None, new.deadline_us if new else None
+    if before != after:
+        set_deadline(state, Deadline.EARMARK, ((old or new).id,), before, after)  # type: ignore[union-attr]  # one is there
+    state.unsettled = True
+
+
+def _keep(state: "State", earmark: Operation, keeps: bool) -> None:
+    """Devices, idle or not yet, that are kept for the job."""
+    node, mask = earmark.node, earmark.mask
+    kept, idle = state.kept_devices.get(node, 0), state.idle_devices.get(node, 0)
+    neither = state.faulty_devices.get(node, 0) | state.held_devices.get(node, 0)
+    kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
+    spec, more = state.jobs.rows[earmark.job_id].spec, earmark.want.devices
+    if spec.guarantee is Guarantee.OPPORTUNISTIC:
+        guests = state.kept_for_opportunistic.get(node, 0)
+        set_or_drop(state.kept_for_opportunistic, node, (guests | mask if keeps else guests & ~mask) or None)
+    else:
+        set_or_drop(state.guaranteed, spec.vc, (state.guaranteed.get(spec.vc, 0) + (more if keeps else -more)) or None)
+    set_or_drop(state.kept_devices, node, kept or None)
+    set_or_drop(state.idle_devices, node, idle or None)
+    hold_cells(state, node)

@@ -1,0 +1,118 @@
+"""What follows from the cluster, nodes and devices: its row, room, idle and faulty devices, places in pools."""
+
+from typing import TYPE_CHECKING
+
+from scheduler_service.core.model import Cluster, Node, NodeDevice, NodeState, present
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Vector, sub, times
+from scheduler_service.core.state.indices.nonempty import count, set_or_drop
+from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state.state import State
+
+_ONE_DEVICE = Vector(0, 0, 1)
+
+
+def of_cluster(state: "State", _old: Cluster | None, new: Cluster | None) -> None:
+    if new is not None:  # it has one row, which never goes
+        state.cluster = new
+
+
+def of_node(state: "State", old: Node | None, new: Node | None) -> None:
+    if old is not None and new is not None and _offers_the_same(old, new):
+        return  # a report was counted, or its agent connected again
+    row = new or old
+    if row is None:
+        return
+    was, now = present(old), present(new)
+    set_or_drop(state.node_ids, row.name, row.id if now else None)
+    set_or_drop(state.deleted_ids, row.name, row.id if new and not now else None)
+    _hear(state, row.id, now)
+    state.room.set_node(row.id, now)
+    if state.host is not None:
+        state.host.set_node(row.id, _host_of(state, now))
+    other = was is None or now is None or was.capacity != now.capacity
+    if other:
+        _count_idle(state, row.id)
+    _place_in_pool(state, row.id)
+    state.unsettled = True
+    if other:
+        for key in state.runs_on.get(row.id, ()):
+            refresh_candidate(state, key)
+
+
+def _hear(state: "State", node: int, row: Node | None) -> None:
+    """Whether it is silent, and with it the tasks there."""
+    silent = row is not None and row.state is NodeState.SILENT
+    if silent == (node in state.silent):
+        return
+    (state.silent.add if silent else state.silent.discard)(node)
+    for key in state.runs_on.get(node, ()):
+        count(state.unreachable, key.job_id, 1 if silent else -1)
+
+
+def _host_of(state: "State", row: Node | None) -> Node | None:
+    """The node with what goes with none of its devices; None where it has none, or is not there."""
+    if row is None or state.pools is None or not (count := row.capacity.devices):
+        return None
+    return changed(row, capacity=sub(row.capacity, times(state.pools.covered(row.capacity, count), count)))
+
+
+def _count_idle(state: "State", node: int) -> None:
+    """A node has come, gone or changed: devices may have taken the place of CPUs."""
+    idle, rows, index = state.cpus_of(node), state.devices.rows, 0
+    if not idle:
+        while (device := rows.get((node, index))) is not None:
+            idle, index = idle | (not device.fault) << index, index + 1
+    idle &= ~(state.held_devices.get(node, 0) | state.kept_devices.get(node, 0))
+    set_or_drop(state.idle_devices, node, idle or None)
+
+
+def of_device(state: "State", old: NodeDevice | None, new: NodeDevice | None) -> None:
+    row = new or old
+    if row is None:
+        return
+    bit = 1 << row.index
+    held = bool(state.held_devices.get(row.node, 0) & bit)
+    idle = state.idle_devices.get(row.node, 0)
+    kept = bool(state.kept_devices.get(row.node, 0) & bit)
+    idle = idle | bit if new is not None and not (held or kept or new.fault) else idle & ~bit
+    if not state.cpus_of(row.node):
+        set_or_drop(state.idle_devices, row.node, idle or None)
+    _place_in_pool(state, row.node)
+    was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
+    if was == now:
+        return
+    if not held:  # nobody has it, and nobody can have it
+        (state.room.take if now else state.room.give)(row.node, _ONE_DEVICE)
+    faulty = state.faulty_devices.get(row.node, 0)
+    set_or_drop(state.faulty_devices, row.node, (faulty | bit if now else faulty & ~bit) or None)
+    state.unsettled = True
+    for run in state.holders(row.node, row.index):
+        refresh_candidate(state, run.key)
+
+
+def _place_in_pool(state: "State", node: int) -> None:
+    """Of which pool the node is, and what of it is well and open."""
+    if state.pools is None:
+        return
+    row, rows, devices = present(state.nodes.rows.get(node)), state.devices.rows, []
+    if row is not None and (count := row.capacity.devices):
+        if (node, count - 1) in rows:
+            devices = [device for index in range(count) if (device := rows.get((node, index))) is not None]
+        if len(devices) < count:
+            row = None  # as it joins, or is loaded, or its inventory changes, its devices come one by one
+    for seated in state.pools.set_node(node, row, devices):
+        hold_cells(state, seated)
+    state.board_changed = True  # a pool may have come, or gone
+
+
+def _offers_the_same(a: Node, b: Node) -> bool:
+    """In all that decides whether something fits there, the names of its cells included."""
+    return (
+        a.state is b.state
+        and (a.capacity is b.capacity or a.capacity == b.capacity)
+        and (a.levels is b.levels or a.levels == b.levels)
+        and (a.drained_us is None) == (b.drained_us is None)
+    )

@@ -1,0 +1,158 @@
+"""What follows from runs: what they hold, as what, and which of them a trial may preempt."""
+
+from typing import TYPE_CHECKING
+
+from scheduler_service.core.model import JobClass, Run, RunKey, RunPhase
+from scheduler_service.core.model.values import Vector, mask_of, sub
+from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.indices.deadlines import set_deadline
+from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
+from scheduler_service.core.state.queue_keys import Deadline
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state.state import State
+
+READY, STOPPING, GUARD = RunPhase.READY, RunPhase.STOPPING, Deadline.GUARD
+
+
+def of_run(state: "State", old: Run | None, new: Run | None) -> None:
+    if old is None:
+        if new is not None:
+            state.news.setdefault(new.key, True)
+            _comes_or_goes(state, new, there=True)
+    elif new is None:
+        _comes_or_goes(state, old, there=False)
+    else:
+        _changes(state, old, new)
+
+
+def _comes_or_goes(state: "State", run: Run, there: bool) -> None:
+    key, guard = run.key, run.guarded_us
+    add_or_discard(state.runs_on, run.node, key, there)
+    add_or_discard(state.active, run.job_id, key, there)
+    by = 1 if there else -1
+    if run.phase is READY:
+        count(state.ready, run.job_id, by)
+    if run.started_us is not None:
+        count(state.begun, run.job_id, by)
+    if run.node in state.silent:
+        count(state.unreachable, run.job_id, by)
+    _hold(state, run, there)
+    _stand(state, None if there else run, run if there else None)
+    if guard is not None:
+        set_deadline(state, GUARD, tuple(key), None if there else guard, guard if there else None)
+    refresh_candidate(state, key)
+    state.unsettled = True
+
+
+def _changes(state: "State", old: Run, new: Run) -> None:
+    key = new.key
+    if old.phase is not new.phase or old.started_us is not new.started_us:
+        count(state.ready, key.job_id, (new.phase is READY) - (old.phase is READY))
+        count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
+    if old.guaranteed != new.guaranteed:
+        _stand(state, old, new)
+        state.unsettled = True
+    if old.stop_us is None and new.stop_us is not None:
+        state.news.setdefault(key, False)
+        state.unsettled = True  # who waits may be promised what is about to leave
+    elif old.stop_grace_us != new.stop_grace_us:
+        state.news.setdefault(key, False)
+    if old.guarded_us != new.guarded_us:
+        set_deadline(state, GUARD, tuple(key), old.guarded_us, new.guarded_us)
+        state.unsettled = True
+    elif old.phase is not STOPPING and new.phase is not STOPPING:
+        return
+    refresh_candidate(state, key)
+
+
+def _hold(state: "State", run: Run, holds: bool) -> None:
+    """It takes what it demands, or leaves it. Faulty devices that nobody holds are taken already, and stay so."""
+    node, demand = run.node, run.demand
+    if (mask := mask_of(run.devices)) and (demand.devices or state.pools is not None):  # CPUs are leaves where there are cells
+        faulty = state.faulty_devices.get(node, 0)
+        if faulty & mask:
+            demand = sub(demand, Vector(devices=(faulty & mask).bit_count()))
+        held, idle = state.held_devices.get(node, 0), state.idle_devices.get(node, 0)
+        if holds:
+            held, idle = held | mask, idle & ~mask
+        else:
+            held, idle = held & ~mask, idle | mask & ~(faulty | state.kept_devices.get(node, 0))
+        set_or_drop(state.held_devices, node, held or None)
+        set_or_drop(state.idle_devices, node, idle or None)
+    elif state.host is not None:
+        (state.host.take if holds else state.host.give)(node, demand)
+    if holds:
+        state.room.take(node, demand)
+    else:
+        state.room.give(node, demand)
+
+
+def _stand(state: "State", old: Run | None, new: Run | None) -> None:
+    """Where there are cells: its devices are held as guaranteed, or as opportunistic."""
+    if state.pools is None:
+        return
+    row = new or old
+    if row is None:
+        return
+    if old is not None:
+        _count(state, old, -1)
+    if new is not None:
+        _count(state, new, 1)
+    if not row.devices:
+        return
+    mask, node = mask_of(row.devices), row.node
+    guaranteed = state.guaranteed_devices.get(node, 0) & ~mask
+    if new is not None and new.guaranteed:
+        guaranteed |= mask
+    set_or_drop(state.guaranteed_devices, node, guaranteed or None)
+    hold_cells(state, node)
+
+
+def _count(state: "State", run: Run, sign: int) -> None:
+    """A run (+1) as what it is, or one that is it no more (-1)."""
+    vc, guaranteed = run.vc, run.guaranteed
+    if run.demand.devices:
+        counts = state.guaranteed if guaranteed else state.opportunistic
+        set_or_drop(counts, vc, (counts.get(vc, 0) + sign * run.demand.devices) or None)
+    elif not guaranteed:
+        counts, held = state.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
+        set_or_drop(counts, vc, (counts.get(vc, 0) + sign * held) or None)
+    if not run.devices:
+        return
+    add_or_discard(state.guaranteed_runs if guaranteed else state.opportunistic_runs, vc, run.key, sign > 0)
+    if not guaranteed and (guarantee := state.jobs.rows[run.job_id].spec.guarantee) is not Guarantee.OPPORTUNISTIC:
+        without = state.without.get(run.job_id, 0) + sign
+        set_or_drop(state.without, run.job_id, without or None)
+        index = state.overflowing if guarantee is Guarantee.OVERFLOW else state.demoted
+        add_or_discard(index, vc, run.job_id, without > 0)
+
+
+def hold_cells(state: "State", node: int) -> None:
+    if state.pools is not None:
+        guests = state.kept_for_opportunistic.get(node, 0)
+        taken = state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0) & ~guests
+        state.pools.hold(node, taken, (state.held_devices.get(node, 0) | guests) & ~taken)
+
+
+def refresh_candidate(state: "State", key: RunKey) -> None:
+    if key in state.runs.rows:
+        state.stale_candidates[key] = None
+    else:
+        state.stale_candidates.pop(key, None)
+        state.kept_candidates.drop(key)
+
+
+def update_candidate(state: "State", key: RunKey) -> None:
+    run, job = state.runs.rows[key], state.jobs.rows.get(key.job_id)
+    if (
+        job is not None
+        and state.serves(job)
+        and job.spec.job_class is JobClass.BEST_EFFORT
+        and run.phase is not STOPPING
+        and run.guarded_us is None
+        and not state.holds_faulty(run)
+    ):
+        state.kept_candidates.put(key, run, job, state.room.capacity_of(run.node))
+    else:
+        state.kept_candidates.drop(key)

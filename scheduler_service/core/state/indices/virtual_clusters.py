@@ -1,0 +1,69 @@
+"""What follows from virtual clusters, their cells, and the exchange of these."""
+
+from typing import TYPE_CHECKING
+
+from scheduler_service.core.cells.queries import lacks
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder
+from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
+from scheduler_service.core.state.exchange_index import exchange_deadlines, order_deadlines
+from scheduler_service.core.state.indices.deadlines import set_deadline, set_deadlines
+from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
+from scheduler_service.core.state.queue_keys import Deadline
+
+if TYPE_CHECKING:
+    from scheduler_service.core.state.state import State
+
+
+def of_vc(state: "State", old: VirtualCluster | None, new: VirtualCluster | None) -> None:
+    row = new or old
+    if row is None or state.pools is None:
+        return
+    if old is None or new is None:
+        set_or_drop(state.vc_ids, row.name, row.id if new else None)
+    state.pools.set_vc(row.id, new)
+    state.unsettled = state.board_changed = True
+
+
+def of_binding(state: "State", old: Binding | None, new: Binding | None) -> None:
+    row = new or old
+    if row is None or state.pools is None:
+        return
+    proxies = bool(state.idle.rows)
+    lacking = proxies and lacks(state.pools, row.pool)
+    state.pools.set_binding(old, new)
+    if proxies:
+        state.bound_otherwise.update(binding.vc for binding in (old, new) if binding is not None)
+        if lacking or lacks(state.pools, row.pool):
+            state.board_changed = True  # who lacks cells has others idle as somebody else binds some
+    state.unsettled = True
+
+
+def of_order(state: "State", old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
+    state.traded.order(old, new)
+    row = new or old
+    if row is not None:
+        set_deadlines(state, (row.id,), order_deadlines(old), order_deadlines(new))
+    state.unsettled = state.board_changed = True
+
+
+def of_exchange(state: "State", old: Exchange | None, new: Exchange | None) -> None:
+    kinds, row = state.traded.exchange(old, new), new or old
+    if row is not None:
+        set_deadlines(state, (row.id,), exchange_deadlines(old), exchange_deadlines(new))
+    for kind in kinds:
+        if state.pools is not None:
+            state.pools.set_exchanged(*kind, state.traded.in_force.get(kind, 0))
+    state.unsettled = state.board_changed = True
+
+
+def of_idle(state: "State", old: IdleCells | None, new: IdleCells | None) -> None:
+    before, after = old.due_us if old else None, new.due_us if new else None
+    row = new or old
+    if row is None:
+        return
+    if old is None or new is None:
+        add_or_discard(state.idle_of, row.vc, (row.vc, row.pool, row.level), new is not None)
+    if before != after:
+        set_deadline(state, Deadline.IDLE, (row.vc, row.pool, row.level), before, after)
+    state.unsettled = True

@@ -1,0 +1,101 @@
+"""Whether rows that are about to be loaded go together. What no commit of Ebb's leaves behind, a hand in the database may, or a
+backup of which only a part came back; and nobody would notice it but by two jobs that fight for a device.
+
+Nothing is asked of cells here: whose they are depends on what pools are called now (`anew`).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from scheduler_service.core.model import Job, JobState, Node, NodeState, Operation, Run, RunKey, RunPhase
+from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
+
+_INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
+
+
+def contradictions(rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
+    """Says each, with the jobs and nodes concerned. Costs a pass over the rows: (table name, key, row)."""
+    tables: dict[str, dict[Any, Any]] = defaultdict(dict)
+    for name, key, row in rows:
+        tables[name][key] = row
+    jobs, runs, nodes, kept = tables["job"], tables["run"], tables["node"], tables["operation"]
+    yield from _of_jobs(jobs, runs)
+    devices: dict[int, set[int]] = defaultdict(set)
+    for node, index in tables["device"]:
+        devices[node].add(index)
+    yield from _of_devices(runs, nodes, devices)
+    yield from _of_amounts(runs, nodes, kept)
+    yield from _of_earmarks(jobs, runs, nodes, kept)
+
+
+def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
+    """A job has runs that have not ended exactly when its state says so, all of its last launch."""
+    active = set()
+    for key in runs:
+        job = jobs.get(key.job_id)
+        if job is None:
+            yield f"run {key} has not ended, and job {key.job_id} has"
+        elif key.run != job.run:
+            yield f"run {key} has not ended, and job {job.id} is at run {job.run}"
+        active.add(key.job_id)
+    for job in jobs.values():
+        inactive = job.state in _INACTIVE or job.elements is not None
+        if inactive == (job.id in active):
+            yield f"job {job.id} is {job.state.name}, and has {'' if job.id in active else 'no '}runs that have not ended"
+
+
+def _of_devices(runs: dict[RunKey, Run], nodes: dict[int, Node], devices: dict[int, set[int]]) -> Iterator[str]:
+    """A device is held by one run at most, and is one of its node; so are the CPUs that are in the place of devices."""
+    holders: dict[tuple[int, int], RunKey] = {}
+    for key, run in runs.items():
+        node = nodes[run.node].name
+        if run.demand.devices and (len(run.devices) != run.demand.devices or not devices[run.node].issuperset(run.devices)):
+            yield f"run {key} asked for {run.demand.devices} devices of node {node} and holds {list(run.devices)}"
+        for index in run.devices:
+            other = holders.setdefault((run.node, index), key)
+            if other is not key:
+                what = "device" if run.demand.devices else "CPU"
+                yield f"{what} {index} of node {node} is held by run {other} and by run {key}"
+
+
+def _of_amounts(runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Operation]) -> Iterator[str]:
+    """No node has given more than it has."""
+    taken: dict[int, Vector] = defaultdict(lambda: ZERO)
+    for run in runs.values():
+        taken[run.node] = add(taken[run.node], run.demand)
+    for row in kept.values():
+        taken[row.node] = add(taken[row.node], row.kept)
+    for node_id, amount in taken.items():
+        node = nodes[node_id]
+        capacity = ZERO if node.state is NodeState.DELETED else node.capacity
+        if not fits(amount, capacity):
+            yield f"node {node.name} has {_said(capacity)}, and of it {_said(amount)} are held, or kept for jobs that wait"
+
+
+def _said(amount: Vector) -> str:
+    return f"{amount.cpu_milli / 1000:g} CPUs, {amount.memory_mib} MiB and {amount.devices} devices"
+
+
+def _of_earmarks(
+    jobs: dict[int, Job], runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Operation]
+) -> Iterator[str]:
+    """What is kept is for a job that waits, is kept once, and comes from runs that are leaving."""
+    held: dict[int, dict[RunKey, Mask]] = defaultdict(dict)
+    for key, run in runs.items() if kept else ():
+        held[run.node][key] = mask_of(run.devices)
+    named: dict[int, Mask] = defaultdict(int)
+    for row in kept.values():
+        what = f"operation {row.id}, which keeps a part of node {nodes[row.node].name} for job {row.job_id},"
+        job = jobs.get(row.job_id)
+        if job is None or job.state is not JobState.QUEUED:
+            yield f"{what} is for a job that does not wait"
+        for key in row.victims:
+            if key not in held[row.node] or runs[key].phase is not RunPhase.STOPPING:
+                yield f"{what} waits for run {key}, which is not leaving that node"
+        if row.mask & named[row.node]:
+            yield f"{what} names a device that is kept for another job"
+        named[row.node] |= row.mask
+        for key, mask in held[row.node].items():
+            if mask & row.mask and key not in row.victims:
+                yield f"{what} names a device that run {key} holds, for which it does not wait"

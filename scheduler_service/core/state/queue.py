@@ -1,0 +1,57 @@
+"""A queue of jobs, which mostly come to its end and leave at its front."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from itertools import islice
+
+from scheduler_service.core.state.queue_keys import QueueKey
+
+
+class Queue:
+    """Keys in order. One that leaves at the front leaves a gap there, and one that comes to stand first takes it: at both ends
+    a queue costs the same however long it is. Elsewhere all behind the place is moved in one go."""
+
+    __slots__ = ("_front", "_keys", "first")
+
+    def __init__(self) -> None:
+        self.first: QueueKey | None = None
+        """It is asked for at every look."""
+        self._keys: list[QueueKey] = []
+        self._front = 0
+        """How many places are free there."""
+
+    def add(self, key: QueueKey) -> None:
+        keys, front = self._keys, self._front
+        if keys and keys[-1] < key:  # nearly always
+            keys.append(key)
+            return
+        if front and key < keys[front]:
+            self._front = front - 1
+            keys[front - 1] = key
+        else:
+            insort(keys, key, front)
+        self.first = keys[self._front]
+
+    def remove(self, key: QueueKey) -> None:
+        """It is there."""
+        keys, front = self._keys, self._front
+        if key != self.first:
+            del keys[bisect_left(keys, key, front)]
+            return
+        front += 1
+        if 2 * front >= len(keys):
+            del keys[:front]
+            front = 0
+        self._front = front
+        self.first = keys[front] if keys else None
+
+    def behind(self, others: int) -> QueueKey | None:
+        """The one that stands behind so many others; None: there are no more than these."""
+        keys, place = self._keys, self._front + others
+        return keys[place] if place < len(keys) else None
+
+    def __len__(self) -> int:
+        return len(self._keys) - self._front
+
+    def __iter__(self) -> Iterator[QueueKey]:
+        return islice(self._keys, self._front, None)

@@ -1,0 +1,129 @@
+"""Which jobs stand in a queue, in which order, and which points in time a row waits for.
+
+Functions of one row alone: the indices of the state are made of them.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from scheduler_service.core.model import Job, JobClass, JobState, Reason
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.virtual_clusters import Guarantee
+
+QueueKey = tuple[int, bool, int]
+"""The last part is the job's id."""
+_QUEUED, _TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
+
+
+class Lane(IntEnum):
+    """What a virtual cluster's queued job waits for; one that may overflow waits for both kinds of cells."""
+
+    TRIAL = 1
+    """A trial, for cells of its virtual cluster."""
+    BEST_EFFORT = 2
+    """A best-effort job, for cells of its virtual cluster."""
+    OPPORTUNISTIC = 3
+    """A job of either class, for anybody's idle cells."""
+
+
+OWN_LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
+"""Of those that wait for cells of their virtual cluster."""
+
+
+class Named(NamedTuple):
+    """What a job names of the cells that it waits for. Those that name the same may have the same, and wait for each other."""
+
+    pool: str
+    model: str
+    pin: str
+
+
+ANY = Named("", "", "")
+
+
+class Deadline(IntEnum):
+    """What is to happen at a point in time that some row names."""
+
+    EARMARK = 1
+    """operation.deadline_us"""
+    ELIGIBLE = 2
+    """job.eligible_us"""
+    TIME_LIMIT = 3
+    """job.limit_us"""
+    GANG_START = 4
+    """job.start_by_us"""
+    GUARD = 5
+    """run.guarded_us"""
+    WINDOW = 6
+    """exchange.lot.begin_us, then end_us"""
+    ORDER_EXPIRES = 7
+    """exchange_order.expires_us"""
+    ORDER_BEGINS = 8
+    """exchange_order.begins_us"""
+    IDLE = 9
+    """idle_cells.due_us"""
+
+
+DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
+"""Those of a job."""
+Due = tuple[Micros | None, Micros | None, Micros | None]
+NOT_DUE: Due = (None, None, None)
+PAUSES = "the pause after its last run is not over"
+"""Why a job is not eligible, where nothing better is known."""
+EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
+"""Those of cell exchange."""
+
+
+def due(job: Job) -> Due:
+    """When each of DUE comes."""
+    return job.eligible_us, job.limit_us, job.start_by_us
+
+
+def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
+    """Where the job stands in its queue; None: it is in none.
+
+    By priority, then those that have run (FitGpp section 3), then as submitted. With aging a step of priority is worth
+    `aging_us` of waiting: a job that has waited for longer than that stands before a new one of the next higher priority.
+    As all age alike, their order never changes, and nothing need be looked at again as time goes on.
+    """
+    return place_of(job, aging_us, job.requeued) if stands(job) else None
+
+
+def stands(job: Job) -> bool:
+    """Whether it is in a queue. One that no node can take stands beside it, in nobody's way, until a node joins that can."""
+    if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for or job.reason is _TOO_LARGE:
+        return False
+    return job.elements is None or startable(job)
+
+
+def place_of(job: Job, aging_us: Micros, has_run: bool) -> QueueKey:
+    """Where it stands, or would stand, among the jobs of its queue."""
+    if aging_us:
+        return job.submitted_us - job.priority * aging_us, not has_run, job.id
+    return -job.priority, not has_run, job.id
+
+
+def startable(job: Job) -> bool:
+    """Whether one more element of the array may start."""
+    array, elements = job.spec.array, job.elements
+    if array is None or elements is None:
+        return False
+    return elements.begun < array.size and (not array.at_once or elements.live < array.at_once)
+
+
+def lanes_of(job: Job) -> tuple[Lane, ...]:
+    """Those in which a virtual cluster's job stands."""
+    guarantee = job.spec.guarantee
+    if guarantee is Guarantee.OPPORTUNISTIC:
+        return (Lane.OPPORTUNISTIC,)
+    lane = Lane.TRIAL if job.spec.job_class is JobClass.TRIAL else Lane.BEST_EFFORT
+    return (lane, Lane.OPPORTUNISTIC) if guarantee is Guarantee.OVERFLOW else (lane,)
+
+
+def named_by(job: Job) -> Named:
+    return tuple.__new__(Named, job.spec.cells[:3])
+
+
+def queue_in(lane: Lane, job: Job) -> Named:
+    """In which of the lane's queues the job stands. There is one for all that is opportunistic: any cell may do."""
+    return ANY if lane is Lane.OPPORTUNISTIC else named_by(job)

@@ -1,0 +1,1 @@
+"""Who exchanges cells with whom (HiveD, section 3.3)."""

@@ -1,0 +1,95 @@
+"""Why a virtual cluster's job does not run: what it lacks in its own cells, and in anybody's idle ones."""
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import chain, takewhile
+
+from scheduler_service.core.messages import Reclaim, Wait
+from scheduler_service.core.model import Job, Reason, TaskGroup
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.virtual_clusters import CellRequest, VirtualCluster
+from scheduler_service.core.state.queue_keys import Lane, QueueKey, lanes_of, queue_key
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.cell_holders import waits_for_cells
+from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
+from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
+from scheduler_service.policies.cells.queue_membership import held_up
+from scheduler_service.policies.cells.victims import PREEMPTING
+from scheduler_service.policies.explain.explanation import (
+    AHEAD_SHOWN,
+    Blocker,
+    Explanation,
+    Victim,
+    counted,
+    waiting_for_victims,
+)
+
+
+def explain_in_cells(state: State, job: Job) -> Explanation:
+    """Of a queued job that nothing keeps out of its queue."""
+    vc = state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
+    if vc is None:
+        return Explanation((Blocker(Reason.NEVER_IN_QUOTA, f"there is no virtual cluster {job.spec.vc}"),))
+    before = list(_before(state, vc, job))
+    ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
+    behind = f"{counted(len(before), 'job')} before it in virtual cluster {vc.name}"
+    if job.id in state.earmarks_of:
+        return waiting_for_victims(state, job)  # those before it do not hold it up
+    victims: tuple[Victim, ...] = ()
+    lanes = lanes_of(job)
+    idle = Lane.OPPORTUNISTIC in lanes and place_opportunistic(state, job) is not None
+    # For idle cells nobody is held up: where there are none that would do, those before it are not why.
+    in_the_way = bool(before) and (idle or lanes[0] is not Lane.OPPORTUNISTIC)
+    blockers = [Blocker(Reason.BEHIND, behind, before[0].id)] if in_the_way else []
+    if Lane.OPPORTUNISTIC not in lanes or len(lanes) > 1:
+        plan = plan_in_cells(state, vc, job)
+        if plan is None:
+            blockers.append(waits_for_cells(state, vc, job, why_not(state, vc, job)))
+        else:
+            told = [action.job_id for action in plan if isinstance(action, Reclaim)]
+            victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
+            if isinstance(last := plan[-1], Wait) and last.detail:
+                blockers.append(Blocker(last.reason, last.detail))
+    if Lane.OPPORTUNISTIC in lanes and not idle:
+        wait = why_not_opportunistic(job)
+        blockers.append(Blocker(wait.reason, wait.detail))
+    return Explanation(tuple(blockers), len(before), ahead, victims=victims)
+
+
+def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
+    """Jobs of its virtual cluster that are served before it, and hold it up: without those that wait for others to leave, those
+    that wait for cells that there never will be, and those that wait for cells of other pools or pins."""
+    pools, lane = state.pools, lanes_of(job)[0]
+    assert pools is not None
+    mine = set(choices(pools, vc, job))
+    known: dict[tuple[Vector, tuple[TaskGroup, ...], CellRequest], bool] = {}
+    for job_id in _served_before(state, vc, lane, job):
+        other = state.jobs.rows[job_id]
+        if other.id in state.earmarks_of:
+            continue
+        kind = other.spec.demand, other.spec.gang, other.spec.cells
+        if kind not in known:
+            known[kind] = lane is Lane.OPPORTUNISTIC or not mine.isdisjoint(
+                held_up(state, vc, other, choices(pools, vc, other))
+            )
+        if known[kind]:
+            yield other
+
+
+def _served_before(state: State, vc: VirtualCluster, lane: Lane, job: Job) -> Iterable[int]:
+    """In the order of `policy.serve_guaranteed`, or of opportunistic work."""
+    mine = queue_key(job, state.settings.aging_us)
+
+    def before(lane: Lane) -> Iterable[QueueKey]:
+        return takewhile(lambda key: mine is not None and key < mine, state.waiting(vc.name, lane))
+
+    if lane is Lane.OPPORTUNISTIC:
+        in_turn = [other.id for other in looked_at(state, vc)]
+        return in_turn[: in_turn.index(job.id)] if job.id in in_turn else (key[-1] for key in before(lane))
+    if vc.policy.name not in PREEMPTING:
+        keys: Iterable[QueueKey] = merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
+    elif lane is Lane.TRIAL:
+        keys = before(lane)
+    else:
+        keys = chain(state.waiting(vc.name, Lane.TRIAL), before(lane))
+    return (key[-1] for key in keys)

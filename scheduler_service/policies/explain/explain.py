@@ -1,0 +1,164 @@
+"""Why a job does not run, from the stages that decide it: what blocks it, who is ahead, whose resources it would take, when.
+
+Nothing is changed here, but the choice of victims may draw from `rng`. The caller sees to it that a draw is no other's.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from scheduler_service.core.messages import Earmark, Preempt, Rng
+from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, Reason
+from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
+from scheduler_service.core.state.free_resources import largest_first, pack
+from scheduler_service.core.state.queue_keys import PAUSES, queue_key, startable
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.explain.cells import explain_in_cells
+from scheduler_service.policies.explain.explanation import (
+    AHEAD_SHOWN,
+    Blocker,
+    Estimate,
+    Explanation,
+    Victim,
+    counted,
+    waiting_for_victims,
+)
+from scheduler_service.policies.explain.forecast import estimate, may_fit
+from scheduler_service.policies.order.trials_first import NONE_OPEN, NOT_ENOUGH
+from scheduler_service.policies.placing.first_fit import no_room, offered_to, place
+from scheduler_service.policies.stages import Stages
+
+
+def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Explanation:
+    """Of a live job."""
+    if job.state is JobState.SUSPENDED:
+        return Explanation((Blocker(Reason.SUSPENDED, "it does not return by itself: resume it"),))
+    if job.state is not JobState.QUEUED:
+        return Explanation()
+    blockers = list(_own_reasons(state, job))
+    if blockers:
+        return Explanation(tuple(blockers), estimate=_after(job, blockers))
+    if job.spec.vc:
+        return explain_in_cells(state, job)
+    before = list(_before(state, job, stages))
+    if before:
+        blockers.append(Blocker(Reason.BEHIND, f"{counted(len(before), 'job')} before it", before[0].id))
+    ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
+    if job.id in state.earmarks_of:
+        return waiting_for_victims(state, job)  # those before it do not hold it up
+    if place(state, job) is None:
+        blockers.append(_no_room(state, job))
+    decision: Decision | None = None
+    victims: tuple[Victim, ...] = ()
+    guarded = ""
+    if job.spec.job_class is JobClass.TRIAL and stages.victims is not None and blockers and not before:
+        plan = stages.victims(state, job, rng)
+        if plan is None:
+            if state.room.any_open():
+                guarded = _guarded(state, now)
+                blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, "; ".join(filter(None, (NOT_ENOUGH, guarded)))))
+        else:
+            decision = next(action.decision for action in plan if isinstance(action, Earmark))
+            told = {action.job_id for action in plan if isinstance(action, Preempt)}
+            scores = {c.key: c.score for c in decision.candidates} if decision else {}
+            keys = (run.key for job_id in sorted(told) for run in state.runs_of(job_id))
+            victims = tuple(Victim(key, scores.get(key, 0.0)) for key in keys)
+    when = estimate(state, job, before, now, stages) if blockers else None
+    if guarded and when is not None and when.at_us is None and may_fit(state, job):
+        when = Estimate(None, f"it waits until a run ends or may be preempted: {guarded}", when.unknown)
+    return Explanation(tuple(blockers), len(before), ahead, decision, victims, when)
+
+
+def _guarded(state: State, now: Micros) -> str:
+    """The runs that no trial may have preempted yet; empty where there are none."""
+    jobs = (job_id for job_id in state.active if state.jobs.rows[job_id].spec.job_class is JobClass.BEST_EFFORT)
+    runs = (run for job_id in jobs for run in state.runs_of(job_id) if state.room.is_open(run.node))
+    if not (until := [run.guarded_us for run in runs if run.guarded_us is not None]):
+        return ""
+    first = max(0, -(-(min(until) - now) // SECOND))
+    return f"{counted(len(until), 'run')} within the guaranteed run time (min_run), the first for {first} s more"
+
+
+def _own_reasons(state: State, job: Job) -> Iterator[Blocker]:
+    """What keeps it out of its queue, or its queue from being served."""
+    if not state.serves(job):
+        has, starts = ("no virtual clusters", "without one") if job.spec.vc else ("virtual clusters", "of one")
+        yield Blocker(Reason.NEVER_IN_QUOTA, f"the site has {has} now, and only jobs {starts} start: cancel it")
+    if job.held:
+        yield Blocker(Reason.HELD, "a user holds it: release it")
+    for dependency in job.waits_for:
+        other = state.jobs.rows[dependency.job_id]
+        how = dependency.kind.name.lower().replace("_", "-")
+        yield Blocker(Reason.DEPENDENCY, f"{how} job {other.id}, which is {other.state.name}", other.id)
+    if job.eligible_us is not None:
+        yield Blocker(Reason.RETRYING, job.detail or PAUSES)
+    if job.elements is not None and not startable(job):
+        yield Blocker(Reason.ARRAY_LIMIT, _as_many_as_may(state, job.id))
+
+
+def _as_many_as_may(state: State, array_id: int) -> str:
+    states = [state.jobs.rows[element].state for element in state.elements_of[array_id]]
+    aside = states.count(JobState.SUSPENDED)
+    told = f"{len(states)} of its elements have begun and not ended, as many as may at once"
+    return f"{told}; {aside} of them suspended" if aside else told
+
+
+def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
+    if job.eligible_us is not None and len(blockers) == 1:
+        return Estimate(job.eligible_us, "the pause before its retry; then it queues")
+    return None
+
+
+def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
+    """Jobs that are served before it, in order; none before one that stands in no queue."""
+    mine = queue_key(job, state.settings.aging_us)
+    if mine is None:
+        return
+    if stages.victims is None:  # one queue
+        ids = sorted((key, key[-1]) for queue in state.queues.values() for key in queue if key < mine)
+        yield from (state.jobs.rows[job_id] for _, job_id in ids)
+        return
+    if job.spec.job_class is JobClass.BEST_EFFORT and not stages.passed_by(state):
+        yield from (state.jobs.rows[key[-1]] for key in state.queues[JobClass.TRIAL] if key[-1] not in state.earmarks_of)
+    for key in state.queues[job.spec.job_class]:
+        if key >= mine:
+            return
+        if key[-1] not in state.earmarks_of:
+            yield state.jobs.rows[key[-1]]
+
+
+def _no_room(state: State, job: Job) -> Blocker:
+    """For the first task, the largest first, that finds no room beside those before it."""
+    tasks = job.spec.tasks()
+    offered = offered_to(state, job)
+    need = tasks[largest_first(tasks)[0]]
+    for rank in largest_first(tasks):
+        need = tasks[rank]
+        if pack((need,), offered) is None:
+            break
+    nodes = [state.nodes.rows[node_id] for node_id in state.node_ids.values()]
+    open_nodes = [node for node in nodes if state.room.is_open(node.id)]
+    closest = max(open_nodes, key=lambda node: (_share(Vector(*offered[:, node.id].tolist()), need), -node.id), default=None)
+    wait = no_room(state, job)
+    return Blocker(
+        wait.reason,
+        wait.detail or (_none_open(nodes) if closest is None else ""),
+        need=need,
+        node=closest.id if closest is not None else 0,
+        free=Vector(*offered[:, closest.id].tolist()) if closest is not None else ZERO,
+        nodes=len(nodes),
+        usable=len(open_nodes),
+        large_enough=sum(all(n <= c for n, c in zip(need, node.capacity, strict=True)) for node in nodes),
+    )
+
+
+def _none_open(nodes: Sequence[Node]) -> str:
+    if not nodes:
+        return "the cluster has no node yet"
+    drained = sum(node.drained_us is not None for node in nodes)
+    silent = len(nodes) - drained
+    kinds = ((drained, "drained"), (silent, "silent"))
+    return f"{NONE_OPEN}: " + ", ".join(f"{counted(number, 'node')} {how}" for number, how in kinds if number)
+
+
+def _share(free: Vector, need: Vector) -> float:
+    """How much of the need there is, of the resource that is most wanting."""
+    return min((min(f / n, 1.0) for f, n in zip(free, need, strict=True) if n), default=1.0)

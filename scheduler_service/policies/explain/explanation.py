@@ -1,0 +1,89 @@
+"""What an explanation is made of."""
+
+from typing import NamedTuple
+
+from scheduler_service.core.model import Decision, Job, Reason, RunKey
+from scheduler_service.core.model.values import ZERO, Micros, Vector
+from scheduler_service.core.state.state import State
+
+AHEAD_SHOWN = 16
+"""Of the jobs before one, or in the cells that it waits for, so many are named."""
+
+
+class Blocker(NamedTuple):
+    """One thing that keeps a job from starting. `need` is that of the task that fits nowhere; `free` is what the node that
+    comes closest has."""
+
+    reason: Reason
+    detail: str = ""
+    cause_job: int = 0
+    need: Vector = ZERO
+    node: int = 0
+    free: Vector = ZERO
+    nodes: int = 0
+    usable: int = 0
+    large_enough: int = 0
+    holders: int = 0
+    """How many jobs have the cells of its virtual cluster that it waits for."""
+    holder_jobs: tuple[int, ...] = ()
+    """The first of these: those of which it is known when they end at the latest, the soonest before the others."""
+    first_end_us: Micros | None = None
+    """When the first of them does."""
+
+
+class Victim(NamedTuple):
+    key: RunKey
+    score: float
+
+
+class Estimate(NamedTuple):
+    """`at_us` None: nobody knows."""
+
+    at_us: Micros | None
+    basis: str
+    unknown: int = 0
+
+
+class Explanation(NamedTuple):
+    blockers: tuple[Blocker, ...] = ()
+    ahead: int = 0
+    ahead_jobs: tuple[int, ...] = ()
+    decision: Decision | None = None
+    victims: tuple[Victim, ...] = ()
+    estimate: Estimate | None = None
+
+
+def waiting_for_victims(state: State, job: Job) -> Explanation:
+    """Of a job that has earmarks."""
+    leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))
+    blocker = Blocker(Reason.WAITING_FOR_VICTIMS, f"{counted(len(leaving), 'run')} leaving for it")
+    return Explanation((blocker,), victims=leaving, estimate=_when_they_leave(state, leaving))
+
+
+def number_of(count: int, what: str) -> str:
+    """
+    >>> number_of(1, "job"), number_of(2, "job")
+    ('1 job', '2 jobs')
+    """
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def counted(count: int, what: str) -> str:
+    """So many are.
+
+    >>> counted(1, "job"), counted(2, "job")
+    ('1 job is', '2 jobs are')
+    """
+    return f"{count} {what} is" if count == 1 else f"{count} {what}s are"
+
+
+def _leaving(state: State, job: Job) -> list[RunKey]:
+    return [key for i in sorted(state.earmarks_of[job.id]) for key in state.operations.rows[i].victims]
+
+
+def _when_they_leave(state: State, leaving: tuple[Victim, ...]) -> Estimate:
+    runs = [state.runs.rows[victim.key] for victim in leaving]
+    if not runs:
+        return Estimate(state.cluster.clock_us, "what it waits for is there")
+    latest = max((run.stop_us or 0) + run.stop_grace_us for run in runs)
+    return Estimate(latest, f"the grace periods of those that leave for it ({len(runs)}), at the longest")

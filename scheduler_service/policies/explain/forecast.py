@@ -1,0 +1,152 @@
+"""When a job may start, if all jobs take as long as they are expected to, and none comes before it.
+
+Those before it are placed in order, each when there is room; what runs ends by its estimate, else its time limit. An array is
+placed as often as it has elements to begin; one that has begun as many as may at once comes back whenever one of them ends.
+"""
+
+from bisect import insort
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.model import Job, JobClass, JobState
+from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.queue_keys import place_of
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.explain.explanation import Estimate, number_of
+from scheduler_service.policies.placing.first_fit import take_promised
+from scheduler_service.policies.stages import Stages
+from scheduler_service.policies.victims.lrtp import remaining
+
+LOOKS = 300
+"""How often an estimate may look for room: some 10 ms with thousands of nodes."""
+
+
+class _End(NamedTuple):
+    at_us: Micros
+    job_id: int
+    """Or that of its array, where it is one that is placed here."""
+    number: int
+    array: int
+    freed: tuple[tuple[int, Vector], ...]
+
+
+class _Elements:
+    """Of an array: how many are to begin, and how many may now."""
+
+    def __init__(self, array: Job) -> None:
+        spec, told = array.spec.array, array.elements
+        assert spec is not None
+        assert told is not None
+        self.to_begin = spec.size - told.begun
+        self.may = spec.at_once - told.live if spec.at_once else self.to_begin
+
+
+def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Stages) -> Estimate:
+    """Of a job of no virtual cluster. `before` are those that are served before it, in order."""
+
+    def order(other: Job) -> tuple[bool, tuple[int, bool, int]]:
+        last = stages.victims is not None and other.spec.job_class is not JobClass.TRIAL
+        return last, place_of(other, state.settings.aging_us, other.requeued)
+
+    aside = {array.id: array for array in _at_their_limit(state) if order(array) < order(job)}
+    arrays = {array.id: _Elements(array) for array in (*before, *aside.values()) if array.elements is not None}
+    ends, known, unknown = _ends(state, now)
+    heapify(ends)
+    offered = state.room.offered().copy()
+    take_promised(state, job, offered)
+    at, line, endless = now, [*before, job], 0
+    for look in range(LOOKS):
+        head = line[0]
+        nodes = pack(head.spec.tasks(), trial := offered.copy())
+        if nodes is None:
+            if not ends:
+                return Estimate(None, _never(state, head, job, unknown, endless), unknown)
+            at, _, _, array, freed = heappop(ends)
+            for node, demand in freed:
+                offered[:, node] += demand
+            if array in arrays:
+                arrays[array].may += 1
+                if array in aside:
+                    insort(line, aside.pop(array), hi=len(line) - 1, key=order)
+            continue
+        if head is job:
+            ahead = number_of(len(before), "job")
+            return Estimate(at, f"estimates and time limits of {number_of(known, 'run')} and {ahead} ahead", unknown)
+        offered = trial
+        elements = arrays.get(head.id)
+        takes = head.spec.estimate_us or head.time_limit_us
+        if takes:
+            freed = tuple(zip(nodes, head.spec.tasks(), strict=True))
+            heappush(ends, _End(at + takes, head.id, look, head.id if elements is not None else 0, freed))
+        else:
+            endless += 1
+        if elements is not None:
+            elements.to_begin -= 1
+            elements.may -= 1
+        if elements is None or not elements.to_begin:
+            line.pop(0)
+        elif not elements.may:
+            aside[head.id] = line.pop(0)
+    return Estimate(None, f"too much is before it to be foreseen: {number_of(len(before), 'job')} ahead", unknown)
+
+
+def _at_their_limit(state: State) -> Iterator[Job]:
+    """Arrays that begin their next element when one ends."""
+    for array_id in state.elements_of:
+        array = state.jobs.rows[array_id]
+        spec, told = array.spec.array, array.elements
+        if array.state is not JobState.QUEUED or array.held or array.spec.vc or spec is None or told is None:
+            continue
+        if told.begun < spec.size and 0 < spec.at_once <= told.live:
+            yield array
+
+
+def _ends(state: State, now: Micros) -> tuple[list[_End], int, int]:
+    """Of what runs, where its end makes room; of how many it is known, and of how many not."""
+    ends, unknown = [], 0
+    for job_id in state.active:
+        running = state.jobs.rows[job_id]
+        freed = tuple((run.node, run.demand) for run in state.runs_of(job_id) if state.room.is_open(run.node))
+        if not freed:
+            continue
+        left = remaining(state, running, now)
+        if left is None:
+            unknown += 1
+        else:
+            ends.append(_End(now + left, job_id, 0, running.array_job, freed))
+    return ends, len(ends), unknown
+
+
+def _never(state: State, head: Job, job: Job, unknown: int, endless: int) -> str:
+    """Why nothing is foreseen: `head`, which is the job or one before it, finds no room when all has ended of which it is known
+    when it does."""
+    whose = [*([number_of(unknown, "run")] if unknown else []), *([f"{number_of(endless, 'job')} ahead"] if endless else [])]
+    if whose and may_fit(state, head):
+        return f"it waits for the end of {' and '.join(whose)} of unknown length"
+    lacking = "open nodes that are large enough" if head.spec.gang else "an open node that is large enough"
+    return f"it waits for {lacking}" if head is job else f"it waits for job {head.id}, and that for {lacking}"
+
+
+def may_fit(state: State, job: Job) -> bool:
+    """Whether it finds room on the open nodes when nothing runs there any more."""
+    return pack(job.spec.tasks(), _empty(state)) is not None
+
+
+def _empty(state: State) -> NDArray[np.int64]:
+    """(3, nodes + 1): what each node will have free when nothing runs and nothing is kept; what is faulty is not."""
+    offered = state.room.offered().copy()
+    for job_id in state.active:
+        for run in state.runs_of(job_id):
+            if state.room.is_open(run.node):
+                faulty = state.faulty_devices.get(run.node, 0)
+                offered[:, run.node] += run.demand
+                offered[2, run.node] -= sum(faulty >> device & 1 for device in run.devices)
+    for earmark in state.operations.rows.values():
+        if state.room.is_open(earmark.node):
+            offered[:, earmark.node] += earmark.kept
+    return offered

@@ -1,0 +1,1 @@
+"""In which order queued jobs are served."""

@@ -1,0 +1,112 @@
+"""Where a job fits: plain vector fitting, first node first; of a gang, the largest task first."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.messages import Place, Spot, Wait
+from scheduler_service.core.model import Job, JobClass, OperationPhase, Reason
+from scheduler_service.core.model.values import add, first_of, fits
+from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.state import State
+
+_NO_ROOM = Reason.NO_ROOM
+
+
+def place(state: State, job: Job) -> Place | None:
+    """Puts the job on the first nodes that have room, counting what is kept for it there. None: there is no room.
+
+    Nodes that it is to avoid come last.
+    """
+    if not job.spec.gang and not job.avoid:  # nearly always
+        node = _first_node(state, job)
+        return None if node is None else Place(job.id, (Spot(node, pick_devices(state, node, job.spec.demand.devices)),))
+    offered = offered_to(state, job)
+    nodes = None
+    if job.avoid:
+        without = offered.copy()
+        without[:, list(job.avoid)] = -1
+        nodes = pack(job.spec.tasks(), without)
+    nodes = nodes or pack(job.spec.tasks(), offered)
+    return None if nodes is None else place_on(state, job, nodes)
+
+
+def place_on_earmarks(state: State, job: Job) -> Place:
+    """Puts the job where everything is kept for it."""
+    nodes = [0] * len(job.spec.tasks())
+    for operation_id in state.earmarks_of[job.id]:
+        earmark = state.operations.rows[operation_id]
+        for rank in earmark.tasks:
+            nodes[rank] = earmark.node
+    return place_on(state, job, nodes)
+
+
+def start_on_earmarks(state: State, place: Callable[[State, Job], Place]) -> Proposals:
+    """Jobs for which everything is kept that they need start on it. They take nothing from anybody, so those before them in the
+    queue, who may be waiting for that very room, do not hold them up. Every policy begins with them: what is kept may have been
+    so by the policy that was there before."""
+    for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
+        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
+        if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
+            yield (place(state, state.jobs.rows[job_id]),)
+
+
+def place_on(state: State, job: Job, nodes: list[int]) -> Place:
+    """With devices for each task, a node of which is given."""
+    taken: dict[int, int] = {}
+    spots = []
+    for node, demand in zip(nodes, job.spec.tasks(), strict=True):
+        devices = pick_devices(state, node, demand.devices, taken.get(node, 0))
+        taken[node] = taken.get(node, 0) | sum(1 << index for index in devices)
+        spots.append(Spot(node, devices))
+    return Place(job.id, tuple(spots))
+
+
+def offered_to(state: State, job: Job) -> NDArray[np.int64]:
+    """(3, nodes + 1): what each node has for the job, with what is kept there for it; a copy."""
+    offered = state.room.offered().copy()
+    for operation_id in state.earmarks_of.get(job.id, ()):
+        earmark = state.operations.rows[operation_id]
+        if state.room.is_open(earmark.node):
+            offered[:, earmark.node] += earmark.kept
+    return offered
+
+
+def take_promised(state: State, job: Job, offered: NDArray[np.int64]) -> None:
+    """Takes off what others' earmarks still miss: what their victims release goes there first."""
+    for earmark in state.operations.rows.values():
+        if earmark.job_id != job.id and state.room.is_open(earmark.node):
+            offered[:, earmark.node] -= np.array(earmark.want) - np.array(earmark.kept)
+
+
+def _first_node(state: State, job: Job) -> int | None:
+    first = state.room.first_fit(job.spec.demand)
+    for operation_id in state.earmarks_of.get(job.id, ()):
+        earmark = state.operations.rows[operation_id]
+        here = add(state.room.free(earmark.node), earmark.kept)
+        if state.room.is_open(earmark.node) and fits(job.spec.demand, here) and (first is None or earmark.node < first):
+            return earmark.node
+    return first
+
+
+def pick_devices(state: State, node: int, count: int, taken: int = 0) -> tuple[int, ...]:
+    """The first `count` idle devices of the node that are not in the mask `taken`."""
+    return first_of(state.idle_devices.get(node, 0) & ~taken, count) if count else ()
+
+
+def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
+    """The job that stands behind `skip` others in the queue of its class."""
+    key = state.queues[job_class].behind(skip)
+    return None if key is None else state.jobs.rows[key[-1]]
+
+
+def no_room(state: State, job: Job) -> Wait:
+    """Why the first of a queue waits. TOO_LARGE: no node could ever take it; told so, it leaves the queue."""
+    room, gang = state.room, job.spec.gang
+    if not state.node_ids or room.could_ever_take(job.spec):
+        return Wait(job.id, _NO_ROOM)
+    if gang and all(room.could_ever_fit(group.demand) for group in gang):
+        return Wait(job.id, Reason.TOO_LARGE, "its tasks would not fit on the cluster at once, even when it is empty")
+    return Wait(job.id, Reason.TOO_LARGE, "no node of the cluster is large enough, even when empty")

@@ -1,0 +1,1 @@
+"""Which runs are preempted for a job that does not fit."""

@@ -1,0 +1,67 @@
+"""FitGpp's choice of victims: small best-effort runs with short grace periods (papers: section 3, Eqns 1-4).
+
+With gangs, which the paper leaves to future work: a gang is one candidate, whose size is the sum of its tasks' sizes and
+which releases on each node what its tasks hold there; a trial that is a gang has victims chosen for one task after the
+other, the largest first, each with what those before it have left.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.engine import Policy
+from scheduler_service.core.messages import Plan, Rng
+from scheduler_service.core.model import Job
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.order import fifo
+from scheduler_service.policies.order.strict_trials import serve_trials
+from scheduler_service.policies.order.trials_first import Serve
+from scheduler_service.policies.victims.search import Field, FitGppSettings, Scores, draw, field_for, plan_for, random_order
+
+
+def fitgpp(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
+    """The policy with these parameters."""
+
+    def victims(state: State, trial: Job, rng: Rng) -> Plan | None:
+        return fitgpp_victims(state, trial, settings, rng)
+
+    return serve_trials(victims, serve, settings)
+
+
+def fitgpp_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
+    """Eqn 4 with the score of Eqn 3."""
+    field = field_for(state, trial, settings.cap)
+    return None if field is None else least_score(field, score(field, settings.s), settings, rng, "fitgpp")
+
+
+def least_score(field: Field, scores: Scores, settings: FitGppSettings, rng: Rng, rule: str) -> Plan | None:
+    """The run of least score among those that suffice alone; else random runs until they suffice; None if none do.
+
+    One pass over the running best-effort jobs for each task of the trial, in C.
+    """
+    for rank in field.ranks():
+        if field.seat(rank):
+            continue
+        eligible = field.sufficient(rank) & field.free_to_go()
+        if eligible.any():
+            best = scores.score[eligible].min()
+            ties = np.nonzero(eligible & (scores.score == best))[0]
+            # Equal scores: the job that was submitted last, so that the order of the queue is disturbed least.
+            field.release(int(ties[field.job[ties].argmax()]))
+            field.seat(rank)
+        elif draw(field, rank, random_order(field, rank, rng, settings.sparing), settings.sparing):
+            rule = "random"
+        else:
+            return None
+    return plan_for(field, scores, settings, rule)
+
+
+def score(field: Field, s: float) -> Scores:
+    """Eqn 3 for every run in J: running best-effort jobs that this trial may preempt, whatever their preemption count.
+
+    Maxima are over J; a zero maximum contributes 0.
+    """
+    max_size, max_grace = float(field.size.max()), int(field.grace.max())
+    total: NDArray[np.float64] = field.size / max_size if max_size > 0 else np.zeros(len(field.size))
+    if max_grace > 0:
+        total = total + s * (field.grace / max_grace)
+    return Scores(total, max_size, max_grace)

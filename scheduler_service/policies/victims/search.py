@@ -1,0 +1,317 @@
+"""Which runs must leave so that a trial can start: the field on which every rule plays, and the plan that follows.
+
+Who may preempt whom, of the table in the design: here a trial may preempt any best-effort run of no higher priority that was
+preempted fewer than P times and has run for its guaranteed time. A choice is a plan; nothing has changed until it is carried
+out.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.messages import Earmark, Plan, Preempt, Rng
+from scheduler_service.core.model import CandidateScore, Decision, Job
+from scheduler_service.core.model.values import ZERO, Vector, add, fits, sub
+from scheduler_service.core.state.free_resources import largest_first
+from scheduler_service.core.state.state import State
+
+SHOWN = 16
+"""How many candidates a decision keeps for the story."""
+
+Mask = NDArray[np.bool_]
+
+
+class Scores(NamedTuple):
+    """`score` by place in the field (Eqn 3), and its maxima."""
+
+    score: NDArray[np.float64]
+    max_size: float
+    max_grace_us: int
+
+
+class FitGppSettings(NamedTuple):
+    """Parameters of the paper. `s` weighs the grace period against the size (Eqn 3); `cap` is P (Eqn 4), which holds for
+    every rule. `trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers'
+    setting.
+    """
+
+    s: float = 4.0
+    cap: int = 1
+    trials_in_flight: int | None = None
+    sparing: bool = True
+    """Of runs drawn one after the other (LRTP, RAND, FitGpp's random ones) only those leave that make the room; False: all
+    that were drawn until there was room, as published."""
+    in_order: bool = False
+    """A trial that waits for victims holds up the trials behind it, as published; no other waits for any then."""
+
+
+AS_PUBLISHED = FitGppSettings(trials_in_flight=1, sparing=False, in_order=True)
+"""How the FitGpp paper's simulator decides, as far as its figures tell."""
+
+
+class Field:
+    """J, the runs that one trial may preempt, as columns; and what is free, as victims go and tasks of the trial come.
+
+    A place of the columns is a task; those of one gang share its size, and go together.
+    """
+
+    def __init__(self, state: State, trial: Job, slots: NDArray[np.intp], cap: int) -> None:
+        c = state.candidates
+        self.state, self.trial, self.slots = state, trial, slots
+        self.job, self.node = c.job.take(slots), c.node.take(slots)
+        self.size, self.grace = c.size.take(slots), c.grace.take(slots)
+        self.demand: NDArray[np.int64] = c.demand.take(slots, axis=1)
+        self.under_cap: Mask = c.count.take(slots) < cap
+        self.offered: NDArray[np.int64] = state.room.offered()
+        self.victims: list[int] = []
+        """Jobs, in the order in which they were chosen."""
+        self.seats: dict[int, int] = {}
+        """Rank -> node."""
+        self._tasks = trial.spec.tasks()
+        self._last_node = 0
+        """Where the victim that was chosen last makes room."""
+        self.gangs: Mask = c.tasks.take(slots) > 1
+        if c.gangs and self.gangs.any():
+            self._gather()
+        if len(self._tasks) > 1:
+            self.offered = self.offered.copy()
+
+    def _gather(self) -> None:
+        """Gives every task of a gang the size of the whole, and what the gang holds on its node."""
+        places = np.nonzero(self.gangs)[0]
+        _, gang = np.unique(self.job[places], return_inverse=True)
+        self.size = self.size.copy()
+        self.size[places] = np.bincount(gang, weights=self.size[places])[gang]
+        _, here = np.unique(np.stack([self.job[places], self.node[places]]), axis=1, return_inverse=True)
+        here = here.reshape(-1)
+        self.demand = self.demand.copy()
+        for resource in range(3):
+            self.demand[resource, places] = np.bincount(here, weights=self.demand[resource, places])[here].astype(np.int64)
+
+    def ranks(self) -> list[int]:
+        """The trial's tasks, the largest first."""
+        return largest_first(self._tasks)
+
+    def need(self, rank: int) -> Vector:
+        return self._tasks[rank]
+
+    def seat(self, rank: int) -> bool:
+        """Gives the task a place where there is room, if there is. Of the only task there is: only once there are victims,
+        since the queue's own way would have placed it."""
+        if len(self._tasks) == 1:
+            if not self.victims:
+                return False
+            self.seats[rank] = self._last_node
+            return True
+        cpu, memory, devices = self._tasks[rank]
+        enough = (self.offered[2] >= devices) & (self.offered[0] >= cpu) & (self.offered[1] >= memory)
+        enough[0] = False
+        node = int(enough.argmax())
+        if not enough[node]:
+            return False
+        self.offered[:, node] -= self._tasks[rank]
+        self.seats[rank] = node
+        return True
+
+    def sufficient(self, rank: int) -> Mask:
+        """Eqn 2, `D_TE <= D_BE + N`, for each place."""
+        enough: Mask = np.ones(len(self.job), dtype=np.bool_)
+        for resource, need in enumerate(self._tasks[rank]):
+            enough &= self.demand[resource] + self.offered[resource].take(self.node) >= need
+        return enough
+
+    def free_to_go(self) -> Mask:
+        """Under the cap, and not chosen already."""
+        if not self.victims:
+            return self.under_cap
+        return self.under_cap & ~np.isin(self.job, self.victims)
+
+    def release(self, place: int) -> None:
+        """Chooses the job at this place: all of its tasks go, on whatever nodes."""
+        job = int(self.job[place])
+        self._last_node = int(self.node[place])
+        if job in self.victims:  # it was chosen at another place, for what it holds there
+            return
+        self.victims.append(job)
+        if len(self._tasks) > 1:
+            for run in self.state.runs_of(job):
+                if self.state.room.is_open(run.node):
+                    self.offered[:, run.node] += run.demand
+
+
+def field_for(state: State, trial: Job, cap: int) -> Field | None:
+    """None: there is nothing that the trial may preempt."""
+    c = state.candidates
+    used = slice(0, c.used)
+    offered = state.room.offered()
+    mask = (c.job[used] > 0) & (offered[2].take(c.node[used]) >= 0) & (c.priority[used] <= trial.priority)
+    slots = np.nonzero(mask)[0]
+    if c.gangs and len(slots):
+        slots = _whole(state, slots)
+    return Field(state, trial, slots, cap) if len(slots) else None
+
+
+def _whole(state: State, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Without tasks of gangs of which another task cannot be told to leave now, as on a silent node. In order of jobs and
+    ranks: a gang's size is a sum of fractions, whose last bits depend on their order, and that of the slots is history."""
+    c = state.candidates
+    slots = slots[np.lexsort((c.task[slots], c.job[slots]))]
+    gang = np.nonzero(c.tasks[slots] > 1)[0]
+    job, count = np.unique(c.job[slots[gang]], return_counts=True)
+    whole = np.array([count[i] == len(state.active[int(job[i])]) for i in range(len(job))], dtype=np.bool_)
+    keep = np.ones(len(slots), dtype=np.bool_)
+    keep[gang] = np.isin(c.job[slots[gang]], job[whole])
+    return slots[keep]
+
+
+def draw(field: Field, rank: int, order: Iterable[int], sparing: bool = True) -> bool:
+    """Takes runs in this order (places of the field) until those of one node make room there for the task. Sparing: those of
+    other nodes stay, and so does any not needed. False, and nobody is chosen, where all of them together do not."""
+    need = field.need(rank)
+    drawn: list[int] = []
+    room: dict[int, Vector] = {}
+    for place in order:
+        node = int(field.node[place])
+        had = room.get(node, Vector(*field.offered[:, node].tolist()))
+        room[node] = add(had, Vector(*field.demand[:, place].tolist()))
+        drawn.append(place)
+        if fits(need, room[node]):
+            for chosen in _needed(field, need, room[node], drawn, node) if sparing else drawn:
+                field.release(chosen)
+            return field.seat(rank)
+    return False
+
+
+def random_order(field: Field, rank: int, rng: Rng, sparing: bool = True) -> Iterator[int]:
+    """The paper preempts "a random BE job" when no single one suffices."""
+    pool = pool_for(field, rank, sparing)
+    while pool:
+        drawn = rng.randrange(len(pool))
+        pool[drawn], pool[-1] = pool[-1], pool[drawn]
+        yield pool.pop()
+
+
+def pool_for(field: Field, rank: int, sparing: bool = True) -> list[int]:
+    """Places of runs that may be drawn, in order of their jobs: those under the cap; of tasks of one gang on one node, one.
+
+    Sparing: those on nodes where they make room for the task all together. Runs on several nodes would not add up, so that
+    drawing others is of no use, and as those are spared, of no harm.
+    """
+    places = np.nonzero(field.free_to_go())[0]
+    places = places[np.lexsort((field.node[places], field.job[places]))]
+    if len(places):
+        first = np.ones(len(places), dtype=np.bool_)
+        job, node = field.job[places], field.node[places]
+        first[1:] = (job[1:] != job[:-1]) | (node[1:] != node[:-1])
+        places = places[first]
+    if sparing:
+        places = places[_promising(field, rank, places)]
+    pool: list[int] = places.tolist()
+    return pool
+
+
+def _promising(field: Field, rank: int, places: NDArray[np.intp]) -> Mask:
+    """Which of the places are on a node where all of them that are there make room for the task together."""
+    node = field.node[places]
+    enough: Mask = np.ones(field.offered.shape[1], dtype=np.bool_)
+    for resource, need in enumerate(field.need(rank)):
+        together = np.bincount(node, weights=field.demand[resource, places], minlength=field.offered.shape[1])
+        enough &= together + field.offered[resource] >= need
+    promising: Mask = enough[node]
+    return promising
+
+
+def _needed(field: Field, demand: Vector, room: Vector, drawn: list[int], node: int) -> list[int]:
+    """Those drawn on this node; leaves out, first drawn first, every run without which there is room all the same."""
+    kept = []
+    for place in drawn:
+        if int(field.node[place]) != node:
+            continue
+        without = sub(room, Vector(*field.demand[:, place].tolist()))
+        if fits(demand, without):
+            room = without
+        else:
+            kept.append(place)
+    return kept
+
+
+# ---- the plan ----------------------------------------------------------------------------------------------------------
+
+
+def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) -> Plan:
+    """The victims are told to leave, and what each node of the trial needs is kept for it there."""
+    trial, state = field.trial, field.state
+    nodes = sorted(set(field.seats.values()))
+    decision = Decision(
+        trial=trial.id,
+        node=nodes[0],
+        demand=trial.spec.demand,
+        rule=rule,
+        s=settings.s,
+        cap=settings.cap,
+        max_size=scores.max_size,
+        max_grace_us=scores.max_grace_us,
+        considered=len(np.unique(field.job)) if field.gangs.any() else len(field.job),
+        candidates=_shown(field, scores),
+    )
+    preemptions = tuple(Preempt(job, trial.id, settings.cap, decision) for job in field.victims)
+    earmarks = []
+    for node in nodes:
+        ranks = tuple(sorted(rank for rank, seat in field.seats.items() if seat == node))
+        want = ZERO
+        for rank in ranks:
+            want = add(want, field.need(rank))
+        leaving = tuple(run.key for job in field.victims for run in state.runs_of(job) if run.node == node)
+        earmarks.append(Earmark(trial.id, node, want, leaving, decision, ranks))
+    return (*preemptions, *earmarks)
+
+
+def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
+    """The chosen runs and those of lowest score, lowest first."""
+    c, state = field.state.candidates, field.state
+    chosen = np.isin(field.job, field.victims)
+    alone = _alone(field)
+    shown = np.nonzero(_lowest(scores.score, -field.job) | chosen)[0]
+    rows = []
+    for i in shown[np.lexsort((-field.job[shown], scores.score[shown]))].tolist():
+        key = c.keys[int(field.slots[i])]
+        assert key is not None  # a slot in J is in use
+        run = state.runs.rows[key]
+        rows.append(
+            CandidateScore(
+                key=key,
+                node=run.node,
+                demand=Vector(*field.demand[:, i].tolist()),
+                node_free=state.room.free(run.node),
+                size=float(field.size[i]),
+                grace_us=int(field.grace[i]),
+                score=float(scores.score[i]),
+                preempted_for_trial=int(c.count[int(field.slots[i])]),
+                sufficient=bool(alone[i]),
+                chosen=bool(chosen[i]),
+            )
+        )
+    return tuple(rows)
+
+
+def _alone(field: Field) -> Mask:
+    """Eqn 2 for the trial's largest task, with what was free before anybody was told to leave."""
+    offered = field.state.room.offered()
+    enough: Mask = np.ones(len(field.job), dtype=np.bool_)
+    for resource, need in enumerate(field.need(field.ranks()[0])):
+        enough &= field.demand[resource] + offered[resource].take(field.node) >= need
+    return enough
+
+
+def _lowest(score: NDArray[np.float64], tie: NDArray[np.int64]) -> Mask:
+    """Which are the SHOWN of lowest (score, tie). Sorts none of them, for there may be thousands."""
+    if len(score) <= SHOWN:
+        return np.ones(len(score), dtype=np.bool_)
+    bound = np.partition(score, SHOWN - 1)[SHOWN - 1]
+    below, level = score < bound, np.nonzero(score == bound)[0]
+    missing = SHOWN - int(below.sum())
+    below[level[np.argpartition(tie[level], missing - 1)[:missing]]] = True
+    lowest: Mask = below
+    return lowest

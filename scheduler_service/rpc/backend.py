@@ -1,0 +1,158 @@
+"""What the gRPC services serve from: this scheduler's leadership while it lasts, and the database, which standbys read."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from scheduler_service.core.model import Node
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.policies.stages import Stages
+from scheduler_service.rpc.seals import Seals
+from scheduler_service.run.dispatch import Dispatch
+from scheduler_service.run.ports import NotCommitted, Reader
+from scheduler_service.run.service import NotLeading, Service
+from scheduler_service.run.view import View
+from scheduler_service.secret_arguments import SecretArguments
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_FIFO = VcPolicy()
+_NO_SECRETS = SecretArguments()
+READERS = 5
+"""Queries at once: as many as there are connections to read on."""
+ASK_AGAIN = 1.0
+"""Seconds for which it holds who leads."""
+ASK_LIMIT = 3.0
+"""Seconds that a caller who is to be told who leads may wait for the database."""
+
+
+class Leading:
+    """What there is while this scheduler leads."""
+
+    def __init__(
+        self,
+        service: Service,
+        dispatch: Dispatch,
+        stages: Stages,
+        cluster_id: str,
+        epoch: int,
+        valid_until: Callable[[], float],
+        seals: Seals,
+        skipped_below: int = 0,
+    ) -> None:
+        self.service = service
+        self.view = service.view
+        self.dispatch = dispatch
+        self.stages = stages
+        self.cluster_id = cluster_id
+        self.epoch = epoch
+        self.valid_until = valid_until
+        """Until when (of `time.monotonic`) the lease is known to be ours."""
+        self.seals = seals
+        self.skipped_below = skipped_below
+        """The numbers that the database may have lost, of which an agent of a lower epoch knows, are skipped already."""
+        self.unsealed: set[str] = set()
+        """Nodes whose agents claimed a higher epoch and did not show its seal; no more than the log is to name."""
+        self.outrun: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
+        """Done when an agent has shown that this cluster was led in a higher epoch: that epoch, and who has shown it."""
+
+    def meet(self, epoch: int, why: str) -> None:
+        """This cluster was led in a higher epoch: this leadership ends, and the next one is above that epoch."""
+        if not self.outrun.done():
+            self.outrun.set_result((epoch, why))
+
+
+class Front:
+    """Holds the Leading of the moment, and reads from the database; handlers ask for it at each call."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        user: str,
+        default_grace_us: Micros,
+        heartbeat_seconds: float,
+        silent_after_seconds: float,
+        virtual_clusters: bool = False,
+        vc_policy: VcPolicy = _FIFO,
+        secrets: SecretArguments = _NO_SECRETS,
+    ) -> None:
+        self.reader = reader
+        self.user = user
+        self.default_grace_us = default_grace_us
+        self.heartbeat_seconds = heartbeat_seconds
+        self.silent_after_seconds = silent_after_seconds
+        self.virtual_clusters = virtual_clusters
+        """Whether the site has such, whoever leads it."""
+        self.vc_policy = vc_policy
+        """Of virtual clusters that name no other."""
+        self.secrets = secrets
+        """What others than a job's owner and operators do not see of its command."""
+        self._leading: Leading | None = None
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
+        self.clock = time.monotonic
+        self._leader: asyncio.Task[str] | None = None
+        self._leader_asked = 0.0
+
+    @property
+    def leads(self) -> Leading | None:
+        """None on a standby: and that is one, too, who was stopped for longer than its lease lasted, and does not know yet."""
+        leading = self._leading
+        return leading if leading is not None and time.monotonic() <= leading.valid_until() else None
+
+    @property
+    def leading(self) -> Leading:
+        """Raises NotLeading."""
+        if (leading := self.leads) is None:
+            raise NotLeading
+        return leading
+
+    def lead(self, leading: Leading | None) -> None:
+        self._leading = leading
+
+    # ---- what a standby answers, too -----------------------------------------------------------------------------------
+
+    async def read(self, query: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs a query of the reader off the loop, on threads that nothing else waits for."""
+        call = partial(query, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, call)
+
+    async def names(self) -> Mapping[int, Node]:
+        """Every node by its id."""
+        return leading.view.nodes if (leading := self.leads) else await self.read(self.reader.nodes)
+
+    async def view_of_nodes(self) -> View:
+        """Nodes with what is free on them, as of the last commit."""
+        return leading.view if (leading := self.leads) else await self.read(self.reader.view_of_nodes)
+
+    # ---- who leads -----------------------------------------------------------------------------------------------------
+
+    async def leader(self) -> str:
+        """Where the leader is, by the database; empty when nobody leads. It is asked once a second at most.
+
+        Raises NotCommitted when it does not answer.
+        """
+        now = self.clock()
+        if self._leader is None or (self._leader.done() and now - self._leader_asked >= ASK_AGAIN):
+            self._leader_asked = now
+            self._leader = asyncio.create_task(self.read(self.reader.leader))
+            self._leader.add_done_callback(lambda done: done.cancelled() or done.exception())  # there may be nobody to hear it
+        try:
+            async with asyncio.timeout(ASK_LIMIT):
+                return await asyncio.shield(self._leader)
+        except TimeoutError:
+            raise NotCommitted("the database does not answer") from None
+
+    async def refer(self) -> Exception:
+        """What a caller is told who needs the leader: where it is, or that there is no database to ask for it."""
+        try:
+            return NotLeading(await self.leader())
+        except NotCommitted as lost:
+            return lost
+
+    def close(self) -> None:
+        self._readers.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,1 @@
+"""Between the rows of the core and the messages of ebb.v1."""

@@ -1,0 +1,137 @@
+"""Offers, requests, exchanges and the ledger, between the core and ebb.v1."""
+
+from collections.abc import Iterable, Mapping
+
+from ebb.v1 import exchange_pb2 as pb
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from scheduler_service.core.exchange.book import Board
+from scheduler_service.core.messages import AcceptRequested, Cells, OrderPosted
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, LedgerEntry, Lot, OrderKind, OrderState
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.exchange_index import Surplus
+from scheduler_service.rpc.convert.jobs import time_out
+from scheduler_service.rpc.interceptors import InvalidArgument
+
+LATEST_US = 4_102_444_800_000_000
+"""2100: what is agreed for a later time is meant otherwise."""
+
+_MOST = 2**63 - 1
+
+Names = Mapping[int, str]
+"""Of the virtual clusters that there are."""
+
+# ---- in ----------------------------------------------------------------------------------------------------------------
+
+
+def posted_in(asked: pb.PostOrderRequest) -> OrderPosted:
+    """Raises InvalidArgument."""
+    return OrderPosted(
+        asked.virtual_cluster,
+        asked.request_id,
+        OrderKind(asked.kind),
+        _cells_in(asked.lot, "lot"),
+        asked.bid_device_us if asked.HasField("bid_device_us") else None,
+        _cells_in(asked.swap, "swap") if asked.HasField("swap") else None,
+        _time_in(asked.expire_time, "expire_time") if asked.HasField("expire_time") else 0,
+    )
+
+
+def accepted_in(asked: pb.AcceptOrderRequest) -> AcceptRequested:
+    """Raises InvalidArgument."""
+    begin = _time_in(asked.begin_time, "begin_time") if asked.HasField("begin_time") else 0
+    end = _time_in(asked.end_time, "end_time") if asked.HasField("end_time") else 0
+    return AcceptRequested(asked.virtual_cluster, asked.request_id, asked.order_id, asked.cells, begin, end)
+
+
+def _cells_in(lot: pb.CellLot, field: str) -> Cells:
+    begin = _time_in(lot.begin_time, f"{field}.begin_time") if lot.HasField("begin_time") else 0
+    return Cells(lot.pool, lot.level, lot.cells, begin, _time_in(lot.end_time, f"{field}.end_time"))
+
+
+def _time_in(time: Timestamp, field: str) -> Micros:
+    at = time.seconds * 1_000_000 + time.nanos // 1000
+    if not 0 < at < LATEST_US:
+        raise InvalidArgument("INVALID_FIELD", f"{field}: must be between 1970 and 2100", field=field, rule="time.range")
+    return at
+
+
+# ---- out ---------------------------------------------------------------------------------------------------------------
+
+
+def orders_out(
+    orders: Iterable[ExchangeOrder], exchanges: Iterable[Exchange], names: Names, now: Micros
+) -> list[pb.ExchangeOrder]:
+    """`exchanges`: at least those that have some of these orders and are not over."""
+    orders = list(orders)
+    board = Board(orders, exchanges, now)
+    return [_order_out(order, board, names) for order in orders]
+
+
+def _order_out(order: ExchangeOrder, board: Board, names: Names) -> pb.ExchangeOrder:
+    there, left = order.id in board.orders, 0
+    if there:
+        rest = board.wanted(order)
+        left = board.left(order, rest.begin_us, rest.end_us) if order.kind is OrderKind.OFFER else rest.count
+    over = order.state is OrderState.OPEN and not there  # and the engine has not come to it
+    return pb.ExchangeOrder(
+        order_id=order.id,
+        kind=int(order.kind),  # type: ignore[arg-type]
+        virtual_cluster=names.get(order.vc, ""),
+        lot=_lot_out(order.lot),
+        bid_device_us=None if order.bid is None else _amount(order.bid),
+        swap=None if order.swap is None else _lot_out(order.swap),
+        state=int(OrderState.EXPIRED if over else order.state),  # type: ignore[arg-type]
+        left=left,
+        post_time=time_out(order.posted_us),
+        expire_time=time_out(order.expires_us),
+        by_proxy=order.by_proxy,
+    )
+
+
+def _lot_out(lot: Lot) -> pb.CellLot:
+    return pb.CellLot(
+        pool=lot.pool,
+        level=lot.level,
+        cells=lot.count,
+        begin_time=time_out(lot.begin_us),
+        end_time=time_out(lot.end_us),
+        device_us=_amount(lot.device_us),
+    )
+
+
+def exchange_out(exchange: Exchange, names: Names) -> pb.CellExchange:
+    return pb.CellExchange(
+        exchange_id=exchange.id,
+        offer_order_id=exchange.offer,
+        request_order_id=exchange.request,
+        giver=names.get(exchange.giver, ""),
+        taker=names.get(exchange.taker, ""),
+        lot=_lot_out(exchange.lot),
+        price_device_us=_amount(exchange.price),
+        state=int(exchange.state),  # type: ignore[arg-type]
+        agree_time=time_out(exchange.agreed_us),
+        open_time=time_out(exchange.opened_us),
+        return_time=time_out(exchange.returned_us),
+        in_return_for=exchange.in_return_for,
+        return_asked_by=names.get(exchange.return_asked_by, ""),
+    )
+
+
+def entry_out(entry: LedgerEntry, names: Names) -> pb.LedgerEntry:
+    return pb.LedgerEntry(
+        virtual_cluster=names.get(entry.vc, ""),
+        exchange_id=entry.exchange,
+        kind=int(entry.what),  # type: ignore[arg-type]
+        device_us=_amount(entry.device_us),
+        time=time_out(entry.at_us),
+    )
+
+
+def surplus_out(surplus: Surplus, names: Names) -> pb.Surplus:
+    return pb.Surplus(virtual_cluster=names.get(surplus.vc, ""), device_us=_amount(surplus.device_us))
+
+
+def _amount(device_us: int) -> int:
+    """The nearest that the API can say: sums have no bound, and one that is too large is no reason to show nobody anything."""
+    return max(-_MOST, min(device_us, _MOST))

@@ -1,0 +1,1 @@
+"""The gRPC services of ebb.v1."""

@@ -1,0 +1,268 @@
+"""ebb.v1.AgentLink: one stream for each agent. Reports go up and are acknowledged once committed; orders go down."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator
+from urllib.parse import unquote
+
+from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc
+from google.protobuf.duration_pb2 import Duration
+
+from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.handlers.skipped_numbers import SKIPPED
+from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, Reply
+from scheduler_service.core.model import NodeState
+from scheduler_service.rpc.backend import Front, Leading
+from scheduler_service.rpc.convert.agents import hello_in, log_request_out, orders_out, report_in
+from scheduler_service.rpc.hello import HELLO_LIMIT, asker, hello_of
+from scheduler_service.rpc.interceptors import check
+from scheduler_service.rpc.method_table import Context
+from scheduler_service.rpc.services.logs import Transfers
+from scheduler_service.rpc.services.observations import Observer
+from scheduler_service.run.dispatch import Link
+from scheduler_service.run.ports import NotCommitted
+
+log = logging.getLogger(__name__)
+
+JOINING_RATE = 1000
+"""Agents that connect in a second without users' calls taking notably longer."""
+
+
+class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
+    def __init__(self, front: Front, transfers: Transfers) -> None:
+        self._front = front
+        self._transfers = transfers
+        self._turn = asyncio.Lock()
+        """Held by the agent whose hello is looked at or whose link is taken down: no two of them in one turn of the event loop,
+        so that users' calls come in between."""
+
+    async def Connect(  # noqa: N802
+        self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
+    ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
+        first = None
+        with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
+            async with asyncio.timeout(HELLO_LIMIT):
+                first = await anext(aiter(requests), None)
+        link: Link | None = None
+        try:
+            async with self._turn:
+                # Not before it has spoken: an agent that is still writing when it is refused may be told by gRPC that this
+                # failed, and not why.
+                leading = self._front.leading
+                peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
+                hello = hello_of(first, leading, peer)
+                self._refuse_twin(leading, hello)
+                link = leading.dispatch.open(hello.node, hello.boot_id, hello.instance)
+                taken = leading.service.handle(hello_in(hello, peer))
+                await asyncio.sleep(0)
+            joined = await _joined(leading, link, hello, taken, peer)
+            async for response in self._serve(leading, link, hello, joined, requests):
+                yield response
+        except asyncio.CancelledError:
+            if link is None or not link.ended:
+                raise
+            raise FailedPrecondition("LINK_ENDED", f"node {link.node} was silent, or connected anew: say hello again") from None
+        finally:
+            if link is not None:
+                leading.dispatch.close(link)
+
+    async def SendLog(  # noqa: N802
+        self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], _context: Context
+    ) -> agent_link_pb2.SendLogResponse:
+        await self._transfers.receive(_checked(requests))
+        return agent_link_pb2.SendLogResponse()
+
+    async def _serve(
+        self,
+        leading: Leading,
+        link: Link,
+        hello: agent_link_pb2.Hello,
+        joined: Joined,
+        requests: AsyncIterator[agent_link_pb2.ConnectRequest],
+    ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
+        yield self._welcome(leading, joined)
+        if joined.orders:
+            for piece in orders_out(joined.orders, leading.view.commit_no, leading.view.nodes):
+                yield piece
+        committed: asyncio.Queue[asyncio.Future[Reply] | None] = asyncio.Queue()
+        observer = Observer(leading, link, joined.node)
+        reading = asyncio.create_task(_read(leading, link, hello, requests, committed, observer))
+        acknowledging = asyncio.create_task(_acknowledge(link, committed))
+        try:
+            while (waiting := await link.next()) is not None:
+                orders, acknowledged, logs = waiting
+                if orders:
+                    for piece in orders_out(orders, leading.view.commit_no, leading.view.nodes):
+                        yield piece
+                if acknowledged:
+                    acknowledgement = agent_link_pb2.Acknowledgement(sequence=acknowledged)
+                    yield agent_link_pb2.ConnectResponse(acknowledgement=acknowledgement)
+                for asked in logs:
+                    yield agent_link_pb2.ConnectResponse(log_request=log_request_out(asked))
+            for task in (acknowledging, reading):
+                if task.done():
+                    task.result()  # raises what ended it
+        except asyncio.CancelledError:
+            await self._pause()  # those of a whole cluster may break at once
+            raise
+        finally:
+            for task in (acknowledging, reading):
+                if not task.cancel() and not task.cancelled():
+                    task.exception()  # the other one's was told
+            log.info("node %s disconnected", hello.node)
+
+    async def _pause(self) -> None:
+        async with self._turn:
+            await asyncio.sleep(0)
+
+    def _refuse_twin(self, leading: Leading, hello: agent_link_pb2.Hello) -> None:
+        """Two agents by one name would each take the other's runs for lost. The one that is there and alive stays.
+
+        So does the one that may be about to come back, where only another state directory of the same machine can tell them
+        apart: that of a machine that was started anew is not waited for.
+        """
+        present = leading.dispatch.connected(hello.node)
+        recent = time.monotonic() - self._front.silent_after_seconds
+        if present is not None and present.boot_id == hello.boot_id:
+            if present.instance != hello.instance and present.heard > recent and not present.ended:
+                node = leading.view.named(hello.node)
+                raise FailedPrecondition(
+                    "NODE_CONNECTED",
+                    f"another agent of node {hello.node} with a copy of the same state directory is connected"
+                    f"{f' from {node.address}' if node is not None else ''}: stop one of the two, and give it another --node "
+                    "and an empty --state. If that agent is gone, this one is accepted once nothing was heard of it for "
+                    f"{self._front.silent_after_seconds:g} s",
+                )
+            return
+        if present is not None and present.heard > recent:
+            raise FailedPrecondition(
+                "NODE_CONNECTED",
+                f"an agent of node {hello.node} is connected already, from another boot or state directory: "
+                "give this one another --node, or stop that one first",
+            )
+        node = leading.view.named(hello.node)
+        if node is None or node.state is not NodeState.UP or not _other_spool(node.boot_id, hello.boot_id):
+            return
+        if leading.dispatch.boot_heard(node) > recent:
+            raise FailedPrecondition(
+                "NODE_CONNECTED",
+                f"node {hello.node} was up a moment ago with another state directory of the same machine, whose runs would be "
+                "lost: start the agent on that one, or give this one another --node; where that one is gone, this one is "
+                f"accepted once nothing was heard of it for {self._front.silent_after_seconds:g} s",
+            )
+
+    def _welcome(self, leading: Leading, joined: Joined) -> agent_link_pb2.ConnectResponse:
+        interval = Duration()
+        interval.FromNanoseconds(int(self._front.heartbeat_seconds * 1e9))
+        within = Duration()
+        within.FromMilliseconds(int(1000 * min(len(leading.view.nodes) / JOINING_RATE, self._front.silent_after_seconds / 2)))
+        return agent_link_pb2.ConnectResponse(
+            welcome=agent_link_pb2.Welcome(
+                cluster_id=leading.cluster_id,
+                epoch=leading.epoch,
+                heartbeat_interval=interval,
+                acknowledged=joined.acknowledged,
+                seal=leading.seals.of(leading.epoch),
+                reconnect_within=within,
+            )
+        )
+
+
+async def _joined(leading: Leading, link: Link, hello: agent_link_pb2.Hello, taken: asyncio.Future[Reply], peer: str) -> Joined:
+    """Waits until the engine has taken the hello. Raises NotCommitted, and what the node is refused for."""
+    try:
+        joined = await taken
+    except NotCommitted:
+        leading.dispatch.heard(link)
+        raise
+    assert isinstance(joined, Joined)
+    if joined.acknowledged < hello.acknowledged:
+        link.renews = True
+        await _skip_numbers(leading, hello, joined.acknowledged, peer)
+    leading.dispatch.joined(link)
+    log.info("node %s connected from %s", hello.node, peer)
+    return joined
+
+
+async def _checked(requests: AsyncIterator[agent_link_pb2.SendLogRequest]) -> AsyncIterator[agent_link_pb2.SendLogRequest]:
+    async for request in requests:
+        check(request)
+        yield request
+
+
+def _other_spool(one: str, other: str) -> bool:
+    """Whether two boots are of one boot of a machine, and of two spools there."""
+    machine, of_machine, _ = one.rpartition("/")
+    return one != other and bool(of_machine) and other.rpartition("/")[0] == machine
+
+
+async def _skip_numbers(leading: Leading, hello: agent_link_pb2.Hello, known: int, peer: str) -> None:
+    """An agent had more reports acknowledged than the database knows: it may have lost numbers of jobs, which name folders of
+    checkpoints. Such numbers are skipped once in a leadership, whoever says so: the claim cannot be proved, and costs nothing
+    else."""
+    if not hello.cluster_id or hello.epoch < (skipped_below := leading.skipped_below):
+        return
+    log.warning(
+        "%s says that its reports up to %d were acknowledged, and the database knows those up to %d: was the database restored "
+        "from a backup? Skipping %d numbers of jobs",
+        asker(hello, peer),
+        hello.acknowledged,
+        known,
+        SKIPPED,
+    )
+    leading.skipped_below = leading.epoch + 1
+    try:
+        await leading.service.handle(NumbersLost())
+    except BaseException:
+        leading.skipped_below = skipped_below
+        raise
+
+
+async def _read(
+    leading: Leading,
+    link: Link,
+    hello: agent_link_pb2.Hello,
+    requests: AsyncIterator[agent_link_pb2.ConnectRequest],
+    committed: "asyncio.Queue[asyncio.Future[Reply] | None]",
+    observer: Observer,
+) -> None:
+    """Takes what the agent says until the stream ends. What cannot be taken ends the link."""
+    try:
+        async for request in requests:
+            link.heard = time.monotonic()
+            match request.WhichOneof("message"):
+                case "reports":
+                    check(request.reports)
+                    for report in request.reports.reports:
+                        outcome = leading.service.handle(report_in(report, hello.node, hello.boot_id))
+                        outcome.add_done_callback(_heard)  # the link may end before anybody asks for it
+                        committed.put_nowait(outcome)
+                case "observations":
+                    observer.take(request.observations)
+        committed.put_nowait(None)
+    except BaseException:
+        link.outbox.put_nowait(None)
+        raise
+
+
+def _heard(outcome: asyncio.Future[Reply]) -> None:
+    if not outcome.cancelled():
+        outcome.exception()
+
+
+async def _acknowledge(link: Link, committed: "asyncio.Queue[asyncio.Future[Reply] | None]") -> None:
+    """Acknowledges each report once it is durable, in order, and then ends the link.
+
+    A report that did not become durable ends it at once: the agent sends that again.
+    """
+    try:
+        while (outcome := await committed.get()) is not None:
+            reply = await outcome
+            assert isinstance(reply, Acknowledged)
+            if reply.stale:
+                raise FailedPrecondition("OTHER_BOOT", f"node {link.node} has been seen with another boot since: connect again")
+            link.outbox.put_nowait(reply.sequence)
+    finally:
+        link.outbox.put_nowait(None)

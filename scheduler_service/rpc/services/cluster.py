@@ -1,0 +1,111 @@
+"""ebb.v1.Cluster: nodes and devices."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from ebb.v1 import cluster_pb2, cluster_pb2_grpc
+
+from scheduler_service.core.errors import NotFound
+from scheduler_service.core.messages import (
+    DrainRequested,
+    FenceRequested,
+    NodeChanged,
+    NodeDeleteRequested,
+    NodeRequest,
+    UndrainRequested,
+)
+from scheduler_service.core.model import present
+from scheduler_service.rpc.access import user
+from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.chunking import LARGEST, pieces
+from scheduler_service.rpc.convert.jobs import node_out
+from scheduler_service.rpc.method_table import Context
+from scheduler_service.rpc.paging import DEFAULT_PAGE, after
+from scheduler_service.rpc.services.observations import observations_of
+from scheduler_service.run.service import NotLeading
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 100
+"""Nodes that are made ready for a page at once."""
+_DONE: dict[type[NodeRequest], str] = {
+    DrainRequested: "drained",
+    UndrainRequested: "undrained",
+    FenceRequested: "declared dead",
+    NodeDeleteRequested: "deleted",
+}
+
+
+class Cluster(cluster_pb2_grpc.ClusterServicer):
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def ListNodes(  # noqa: N802
+        self, request: cluster_pb2.ListNodesRequest, _context: Context
+    ) -> cluster_pb2.ListNodesResponse:
+        view = await self._front.view_of_nodes()
+        size = request.page_size or DEFAULT_PAGE
+        page: list[cluster_pb2.Node] = []
+        last, room, more = 0, LARGEST, False
+        for shown in view.nodes_after(after(request.page_token)):
+            node = node_out(shown)
+            room -= node.ByteSize()
+            if page and (len(page) == size or room < 0):
+                more = True
+                break
+            page.append(node)
+            last = shown.node.id
+            if len(page) % AT_ONCE == 0:
+                await asyncio.sleep(0)  # others have their turn
+        return cluster_pb2.ListNodesResponse(nodes=page, next_page_token=str(last) if more else "")
+
+    async def GetNode(self, request: cluster_pb2.GetNodeRequest, _context: Context) -> cluster_pb2.GetNodeResponse:  # noqa: N802
+        view = await self._front.view_of_nodes()
+        for node in view.nodes.values():
+            if node.name == request.node and present(node):
+                leading = self._front.leads
+                seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
+                return cluster_pb2.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
+        raise NotFound(
+            "NO_SUCH_NODE", f"there is no node {request.node}; `ebb node list` shows those there are", node=request.node
+        )
+
+    async def Drain(self, request: cluster_pb2.DrainRequest, _context: Context) -> cluster_pb2.DrainResponse:  # noqa: N802
+        event = DrainRequested(request.node, request.reason, user(), request.evict)
+        return cluster_pb2.DrainResponse(node=await self._ask(event))
+
+    async def Undrain(self, request: cluster_pb2.UndrainRequest, _context: Context) -> cluster_pb2.UndrainResponse:  # noqa: N802
+        return cluster_pb2.UndrainResponse(node=await self._ask(UndrainRequested(request.node)))
+
+    async def Fence(self, request: cluster_pb2.FenceRequest, _context: Context) -> cluster_pb2.FenceResponse:  # noqa: N802
+        return cluster_pb2.FenceResponse(node=await self._ask(FenceRequested(request.node, user())))
+
+    async def DeleteNode(  # noqa: N802
+        self, request: cluster_pb2.DeleteNodeRequest, _context: Context
+    ) -> cluster_pb2.DeleteNodeResponse:
+        await self._ask(NodeDeleteRequested(request.node))
+        return cluster_pb2.DeleteNodeResponse()
+
+    async def _ask(self, event: NodeRequest) -> cluster_pb2.Node:
+        """Has the engine take the event, and returns the node as it then stands."""
+        leading = self._front.leading
+        reply = await leading.service.handle(event)
+        assert isinstance(reply, NodeChanged)
+        log.info("node %s is %s by %s", event.node, _DONE[type(event)], user())
+        return node_out(leading.view.node(reply.node))
+
+    async def Watch(  # noqa: N802
+        self, _request: cluster_pb2.ClusterWatchRequest, _context: Context
+    ) -> AsyncIterator[cluster_pb2.ClusterWatchResponse]:
+        async for update in self._front.leading.view.watch_nodes():
+            snapshot = update.snapshot
+            last: list[cluster_pb2.Node] | None = None
+            for piece in pieces(update.nodes, node_out):
+                if last is not None:
+                    yield cluster_pb2.ClusterWatchResponse(snapshot=snapshot, nodes=last)
+                    snapshot = False
+                    await asyncio.sleep(0)
+                last = piece
+            yield cluster_pb2.ClusterWatchResponse(snapshot=snapshot, nodes=last, commit_no=update.commit_no)
+        raise NotLeading  # the view was closed: the watcher looks for the next leader

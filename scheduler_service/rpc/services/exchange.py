@@ -1,0 +1,174 @@
+"""ebb.v1.Exchange: the bulletin board of cells, deals and the ledger (HiveD, section 3.3).
+
+What is changed goes through the engine; what is shown is read from the database, which also has what is over.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from ebb.v1 import exchange_pb2 as pb
+from ebb.v1 import exchange_pb2_grpc
+
+from scheduler_service.core.errors import NotFound, no_such_vc, no_virtual_clusters
+from scheduler_service.core.handlers.exchange import check_same_deal, check_same_post
+from scheduler_service.core.messages import Exchanged, OrderChanged, ReturnRequested, WithdrawRequested
+from scheduler_service.core.model.access import Role
+from scheduler_service.core.model.exchange import ExchangeOrder, ExchangeState, OrderState
+from scheduler_service.rpc.access import caller, user
+from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.convert.exchange import (
+    Names,
+    accepted_in,
+    entry_out,
+    exchange_out,
+    orders_out,
+    posted_in,
+    surplus_out,
+)
+from scheduler_service.rpc.interceptors import PermissionDenied
+from scheduler_service.rpc.method_table import Context
+from scheduler_service.rpc.paging import DEFAULT_PAGE, before
+from scheduler_service.run.token_cache import wall_clock
+
+_LIVE = (ExchangeState.MATCHED, ExchangeState.ACTIVE)
+
+log = logging.getLogger(__name__)
+
+
+class Exchange(exchange_pb2_grpc.ExchangeServicer):
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._market = front.reader.market
+
+    # ---- changes -------------------------------------------------------------------------------------------------------
+
+    async def PostOrder(self, request: pb.PostOrderRequest, _context: Context) -> pb.PostOrderResponse:  # noqa: N802
+        event, service = posted_in(request), self._front.leading.service
+        vc = _id_of(request.virtual_cluster, await self._names())
+        known = await self._front.read(self._market.posted, vc, request.request_id) if vc and request.request_id else None
+        if known is not None:
+            check_same_post(known, event)
+            return pb.PostOrderResponse(order=await self._order(known.id))
+        reply = await service.handle(event)
+        assert isinstance(reply, OrderChanged)
+        _note(f"posted order {reply.order}", request.virtual_cluster)
+        return pb.PostOrderResponse(order=await self._order(reply.order))
+
+    async def WithdrawOrder(self, request: pb.WithdrawOrderRequest, _context: Context) -> pb.WithdrawOrderResponse:  # noqa: N802
+        _require_side(request.virtual_cluster, "WithdrawOrder")
+        try:
+            await self._front.leading.service.handle(WithdrawRequested(request.order_id, request.virtual_cluster))
+            _note(f"withdrew order {request.order_id}", request.virtual_cluster)
+        except NotFound:
+            known = await self._front.read(self._market.order, request.order_id)
+            if known is None or known.state is not OrderState.WITHDRAWN:
+                raise
+            if request.virtual_cluster and _id_of(request.virtual_cluster, await self._names()) != known.vc:
+                raise
+        return pb.WithdrawOrderResponse(order=await self._order(request.order_id))
+
+    async def AcceptOrder(self, request: pb.AcceptOrderRequest, _context: Context) -> pb.AcceptOrderResponse:  # noqa: N802
+        event, service = accepted_in(request), self._front.leading.service
+        vc = _id_of(request.virtual_cluster, await self._names())
+        known = await self._front.read(self._market.accepted, vc, request.request_id) if vc and request.request_id else None
+        if known is not None:
+            check_same_deal(known, event)
+            return pb.AcceptOrderResponse(exchanges=await self._exchanges((known.id,)))
+        reply = await service.handle(event)
+        assert isinstance(reply, Exchanged)
+        made = " and ".join(str(exchange) for exchange in reply.exchanges)
+        _note(f"accepted order {request.order_id}, which is exchange {made},", request.virtual_cluster)
+        return pb.AcceptOrderResponse(exchanges=await self._exchanges(reply.exchanges))
+
+    async def ReturnCells(self, request: pb.ReturnCellsRequest, _context: Context) -> pb.ReturnCellsResponse:  # noqa: N802
+        _require_side(request.virtual_cluster, "ReturnCells")
+        try:
+            await self._front.leading.service.handle(ReturnRequested(request.exchange_id, request.virtual_cluster))
+            _note(f"asked for the return of exchange {request.exchange_id}", request.virtual_cluster)
+        except NotFound:  # it may be over, which is what was wanted
+            known = {x.id: x for x in await self._front.read(self._market.exchanges, [request.exchange_id])}
+            over = known.get(request.exchange_id)
+            side = _id_of(request.virtual_cluster, await self._names()) if request.virtual_cluster else 0
+            if over is None or side not in (0, over.giver, over.taker) or (request.virtual_cluster and not side):
+                raise
+        found = await self._exchanges((request.exchange_id,))
+        return pb.ReturnCellsResponse(exchange=next(x for x in found if x.exchange_id == request.exchange_id))
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    async def ListOrders(self, request: pb.ListOrdersRequest, _context: Context) -> pb.ListOrdersResponse:  # noqa: N802
+        names, size = await self._names(), request.page_size or DEFAULT_PAGE
+        states = [OrderState(state) for state in request.states if state] or [OrderState.OPEN]
+        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
+        found = await self._front.read(self._market.list_orders, *asked)
+        token = str(found[size - 1].id) if len(found) > size else ""
+        return pb.ListOrdersResponse(orders=await self._shown(found[:size], names), next_page_token=token)
+
+    async def ListExchanges(self, request: pb.ListExchangesRequest, _context: Context) -> pb.ListExchangesResponse:  # noqa: N802
+        names, size = await self._names(), request.page_size or DEFAULT_PAGE
+        states = [ExchangeState(state) for state in request.states if state] or list(_LIVE)
+        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
+        found = await self._front.read(self._market.list_exchanges, *asked)
+        token = str(found[size - 1].id) if len(found) > size else ""
+        return pb.ListExchangesResponse(exchanges=[exchange_out(x, names) for x in found[:size]], next_page_token=token)
+
+    async def GetLedger(self, request: pb.GetLedgerRequest, _context: Context) -> pb.GetLedgerResponse:  # noqa: N802
+        names, size = await self._names(), request.page_size or DEFAULT_PAGE
+        vc = _asked(request.virtual_cluster, names)
+        found = await self._front.read(self._market.ledger, vc, before(request.page_token), size + 1)
+        surpluses = await self._front.read(self._market.surpluses)
+        shown = list(dict.fromkeys(entry.exchange for entry in found))
+        on_page = set(shown[:size])
+        return pb.GetLedgerResponse(
+            surpluses=[surplus_out(row, names) for row in surpluses if vc in (0, row.vc)],
+            entries=[entry_out(entry, names) for entry in found if entry.exchange in on_page],
+            next_page_token=str(shown[size - 1]) if len(shown) > size else "",
+        )
+
+    async def _order(self, order_id: int) -> pb.ExchangeOrder:
+        found = await self._front.read(self._market.order, order_id)
+        assert found is not None
+        return (await self._shown([found], await self._names()))[0]
+
+    async def _shown(self, orders: Sequence[ExchangeOrder], names: Names) -> list[pb.ExchangeOrder]:
+        exchanges = await self._front.read(self._market.live_of_offers, [order.id for order in orders])
+        return orders_out(orders, exchanges, names, wall_clock())
+
+    async def _exchanges(self, exchange_ids: Sequence[int]) -> list[pb.CellExchange]:
+        found, names = await self._front.read(self._market.exchanges, exchange_ids), await self._names()
+        return [exchange_out(exchange, names) for exchange in found]
+
+    async def _names(self) -> Names:
+        """Of the virtual clusters. Raises FailedPrecondition where the site has none."""
+        if not self._front.virtual_clusters:
+            raise no_virtual_clusters()
+        return await self._front.read(self._market.virtual_clusters)
+
+
+def _note(what: str, vc: str) -> None:
+    """Who moved a guarantee: the rows only know for which virtual cluster."""
+    log.info("%s %s for %s", user(), what, f"virtual cluster {vc}" if vc else "the site")
+
+
+def _id_of(name: str, names: Names) -> int:
+    """0: there is none of this name."""
+    return next((vc for vc, known in names.items() if known == name), 0)
+
+
+def _asked(name: str, names: Names) -> int:
+    """0: all. Raises NotFound."""
+    vc = _id_of(name, names) if name else 0
+    if name and not vc:
+        raise no_such_vc(name, names.values())
+    return vc
+
+
+def _require_side(vc: str, call: str) -> None:
+    """The site's own word is its operators'. Raises PermissionDenied."""
+    who = caller()
+    if not vc and Role.OPERATOR not in who.roles:
+        role = " and ".join(role.name.lower() for role in sorted(who.roles))
+        text = (
+            f"{call} for the site is for operators, and the token is of {who.subject} as {role}: say for which virtual cluster"
+        )
+        raise PermissionDenied("ROLE", text, role=role)

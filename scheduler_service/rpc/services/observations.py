@@ -1,0 +1,74 @@
+"""What agents see of their devices: kept while their links last, for whoever asks. Faults alone are made durable."""
+
+import asyncio
+import logging
+
+from ebb.v1 import agent_link_pb2, cluster_pb2
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from scheduler_service.core.messages import FaultsSeen, Reply
+from scheduler_service.core.model import RunKey
+from scheduler_service.rpc.backend import Leading
+from scheduler_service.rpc.convert.jobs import duration_in
+from scheduler_service.rpc.interceptors import InvalidArgument, check
+from scheduler_service.run.dispatch import Link
+
+log = logging.getLogger(__name__)
+
+LONGEST_PERIOD = 24 * 3600 * 1_000_000
+"""Microseconds. Nobody looks at memory for so long."""
+
+
+class Observer:
+    """Takes what the agent of one link sees."""
+
+    def __init__(self, leading: Leading, link: Link, node: int) -> None:
+        self._leading = leading
+        self._link = link
+        self._node = node
+        self._telling: asyncio.Future[Reply] | None = None
+
+    def take(self, seen: agent_link_pb2.Observations) -> None:
+        """Raises InvalidArgument for what cannot be seen on this node."""
+        check(seen)
+        devices = self._leading.view.devices.get(self._node, {})
+        if sorted(device.index for device in seen.devices) != sorted(devices):
+            raise InvalidArgument("DEVICES", f"node {self._link.node}: what is observed must be its {len(devices)} devices")
+        for cycle in seen.cycles:
+            if cycle.device not in devices:
+                raise InvalidArgument("DEVICES", f"node {self._link.node} has no device {cycle.device}")
+            if cycle.maximum_mib < cycle.minimum_mib:
+                text = f"cycles.maximum_mib: {cycle.maximum_mib} is below minimum_mib, {cycle.minimum_mib}"
+                raise InvalidArgument("INVALID_FIELD", text, field="cycles.maximum_mib", rule="at_least_minimum_mib")
+            if cycle.HasField("period") and not 0 < duration_in(cycle.period) <= LONGEST_PERIOD:
+                text = "cycles.period: must be above 0 and at most a day"
+                raise InvalidArgument("INVALID_FIELD", text, field="cycles.period", rule="duration.gt_lte")
+        at = Timestamp()
+        at.GetCurrentTime()
+        self._link.observed = cluster_pb2.NodeObservations(time=at, devices=seen.devices, cycles=seen.cycles)
+        self._tell_faults({device.index: device.fault for device in seen.devices})
+
+    def _tell_faults(self, seen: dict[int, str]) -> None:
+        """Has the engine know which devices are faulty, where it does not. What fails is tried by the next observation."""
+        devices = self._leading.view.devices.get(self._node, {}).values()
+        if all(seen[device.index] == device.fault for device in devices) or self._telling is not None:
+            return
+        faults = tuple((index, why) for index, why in sorted(seen.items()) if why)
+        self._telling = self._leading.service.handle(FaultsSeen(self._link.node, self._link.boot_id, faults))
+        self._telling.add_done_callback(self._told)
+
+    def _told(self, outcome: "asyncio.Future[Reply]") -> None:
+        self._telling = None
+        if not outcome.cancelled() and (error := outcome.exception()) is not None:
+            log.warning("which devices of node %s are faulty could not be kept: %s; trying again", self._link.node, error)
+
+
+def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations | None:
+    """What the agent of a node saw last; None while none is connected, or where it sees nothing."""
+    link = leading.dispatch.connected(leading.view.nodes[node].name)
+    if link is None or link.observed is None:
+        return None
+    seen: cluster_pb2.NodeObservations = link.observed
+    runs = leading.view.runs_on.get(node, {})
+    here = [cycle for cycle in seen.cycles if RunKey(cycle.job_id, cycle.run, cycle.task) in runs]
+    return cluster_pb2.NodeObservations(time=seen.time, devices=seen.devices, cycles=here)

@@ -1,0 +1,151 @@
+"""ebb.v1.VirtualClusters: what tenants are guaranteed, and the cells of the cluster.
+
+What is shown follows from indices of the state, so the engine's thread is asked for it, between two steps.
+"""
+
+from collections import Counter
+
+from ebb.v1 import virtual_clusters_pb2 as pb
+from ebb.v1 import virtual_clusters_pb2_grpc
+
+from scheduler_service.core.errors import AlreadyExists
+from scheduler_service.core.handlers.virtual_clusters import named, pools_of
+from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequest, VcRequested
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy, VirtualCluster
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.policy import POLICIES
+from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
+from scheduler_service.rpc.convert.jobs import duration_in
+from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.method_table import Context
+from scheduler_service.run.service import Service
+
+_NODES_AT_ONCE = 256
+"""Of which cells are shown in one question: about 2 ms of the engine's time."""
+
+
+class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    async def CreateVirtualCluster(  # noqa: N802
+        self, request: pb.CreateVirtualClusterRequest, _context: Context
+    ) -> pb.CreateVirtualClusterResponse:
+        policy = policy_in(request.policy, self._front.vc_policy)
+        quotas, pins, weight = quotas_in(request.quotas), pins_in(request.pins), request.weight or 1
+        asked = VcRequested(request.name, create=True, quotas=quotas, pins=pins, weight=weight, policy=policy)
+        try:
+            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._ask(asked))
+        except AlreadyExists:
+            known = await self._row(request.name)
+            if not _is_as(known, asked):
+                raise
+            return pb.CreateVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
+
+    async def UpdateVirtualCluster(  # noqa: N802
+        self, request: pb.UpdateVirtualClusterRequest, _context: Context
+    ) -> pb.UpdateVirtualClusterResponse:
+        event = VcRequested(
+            request.name,
+            create=False,
+            quotas=quotas_in(request.quotas.quotas) if request.HasField("quotas") else None,
+            pins=pins_in(request.pins.pins) if request.HasField("pins") else None,
+            weight=request.weight if request.HasField("weight") else None,
+            policy=policy_in(request.policy, (await self._row(request.name)).policy) if request.HasField("policy") else None,
+        )
+        return pb.UpdateVirtualClusterResponse(virtual_cluster=await self._ask(event))
+
+    async def DeleteVirtualCluster(  # noqa: N802
+        self, request: pb.DeleteVirtualClusterRequest, _context: Context
+    ) -> pb.DeleteVirtualClusterResponse:
+        await self._front.leading.service.handle(VcDeleteRequested(request.name))
+        return pb.DeleteVirtualClusterResponse()
+
+    async def GetVirtualCluster(  # noqa: N802
+        self, request: pb.GetVirtualClusterRequest, _context: Context
+    ) -> pb.GetVirtualClusterResponse:
+        return pb.GetVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
+
+    async def ListVirtualClusters(  # noqa: N802
+        self, _request: pb.ListVirtualClustersRequest, _context: Context
+    ) -> pb.ListVirtualClustersResponse:
+        def question(state: State, *_: object) -> list[pb.VirtualCluster]:
+            pools_of(state)
+            return [vc_out(state, row) for _, row in sorted(state.vcs.rows.items())]
+
+        return pb.ListVirtualClustersResponse(virtual_clusters=await self._front.leading.service.ask(question))
+
+    async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:  # noqa: N802
+        service = self._front.leading.service
+        names = await service.ask(lambda state, *_: pools_asked(state, request.pool, request.virtual_cluster))
+        pools = [await _with_nodes(service, name, request.virtual_cluster) for name in names]
+        return pb.ListCellsResponse(pools=[pool for pool in pools if pool is not None])
+
+    async def _ask(self, event: VcRequest) -> pb.VirtualCluster:
+        """Has the engine take the event, and returns the virtual cluster as it then stands."""
+        reply = await self._front.leading.service.handle(event)
+        assert isinstance(reply, VcChanged)
+        return await self._shown(event.name)
+
+    async def _shown(self, name: str) -> pb.VirtualCluster:
+        def question(state: State, *_: object) -> pb.VirtualCluster:
+            pools_of(state)
+            return vc_out(state, named(state, name))
+
+        return await self._front.leading.service.ask(question)
+
+    async def _row(self, name: str) -> VirtualCluster:
+        def question(state: State, *_: object) -> VirtualCluster:
+            pools_of(state)
+            return named(state, name)
+
+        return await self._front.leading.service.ask(question)
+
+
+async def _with_nodes(service: Service, pool: str, vc: str) -> pb.Pool | None:
+    """The pool with its nodes; None: it is gone by now."""
+    found = await service.ask(lambda state, *_: pool_out(state, pool))
+    if found is None:
+        return None
+    shown, slots = found
+    for first in range(0, len(slots), _NODES_AT_ONCE):
+        some = slots[first : first + _NODES_AT_ONCE]
+        shown.nodes.extend(await service.ask(lambda state, *_, some=some: nodes_out(state, pool, some, vc)))
+    return shown
+
+
+def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
+    """What is left out is as `otherwise` has it. Raises InvalidArgument for a policy that there is not."""
+    in_flight = (asked.trials_in_flight or None) if asked.HasField("trials_in_flight") else otherwise.trials_in_flight
+    policy = VcPolicy(
+        asked.name or otherwise.name,
+        asked.s if asked.HasField("s") else otherwise.s,
+        asked.cap if asked.HasField("cap") else otherwise.cap,
+        in_flight,
+        duration_in(asked.proxy_after) if asked.HasField("proxy_after") else otherwise.proxy_after_us,
+        duration_in(asked.proxy_window) if asked.HasField("proxy_window") else otherwise.proxy_window_us,
+        asked.proxy_keep if asked.HasField("proxy_keep") else otherwise.proxy_keep,
+    )
+    if policy.name not in POLICIES:
+        why = f"policy.name: there is no {policy.name!r}; there are {', '.join(POLICIES)}"
+        raise InvalidArgument("INVALID_FIELD", why, field="policy.name", rule="policy.known")
+    if policy.proxy_after_us and (policy.proxy_window_us or policy.proxy_after_us) < SECOND:
+        field = "policy.proxy_window" if policy.proxy_window_us else "policy.proxy_after"
+        why = f"{field}: must be a second at least; when an offer's time is over, the next one is posted"
+        raise InvalidArgument("INVALID_FIELD", why, field=field, rule="proxy.least")
+    return policy
+
+
+def _is_as(known: VirtualCluster, asked: VcRequested) -> bool:
+    """Whether it is what was asked for: then the request is a repetition."""
+    same = (known.weight, known.policy) == (asked.weight, asked.policy)
+    return same and _counts(known.quotas) == _counts(asked.quotas or ()) and set(known.pins) == set(asked.pins or ())
+
+
+def _counts(quotas: tuple[Quota, ...]) -> Counter[tuple[str, str]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for quota in quotas:
+        counts[quota.pool, quota.level] += quota.cells
+    return counts

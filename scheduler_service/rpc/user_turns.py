@@ -1,0 +1,68 @@
+"""Users take turns with the calls that change something, so that one who sends thousands does not hold up the others.
+
+A call has its turn before its request is parsed, which together with its answer is most of the work that it makes.
+"""
+
+import asyncio
+from typing import Any
+
+from scheduler_service.rpc.access import user
+from scheduler_service.rpc.method_table import Call, Context, Method
+from scheduler_service.run.fair_queue import FairQueue
+from scheduler_service.run.service import Overloaded
+
+AT_ONCE = 64
+"""Calls at work: enough that the engine commits many of them in one step, which then takes some 15 ms."""
+WAITING_EACH = 2000
+"""Calls of one user that may wait for their turn. Further ones are refused."""
+
+_SCHEDULER = ("Submit", "Cancel", "Suspend", "Resume", "Hold", "Release", "Requeue", "Update")
+_EXCHANGE = ("PostOrder", "WithdrawOrder", "AcceptOrder", "ReturnCells")
+CHANGES = frozenset(f"/ebb.v1.Scheduler/{name}" for name in _SCHEDULER) | {f"/ebb.v1.Exchange/{name}" for name in _EXCHANGE}
+"""The methods by which users change something."""
+
+
+class Turns:
+    """For one event loop. `at_once` calls are at work, and `waiting_each` of each user may wait."""
+
+    def __init__(self, at_once: int = AT_ONCE, waiting_each: int = WAITING_EACH) -> None:
+        self._free = at_once
+        self._waiting_each = waiting_each
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
+
+    def taken(self, method: Method, call: Call) -> Call:
+        """Serves the method's calls in turns. Raises Overloaded for a user of whom too many wait."""
+        if method.name not in CHANGES:
+            return call
+
+        async def taking(request: Any, context: Context) -> Any:
+            await self._turn(user())
+            try:
+                return await call(request, context)
+            finally:
+                self._pass_on()
+
+        return taking
+
+    async def _turn(self, who: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        if self._waiting.count(who) >= self._waiting_each:
+            raise Overloaded(who, self._waiting_each)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put(who, turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.drop(who, turn)
+            else:  # its turn had come just then
+                self._pass_on()
+            raise
+
+    def _pass_on(self) -> None:
+        if self._waiting:
+            self._waiting.take().set_result(None)
+        else:
+            self._free += 1

@@ -1,0 +1,82 @@
+"""Of each queue its head: the job for which those behind it wait. From the state, and as readers are told of it."""
+
+from collections.abc import Iterable
+from itertools import islice
+from operator import itemgetter
+
+from scheduler_service.core.model import Job, JobClass, JobState, Reason
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, named_by
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.opportunistic import looked_at
+from scheduler_service.policies.cells.victims import PREEMPTING
+
+LOOKED_AT = 1000
+"""Jobs of a queue at which is looked for the one that is in the way of the others."""
+_ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT, Reason.BEYOND_QUOTA, Reason.CELLS_FAULTY})
+
+Queue = tuple[str, JobClass | Lane] | tuple[str, Lane, Named]
+"""Virtual cluster (empty: there are none) and class; or what its jobs wait for, and what they name of it."""
+_job = itemgetter(-1)
+"""Of its place in a queue."""
+Heads = dict[Queue, int]
+"""Queue -> the job for which those behind it wait, or 0."""
+
+
+def heads_of(state: State) -> Heads:
+    """Of each queue the job for which those behind it wait."""
+    heads: Heads = {
+        ("", name): _first_in_the_way(state, map(_job, queue)) for name, queue in state.queues.items() if len(queue)
+    }
+    heads |= {at: _first_in_the_way(state, _in_turn(state, *at)) for at in state.lanes}
+    named = ((at, named, queue) for at, queues in state.lanes.items() for named, queue in queues.items())
+    return heads | {(*at, name): _first_in_the_way(state, map(_job, queue)) for at, name, queue in named}
+
+
+def _in_turn(state: State, vc: str, lane: Lane) -> Iterable[int]:
+    """The jobs as they are served. For idle cells this is not the order of the queue where trials come first."""
+    if lane is Lane.OPPORTUNISTIC and (vc_id := state.vc_ids.get(vc)) is not None:
+        row = state.vcs.rows[vc_id]
+        if row.policy.name in PREEMPTING:
+            return [job.id for job in looked_at(state, row)]
+    return map(_job, state.waiting(vc, lane))
+
+
+def _first_in_the_way(state: State, jobs: Iterable[int]) -> int:
+    """The first for which those behind it wait: not for one that has room kept for it, or that never will have cells."""
+    for job_id in islice(jobs, LOOKED_AT):
+        if job_id not in state.earmarks_of and state.jobs.rows[job_id].reason is not Reason.NEVER_IN_QUOTA:
+            return job_id
+    return 0
+
+
+def explained(job: Job, heads: Heads) -> Job:
+    """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
+
+    The first of its class, at which the policy has not looked, waits for the first of the other class. In a virtual cluster
+    it is the same, once for each pool or pin that is named; what is only opportunistic is in a queue of its own there.
+    """
+    waits = job.held or job.eligible_us is not None or job.waits_for
+    if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
+        own, *others = _queues_of(job)
+        head = heads.get(own, 0)
+        if head == job.id and job.reason is Reason.NONE:
+            head = next((heads[other] for other in others if heads.get(other, job.id) != job.id), 0)
+        if head and head != job.id:
+            return changed(job, reason=Reason.BEHIND, cause_job=head, detail="")
+    return job
+
+
+def _queues_of(job: Job) -> tuple[Queue, ...]:
+    """The queue in which it stands for cells, and those that are served together with that."""
+    vc, job_class = job.spec.vc, job.spec.job_class
+    if not vc:
+        return (vc, job_class), *((vc, other) for other in JobClass if other is not job_class)
+    lane = lanes_of(job)[0]
+    if lane is Lane.OPPORTUNISTIC:
+        return ((vc, lane),)
+    return (
+        (vc, lane, named_by(job)),
+        (vc, lane),
+        *((vc, other) for other in OWN_LANES if other is not lane),
+    )

@@ -1,0 +1,1 @@
+"""Recording what goes into the engine, and taking its steps again."""

@@ -1,0 +1,1 @@
+"""A PostgreSQL server of our own, for one machine and for tests."""

@@ -1,0 +1,307 @@
+"""A PostgreSQL server of our own, for one machine and for tests, from the binaries that a wheel brings (see `binaries`).
+
+It listens on a Unix socket in a folder that only its user can enter, never on TCP. What it needs lies in one place:
+
+    lock            held (flock) by the process that uses the server; its content is that process's id
+    postgres/       belongs to the user that the server runs as, closed to others
+        data/       the database
+        socket/     the socket, unless its path is too long, or not for PostgreSQL: then it is in a folder of its own in /tmp
+        log         what the server says
+
+PostgreSQL refuses to run as root. When we are root, it runs as `nobody`, and where `nobody` cannot reach the data folder
+that was asked for, a folder under the state folder takes its place. Nothing else of the system is changed.
+"""
+
+import atexit
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+import psycopg
+
+from scheduler_service.store.embedded import orphans
+from scheduler_service.store.embedded.binaries import Identity, find_binaries, make_dir, reachable, who_runs_it
+from scheduler_service.store.errors import EmbeddedError, InUse
+
+STATE_DIR = Path("/var/lib/ebb")
+"""Where root keeps what an unprivileged server must reach."""
+
+_USER = "ebb"
+_FRESH = "data.new-"
+_LONGEST_SOCKET_PATH = 100  # the system's limit is 107 bytes, or 103 elsewhere
+_LISTS = frozenset(',"')  # in the name of a socket's folder libpq, or the server, takes them for a list
+_START_LIMIT = 60.0  # seconds; recovery after a crash may take a while
+_STOP_LIMIT = 30.0
+
+log = logging.getLogger(__name__)
+
+
+class Embedded:
+    """The server of one data folder, used by one process at a time.
+
+    >>> with Embedded(Path("/srv/ebb")) as url:
+    ...     engine = open_engine(url)
+
+    `state_dir` is the state folder for root, `durable=False` gives up fsync (for tests alone). As long as it is started, an
+    exit of the interpreter stops it too; after a kill -9 the server goes on, and the next `start` replaces it.
+    """
+
+    def __init__(self, data_dir: Path | str, *, state_dir: Path = STATE_DIR, durable: bool = True) -> None:
+        self.asked = Path(data_dir).absolute()
+        self.state_dir = state_dir
+        self.durable = durable
+        self.place = self.asked
+        """Where it lies in fact; known from `start` on."""
+        self._lock: int | None = None
+        self._user_pid = 0
+        self._server: subprocess.Popen[bytes] | None = None
+        self._socket_dir: Path | None = None
+
+    def start(self) -> str:
+        """Makes the database if it is new, starts its server, and returns a postgresql:// URL.
+
+        An orphaned server of this folder, whose user was killed, is stopped first. Raises InUse when another process uses the
+        folder, and EmbeddedError, with the end of the server's log, when it cannot be started.
+        """
+        if self._server is not None and self._socket_dir is not None:
+            return _url(self._socket_dir)
+        identity = who_runs_it(self.asked)
+        _refuse_foreign(self._choose_place(identity))
+        self.place = self._find_place(identity)
+        self._take_lock()
+        try:
+            bin_dir = find_binaries(identity, self.state_dir)
+            home = self.place / "postgres"
+            _own_dir(home, identity)
+            orphans.clear(home / "data", _STOP_LIMIT)
+            if not (home / "data" / "PG_VERSION").exists():
+                _initialise(bin_dir, home, identity, self.durable)
+            self._socket_dir = _socket_dir(home, identity)
+            self._server = _launch(bin_dir, home, self._socket_dir, identity, self.durable)
+            self._user_pid = os.getpid()
+            atexit.register(self.stop)
+            self._wait_until_ready(url := _url(self._socket_dir))
+        except OSError as error:  # a full disk's does not say where
+            self.stop()
+            raise EmbeddedError(self.place, str(error)) from error
+        except BaseException:
+            self.stop()
+            raise
+        log.info("PostgreSQL runs on %s, pid %d", self.place, self._server.pid)
+        return url
+
+    def exists(self) -> bool:
+        """Whether the database was ever made; where that is hidden from us it was. Makes nothing. Raises EmbeddedError."""
+        try:
+            return (self._choose_place(who_runs_it(self.asked)) / "postgres" / "data" / "PG_VERSION").exists()
+        except PermissionError:
+            return True
+
+    def find(self) -> str:
+        """The URL of the server that another process uses, for a moment's work beside it. Raises EmbeddedError."""
+        self.place = self._find_place(who_runs_it(self.asked))
+        try:
+            lines = (self.place / "postgres" / "data" / "postmaster.pid").read_text("utf-8").splitlines()
+            return _url(Path(lines[4]))
+        except PermissionError:
+            problem = "ask as the user who runs the scheduler, or as root"
+        except (OSError, IndexError):
+            problem = "its server is about to start or to stop: try again"
+        raise EmbeddedError(self.place, problem)
+
+    @property
+    def running(self) -> bool:
+        """Whether the server that `start` made is there. When it is not, nobody but a new `start` brings it back."""
+        return self._server is not None and self._server.poll() is None
+
+    def stop(self) -> None:
+        """Ends all sessions and the server, and gives the folder back. Does nothing when it is not started."""
+        if self._server is not None:
+            if self._user_pid != os.getpid():
+                return  # a fork of ours ends: the server is not its own
+            _end(self._server)
+            self._server = None
+            atexit.unregister(self.stop)
+        if self._socket_dir is not None:
+            shutil.rmtree(self._socket_dir, ignore_errors=True)
+            self._socket_dir = None
+        if self._lock is not None:
+            os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self.stop()
+
+    def _find_place(self, identity: Identity) -> Path:
+        """As `_choose_place`, and made if missing."""
+        place = self._choose_place(identity)
+        if place != self.asked:
+            log.warning("User %s, who runs PostgreSQL, cannot reach %s: the data is in %s", identity.name, self.asked, place)
+        make_dir(place, 0o755 if identity.other else 0o700)
+        return place
+
+    def _choose_place(self, identity: Identity) -> Path:
+        """The folder that was asked for, or, when the server's user cannot reach it, its substitute."""
+        place = self.asked
+        if not reachable(place, identity):
+            place = self.state_dir / blake2b(bytes(place.resolve()), digest_size=8).hexdigest()
+            if not reachable(place, identity):
+                raise EmbeddedError(self.asked, f"user {identity.name} can reach neither it nor {self.state_dir}")
+        return place
+
+    def _take_lock(self) -> None:
+        path = self.place / "lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            user = os.read(lock, 32).strip()
+            os.close(lock)
+            raise InUse(self.place, int(user) if user.isdigit() else 0) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d\n" % os.getpid(), 0)
+        self._lock = lock
+
+    def _wait_until_ready(self, url: str) -> None:
+        assert self._server is not None
+        limit = time.monotonic() + _START_LIMIT
+        while True:
+            try:
+                psycopg.connect(url, connect_timeout=5).close()
+                return
+            except psycopg.OperationalError as error:
+                if self._server.poll() is not None or time.monotonic() > limit:
+                    problem = (
+                        f"the server did not start: {error}\nThe end of its log:\n{_tail(self.place / 'postgres' / 'log')}"
+                    )
+                    raise EmbeddedError(self.place, problem) from error
+            time.sleep(0.01)
+
+
+def _refuse_foreign(place: Path) -> None:
+    """Raises EmbeddedError for a folder that holds something, and no database of ours: nothing is written into it."""
+    try:
+        found = {entry.name for entry in os.scandir(place)}
+    except OSError:  # it is not there yet, or will be complained of
+        return
+    if "postgres" not in found and (foreign := sorted(found - {"lock", "lost+found"})):
+        problem = f"the folder is not empty ({', '.join(foreign[:3])}), and holds no database of Ebb: name one of its own"
+        raise EmbeddedError(place, f"{problem}, such as {place / 'ebb-db'}")
+
+
+def _url(socket_dir: Path) -> str:
+    return f"postgresql://{_USER}@/postgres?host={quote(str(socket_dir), safe='')}"
+
+
+def _own_dir(path: Path, identity: Identity) -> None:
+    """A folder that the server's user owns and no other (but root) can enter."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if identity.other:
+        os.chown(path, identity.uid, identity.gid)
+    path.chmod(0o700)
+
+
+def _initialise(bin_dir: Path, home: Path, identity: Identity, durable: bool) -> None:
+    """initdb into a folder beside, which becomes `data` when it is complete. The folder has a name of its own: an initdb whose
+    user was killed goes on for a moment in the one that it had."""
+    for stale in home.glob(f"{_FRESH}*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    fresh = home / f"{_FRESH}{secrets.token_hex(4)}"
+    options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"]
+    if not durable:
+        options.append("--no-sync")
+    done = subprocess.run(
+        identity.command(bin_dir / "initdb", "-D", fresh, *options),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        cwd=home,
+        env=_environment(),
+        start_new_session=True,
+        check=False,
+    )
+    if done.returncode:
+        raise EmbeddedError(home, f"initdb failed with status {done.returncode}:\n{done.stdout[-2000:]}")
+    fresh.rename(home / "data")
+
+
+def _socket_dir(home: Path, identity: Identity) -> Path:
+    path = home / "socket"
+    if len(bytes(path / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH or _LISTS.intersection(str(path)):
+        path = Path(tempfile.mkdtemp(prefix=orphans.SOCKET_DIR_PREFIX, dir="/tmp"))
+    _own_dir(path, identity)
+    return path
+
+
+def _launch(bin_dir: Path, home: Path, socket_dir: Path, identity: Identity, durable: bool) -> subprocess.Popen[bytes]:
+    settings = {
+        "listen_addresses": "",
+        "unix_socket_directories": f'"{socket_dir}"',
+        "unix_socket_permissions": "0700" if not identity.other else "0777",  # the folder keeps others out
+        "shared_buffers": "64MB",
+        "max_connections": "50",
+        "fsync": "on" if durable else "off",
+        "synchronous_commit": "on" if durable else "off",
+        "full_page_writes": "on" if durable else "off",
+        "jit": "off",
+        "max_wal_size": "256MB",
+        "log_min_messages": "warning",
+        "timezone": "UTC",
+    }
+    arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    path = home / "log"
+    # Begun anew at every start, as nothing else would keep it small. Of the one before it may say why it ended.
+    if path.exists():
+        path.replace(path.with_name("log.1"))
+    with path.open("wb") as output:
+        if identity.other:
+            os.chown(path, identity.uid, identity.gid)
+        return subprocess.Popen(
+            identity.command(bin_dir / "postgres", "-D", home / "data", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=home,
+            env=_environment(),
+            start_new_session=True,  # Ctrl-C in a terminal must reach us, not the server
+        )
+
+
+def _environment() -> dict[str, str]:
+    """Not ours: PG* variables would change what the server does."""
+    return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    """Fast shutdown; if that takes too long, immediate, after which the next start recovers from the log."""
+    for signal, limit in ((orphans.FAST, _STOP_LIMIT), (orphans.IMMEDIATE, 5.0)):
+        server.send_signal(signal)
+        try:
+            server.wait(limit)
+            return
+        except subprocess.TimeoutExpired:
+            log.warning("PostgreSQL (pid %d) has not stopped after %.0f s", server.pid, limit)
+    server.kill()
+    server.wait()
+
+
+def _tail(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace")[-2000:]
+    except OSError as error:
+        return f"({error})"

@@ -1,0 +1,1 @@
+"""Core rows as records of the tables, and back."""

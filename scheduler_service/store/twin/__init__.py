@@ -1,0 +1,1 @@
+"""The store in memory, held to the same contract tests as PostgreSQL."""

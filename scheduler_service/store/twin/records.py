@@ -1,0 +1,88 @@
+"""A table of the twin: records by key, judged as PostgreSQL would judge them (see `rules`)."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import Table, UniqueConstraint
+
+from scheduler_service.store.errors import REQUESTS, DuplicateRequest, Rejected
+from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.twin.rules import Rules
+from scheduler_service.store.writing.commit import encode
+
+R = TypeVar("R")
+Key = tuple[Any, ...]
+
+
+class RecordTable:
+    """Records by key, and the unique constraints over them."""
+
+    def __init__(self, table: Table, key: tuple[str, ...], rules: Rules) -> None:
+        self.table = table
+        self.key = key
+        self.rules = rules
+        self.records: dict[Key, Record] = {}
+        self.names = [column.name for column in table.columns]
+        self.columns: dict[str, tuple[str, ...]] = {str(table.primary_key.name): tuple(table.primary_key.columns.keys())}
+        """Of each unique constraint that holds at every moment."""
+        self.deferred: dict[str, tuple[str, ...]] = {}
+        """Of each that need hold at COMMIT alone."""
+        for constraint in table.constraints:
+            if isinstance(constraint, UniqueConstraint):
+                into = self.deferred if constraint.deferrable else self.columns
+                into[str(constraint.name)] = tuple(constraint.columns.keys())
+        for index in table.indexes:
+            if index.unique:
+                self.columns[str(index.name)] = tuple(index.columns.keys())
+        self.unique: dict[str, dict[Key, Key]] = {name: {} for name in self.columns}
+        """Values -> the key of the record that has them."""
+        self.held: dict[Key, list[tuple[str, Key]]] = {}
+        """Key -> what its record has in `unique`."""
+
+    def replace(self, key: Key, record: Record | None) -> None:
+        """Sets or removes a record. Raises Rejected when it breaks a rule of its own, or is not unique."""
+        held: list[tuple[str, Key]] = []
+        if record is not None:
+            judged = self.rules.judge(record)
+            record |= judged.computed
+            if judged.broken:
+                raise Rejected(judged.broken[0], f'new row for relation "{self.table.name}" violates the check: {record}')
+            for name, columns in self.columns.items():
+                values = tuple(record[column] for column in columns)
+                if None in values or not judged.indexed.get(name, True):
+                    continue
+                if self.unique[name].get(values, key) != key:
+                    listed = ", ".join(map(str, values))
+                    refusal = DuplicateRequest if name in REQUESTS else Rejected
+                    raise refusal(name, f"Key ({', '.join(columns)})=({listed}) already exists.")
+                held.append((name, values))
+        for name, values in self.held.pop(key, ()):
+            del self.unique[name][values]
+        if record is None:
+            del self.records[key]
+            return
+        for name, values in held:
+            self.unique[name][values] = key
+        self.held[key] = held
+        self.records[key] = record
+
+    def check_deferred(self) -> None:
+        for name, columns in self.deferred.items():
+            seen = set()
+            for record in self.records.values():
+                values = tuple(record[column] for column in columns)
+                if values in seen:
+                    raise Rejected(name, f"Key ({', '.join(columns)})={values} already exists.")
+                seen.add(values)
+
+    def found(self, record: Record) -> Key:
+        return tuple(record[name] for name in self.key)
+
+    def row(self, record: Record, make: Callable[[Sequence[Any]], R]) -> R:
+        """What PostgreSQL's row of it reads as: a copy, like everything that is given out."""
+        return make(json.loads(encode([record[name] for name in self.names])))
+
+    def rows(self, make: Callable[[Sequence[Any]], R], where: Callable[[Record], bool] = lambda _: True) -> list[R]:
+        """In the order of their keys."""
+        return [self.row(record, make) for _, record in sorted(self.records.items()) if where(record)]

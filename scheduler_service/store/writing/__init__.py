@@ -1,0 +1,1 @@
+"""The only writer of the state: one transaction for each step."""
