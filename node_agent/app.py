@@ -40,7 +40,7 @@ from node_agent.jobs.memory_watch import MemoryWatch
 from node_agent.jobs.model import Order, Process, Report
 from node_agent.jobs.observations import Observations, Observing
 from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool, open_spool
 from node_agent.notify import Notifier
 from node_agent.transport import link
@@ -166,7 +166,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         node.reported.set()
         logs.wake()
 
-    meeting = Meeting(settings.reached_at)
+    meeting = Rendezvous(settings.reached_at)
     executor = Executor(spool, provider, paths, settings.node, meeting, reported, fail, groups)
     launching = Launching(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launching)

@@ -31,7 +31,7 @@ from scheduler_service.leading import (
     vc_policy_of,
 )
 from scheduler_service.notify import Notifier
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leadership import wait_to_lead
 from scheduler_service.run.ports import DatabaseOlder, LeadershipLost, NotCommitted
@@ -62,22 +62,22 @@ async def serve(config: Config) -> None:
     sys.setswitchinterval(0.001)  # the engine's thread must not keep the event loop waiting for 5 ms
     with guards:
         async with _database(config, end) as url:
-            with contextlib.closing(Engines(url)) as engines, contextlib.closing(_front(config, engines)) as front:
-                async with _tokens(config, engines) as tokens, serving(config.listen, front, config.tls, tokens) as served:
+            with contextlib.closing(Engines(url)) as engines, contextlib.closing(_front(config, engines)) as backend:
+                async with _tokens(config, engines) as tokens, serving(config.listen, backend, config.tls, tokens) as served:
                     address, health = served
                     await asyncio.to_thread(_migrate, url)
                     lease = Lease(engines.lease, _holder(config), config.lease, config.advertise or address)
                     announce = partial(_announce, config, health, address, systemd)
                     systemd.status("stands by")
                     systemd.ready()  # it answers reads, whoever leads
-                    await _lead_again_and_again(config, front, engines, lease, stop, halt, announce)
+                    await _lead_again_and_again(config, backend, engines, lease, stop, halt, announce)
 
 
-def _front(config: Config, engines: Engines) -> Front:
+def _front(config: Config, engines: Engines) -> Backend:
     reader = Reader(engines.reader)
     times = micros(config.default_grace), config.heartbeat, config.silent_after
     secrets = SecretArguments(config.secret_arguments)
-    return Front(reader, getpass.getuser(), *times, config.virtual_clusters, vc_policy_of(config), secrets)
+    return Backend(reader, getpass.getuser(), *times, config.virtual_clusters, vc_policy_of(config), secrets)
 
 
 @asynccontextmanager
@@ -96,7 +96,7 @@ async def _tokens(config: Config, engines: Engines) -> AsyncIterator[Tokens | No
 
 async def _lead_again_and_again(
     config: Config,
-    front: Front,
+    backend: Backend,
     engines: Engines,
     lease: Lease,
     stop: asyncio.Event,
@@ -119,7 +119,7 @@ async def _lead_again_and_again(
             await announce(epoch, leads)
 
         try:
-            await lead_under_lease(config, front, engines, lease, epoch, stop, announced, forgetful)
+            await lead_under_lease(config, backend, engines, lease, epoch, stop, announced, forgetful)
         except ClockBehind:
             raise
         except Outrun as met:

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 
 from scheduler_service import recording
 from scheduler_service.config import Config
-from scheduler_service.core.allocation.startup_repair import begin_anew
+from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.cells.queries import has_level
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED, skipping
@@ -32,7 +32,7 @@ from scheduler_service.database import Engines, Lease, Writer, live_rows, load
 from scheduler_service.policies.cells.policy import POLICIES
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.policies.victims.search import FitGppSettings
-from scheduler_service.rpc.backend import Front, Leading
+from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.invariant_sampling import watch_state
@@ -146,7 +146,7 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
         )
     state = State(cluster, settings_of(config))
     state.restore(iter(rows))
-    begin_anew(state)
+    repair_at_startup(state)
     if changes := net(state.journal.entries):
         writer.commit(changes, state.log)
         writer.close()
@@ -192,7 +192,7 @@ class Announce(Protocol):
 
 async def lead(
     config: Config,
-    front: Front,
+    backend: Backend,
     engines: Engines,
     epoch: int,
     ending: "asyncio.Task[None]",
@@ -224,7 +224,7 @@ async def lead(
     warnings = list(left_over(state))  # before the engine has it
     service.start()
     watchers.append(asyncio.create_task(watch_state(service.ask)))
-    front.lead(leading)
+    backend.lead(leading)
     try:
         await announce(True)
         for warning in warnings:
@@ -237,7 +237,7 @@ async def lead(
         for watcher in done.intersection(watchers):  # what it watched is watched by nobody now
             watcher.result()
     finally:
-        front.lead(None)
+        backend.lead(None)
         with contextlib.suppress(OSError):  # what could not be written need not be taken away
             await announce(False)
         for watcher in watchers:
@@ -257,7 +257,7 @@ async def lead(
 
 async def lead_under_lease(
     config: Config,
-    front: Front,
+    backend: Backend,
     engines: Engines,
     lease: Lease,
     epoch: int,
@@ -289,7 +289,7 @@ async def lead_under_lease(
 
     ending = asyncio.create_task(until_it_ends())
     try:
-        await lead(config, front, engines, epoch, ending, announce, lambda: renewal.valid_until, forgetful)
+        await lead(config, backend, engines, epoch, ending, announce, lambda: renewal.valid_until, forgetful)
     finally:
         ending.cancel()
         await asyncio.to_thread(renewal.end)

@@ -5,7 +5,7 @@ from typing import Any
 import yaml
 
 
-class Once(yaml.SafeLoader):
+class UniqueKeys(yaml.SafeLoader):
     """Refuses a key that is given twice, of which the last would win silently, and one that is no name."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def apart(call: Callable[[], T]) -> T:
+async def in_thread_of_its_own(call: Callable[[], T]) -> T:
     """asyncio.to_thread, but whoever gives up on the call can leave, and so can the event loop: it waits for threads of its
     own when it ends."""
     outcome: Future[T] = Future()

@@ -35,7 +35,7 @@ from node_agent.jobs.memory_watch import Limits
 from node_agent.jobs.model import Exited, Order, RunKey, RunPhase, RunRecord, Started, clean
 from node_agent.jobs.process_watch import GroupWatch
 from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile
-from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
 from node_agent.jobs.stopping import Stopping
@@ -62,7 +62,7 @@ class Executor:
         provider: Provider,
         paths: Paths,
         node: str,
-        meeting: Meeting,
+        meeting: Rendezvous,
         reported: Callable[[], None],
         failed: Callable[[Exception], None],
         groups: Groups | None = None,

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from node_agent.jobs.blocking_calls import apart
+from node_agent.jobs.blocking_calls import in_thread_of_its_own
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import inside, read
 
@@ -48,7 +48,7 @@ class MemoryWatch:
             await asyncio.sleep(self._interval)
             if limits := dict(self._limits()):
                 try:
-                    found = await apart(partial(self.look, limits))
+                    found = await in_thread_of_its_own(partial(self.look, limits))
                 except (OSError, RuntimeError) as error:
                     log.warning("the memory of runs cannot be looked at: %s; trying again", error)
                     continue

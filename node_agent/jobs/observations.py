@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from node_agent.devices.base import DeviceCycle, Observation, Observed, Provider
-from node_agent.jobs.blocking_calls import apart
+from node_agent.jobs.blocking_calls import in_thread_of_its_own
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import read, stat_fields
 from node_agent.jobs.spool.spool import Spool
@@ -118,7 +118,7 @@ class Observing:
         self._asking = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
-                self._owners |= await apart(ask)
+                self._owners |= await in_thread_of_its_own(ask)
 
     def _about_runs(self, observed: Observed) -> Observations:
         seen = {(cycle.pid, cycle.index): cycle for cycle in observed.cycles}

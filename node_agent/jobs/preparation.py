@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from node_agent.devices.base import Provider
 from node_agent.jobs.environment import Paths, environment
 from node_agent.jobs.launcher.client import SpawnRequest
-from node_agent.jobs.launcher.prepared_folders import Spare
+from node_agent.jobs.launcher.prepared_folders import PreparedFolder
 from node_agent.jobs.model import StartOrder
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ def prepare(
     cluster_id: str,
     provider: Provider,
     group: str,
-    spare: Spare,
+    spare: PreparedFolder,
 ) -> SpawnRequest:
     """Makes the folder for checkpoints, of `spare` where that can be. `own` is the agent's environment.
 

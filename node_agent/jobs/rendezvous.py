@@ -12,7 +12,7 @@ _LOWEST = 16384
 _TRIES = 64
 
 
-class Meeting:
+class Rendezvous:
     """Ports are kept by sockets that are bound and do not listen, so they are free again at once when those are closed.
 
     `address` is asked when it is needed first, as naming may not work yet when the agent starts.

@@ -13,11 +13,11 @@ from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import Launching
-from node_agent.jobs.launcher.prepared_folders import Spare
+from node_agent.jobs.launcher.prepared_folders import PreparedFolder
 from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import prepare
 from node_agent.jobs.reconcile import waits
-from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Starting:
         self,
         spool: Spool,
         holding: Holding,
-        meeting: Meeting,
+        meeting: Rendezvous,
         provider: Provider,
         paths: Paths,
         node: str,
@@ -52,7 +52,7 @@ class Starting:
         self._refused = refused
         self._own_environment = dict(os.environ)
         self._launching: Launching | None = None
-        self._spare = Spare(paths.spare_checkpoint(node))
+        self._spare = PreparedFolder(paths.spare_checkpoint(node))
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
         self.retries = Retries(partial(guarded, self.launch))

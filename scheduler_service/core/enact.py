@@ -47,7 +47,7 @@ from scheduler_service.core.model.values import ZERO, Micros, Vector, add, fits,
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.queue_keys import stands, startable
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 WAITING = frozenset(
     {
@@ -74,7 +74,7 @@ def enact(state: State, plan: Plan, now: Micros) -> str | None:
     before = state.savepoint()
     try:
         for action in plan:
-            _ACCORDING_TO[type(action)](state, action, now)
+            _HANDLERS[type(action)](state, action, now)
     except PlanRefused as refusal:
         state.undo(before)
         return str(refusal)
@@ -86,7 +86,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
     if job is None or not stands(job):
         raise PlanRefused(f"job {action.job_id} does not stand in a queue")
     for spot in action.spots:
-        if not state.room.is_open(spot.node):
+        if not state.free_resources.is_open(spot.node):
             raise PlanRefused(f"node {spot.node} is not open")
     earmarks: list[Operation] = []
     if job.id in state.earmarks_of:
@@ -117,7 +117,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
     text = f"on {_names(state, action)}" if is_gang else ""
-    tell(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
+    log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 
 
 def _names(state: State, action: Place) -> str:
@@ -126,7 +126,7 @@ def _names(state: State, action: Place) -> str:
 
 def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool) -> None:
     node, devices = spot
-    if not fits(demand, state.room.free(node)):
+    if not fits(demand, state.free_resources.free(node)):
         raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
     if not (devices or state.host is None or fits(demand, state.host.free(node))):
         raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name} beside what goes with its devices")
@@ -182,7 +182,7 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
     )
     state.put(state.jobs, element.id, element)
     text = f"element {element.array_index} of array {array.id}"
-    tell(state, now, element.id, EventKind.SUBMITTED, cause_job=array.id, text=text)
+    log_event(state, now, element.id, EventKind.SUBMITTED, cause_job=array.id, text=text)
     return element
 
 
@@ -209,7 +209,7 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, trial.id, preempted_for_trial=counted)
     facts: dict[str, Any] = {"cause_job": trial.id, "decision": action.decision}
     first = runs[0]
-    tell(state, now, job.id, EventKind.PREEMPTED, run=first.run, node=first.node, reason=Reason.PREEMPTED, **facts)
+    log_event(state, now, job.id, EventKind.PREEMPTED, run=first.run, node=first.node, reason=Reason.PREEMPTED, **facts)
 
 
 def _earmark(state: State, action: Earmark, now: Micros) -> None:
@@ -219,7 +219,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
     others = [state.operations.rows[i] for i in state.earmarks_of.get(job.id, ())]
     require(all(other.node != action.node for other in others), f"job {job.id} has an earmark there already")
     require(all(other.created_us == now for other in others), f"job {job.id} has earmarks already")
-    require(state.room.is_open(action.node), f"node {action.node} is not open")
+    require(state.free_resources.is_open(action.node), f"node {action.node} is not open")
     promised = ZERO
     for i, key in enumerate(action.victims):
         require(key not in action.victims[:i], f"run {key} is named twice")
@@ -229,7 +229,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
             raise PlanRefused(f"run {key} is not leaving node {action.node}")
         require(bool(action.devices) or not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
         promised = add(promised, run.demand)
-    kept = least(action.want, state.room.free(action.node))
+    kept = least(action.want, state.free_resources.free(action.node))
     if action.devices:
         kept = with_share(action.want, *_idle_of(state, job, action))  # all that it names is idle, or a victim's
     else:
@@ -252,7 +252,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
     state.put(state.operations, operation.id, operation)
     start_earmark_clock(state, now, job.id)
     if not others:
-        tell(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
+        log_event(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
 
 
 def _idle_of(state: State, job: Job, action: Earmark) -> tuple[int, int]:
@@ -298,7 +298,7 @@ def _agree(state: State, action: Agree, now: Micros) -> None:
     agree(state, action.deal, now)
 
 
-_ACCORDING_TO: dict[type[Action], Callable[[State, Any, Micros], None]] = {
+_HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Place: _place,
     Preempt: _preempt,
     Earmark: _earmark,

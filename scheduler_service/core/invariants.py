@@ -143,10 +143,10 @@ def _check_resources(
     owned = [*(run.demand for run in runs), *(operation.kept for operation in kept), Vector(devices=lost)]
     if present(node) is None:
         claim(not (runs or kept or lost), f"node {node.name} is deleted, and something is there")
-        claim(state.room.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
+        claim(state.free_resources.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
         return
     claim(min(beside_devices(state, node.id)) >= 0, f"node {node.name}: work without devices has what goes with its devices")
-    free = state.room.free(node.id)
+    free = state.free_resources.free(node.id)
     claim(min(free) >= 0, f"node {node.name} has {free} free")
     claim(add(free, _total(owned)) == node.capacity, f"node {node.name}: free, owned and earmarked do not add up")
 

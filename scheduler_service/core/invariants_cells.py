@@ -68,7 +68,7 @@ def _check_bindings(state: State, pools: Pools) -> None:
         claim(used, f"cell {key} is bound and not used")
         claim(binding.vc in state.vcs.rows, f"cell {key} is bound to a virtual cluster that is not there")
     traded = in_force(state.exchanges.rows.values())
-    claim(traded == state.traded.in_force, "what windows add to quotas")
+    claim(traded == state.exchange_index.in_force, "what windows add to quotas")
     for vc in state.vcs.rows.values():
         if state.settings.by_count:
             held = state.guaranteed.get(vc.name, 0)

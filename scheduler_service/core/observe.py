@@ -67,7 +67,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import EXCHANGE, Deadline
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 
 def observe(state: State, event: Event, now: Micros) -> Reply:
@@ -75,7 +75,7 @@ def observe(state: State, event: Event, now: Micros) -> Reply:
 
     Raises Refused (and its kinds) when the request cannot be done; the caller undoes what was done so far.
     """
-    return _ACCORDING_TO[type(event)](state, event, now)
+    return _HANDLERS[type(event)](state, event, now)
 
 
 _STOPPING, _RUNS, _RUNNING, _NONE = RunPhase.STOPPING, RunPhase.RUNNING, JobState.RUNNING, Reason.NONE
@@ -99,7 +99,7 @@ def overdue(state: State, now: Micros) -> None:
             state.put(state.jobs, job.id, changed(job, eligible_us=None))
         elif kind is Deadline.TIME_LIMIT:
             job = state.jobs.rows[key[0]]
-            tell(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
+            log_event(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
             stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
         elif kind in EXCHANGE:
             exchange_overdue(state, now, kind, key)
@@ -159,7 +159,7 @@ def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
             limit_us=now + max(job.time_limit_us - job.ran_us, 0) if limited else job.limit_us,
         )
         state.put(state.jobs, job.id, job)
-    tell(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.spec.gang else "")
+    log_event(state, now, job.id, _STARTED, run=run.run, node=run.node, text=f"task {run.task}" if job.spec.gang else "")
 
 
 def _exited(state: State, event: RunExited, run: Run, now: Micros) -> None:
@@ -188,7 +188,7 @@ _REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
 }
 
 
-_ACCORDING_TO: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
+_HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     Submitted: submitted,
     RunStarted: reported,
     RunReady: reported,

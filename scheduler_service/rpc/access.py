@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from scheduler_service.core.model.access import Role, Token
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.interceptors import PermissionDenied, Unauthenticated
 from scheduler_service.rpc.method_table import Call, Context, Method
 from scheduler_service.run.token_cache import Tokens, wall_clock
@@ -106,10 +106,10 @@ def user() -> str:
 class Access:
     """Lets in who may make the call. Without `tokens` everybody is the service's own user."""
 
-    def __init__(self, front: Front, tokens: Tokens | None) -> None:
-        self._front = front
+    def __init__(self, backend: Backend, tokens: Tokens | None) -> None:
+        self._front = backend
         self._tokens = tokens
-        self._anybody = Caller(front.user, frozenset(Role))
+        self._anybody = Caller(backend.user, frozenset(Role))
 
     def admitted(self, method: Method, call: Call) -> Call:
         """Lets in who has the role. Nothing of the request is looked at before."""

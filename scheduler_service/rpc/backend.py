@@ -67,7 +67,7 @@ class Leading:
             self.outrun.set_result((epoch, why))
 
 
-class Front:
+class Backend:
     """Holds the Leading of the moment, and reads from the database; handlers ask for it at each call."""
 
     def __init__(

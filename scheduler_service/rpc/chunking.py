@@ -17,7 +17,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound=Sized)
 
 
-def pieces(parts: Iterable[T], made: Callable[[T], P], largest: int = LARGEST, most: int = MOST) -> Iterator[list[P]]:
+def chunks(parts: Iterable[T], made: Callable[[T], P], largest: int = LARGEST, most: int = MOST) -> Iterator[list[P]]:
     """What is `made` of each of the parts, piece by piece, as the pieces are asked for; one empty piece of nothing."""
     piece: list[P] = []
     size = 0

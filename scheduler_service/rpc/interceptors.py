@@ -14,7 +14,7 @@ from google.protobuf import any_pb2, duration_pb2, message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, Refused, ResourceExhausted
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.method_table import Call, Context, Method
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.service import NotLeading, Overloaded
@@ -147,7 +147,7 @@ async def abort(context: Context, error: BaseException) -> NoReturn:
     raise AssertionError("abort always raises")
 
 
-def answered(front: Front, method: Method, call: Call) -> Call:
+def answered(backend: Backend, method: Method, call: Call) -> Call:
     """Answers with the status of whatever the call raises. Whoever needs the leader is told where that is."""
 
     async def answering(request: Any, context: Context) -> Any:
@@ -160,7 +160,7 @@ def answered(front: Front, method: Method, call: Call) -> Call:
                 if isinstance(error, Unauthenticated | PermissionDenied):
                     log.info("%s from %s is refused: %s", method.name, unquote(str(context.peer())), error)
                 if isinstance(error, NotLeading) and not error.leader:
-                    error = await front.refer()
+                    error = await backend.refer()
                 await abort(context, error)
         except grpc.aio.InternalError:  # nothing can be written: the client has gone, which gRPC is about to say
             raise asyncio.CancelledError from None
@@ -168,7 +168,7 @@ def answered(front: Front, method: Method, call: Call) -> Call:
     return answering
 
 
-def checked(front: Front, method: Method, call: Call) -> Call:
+def checked(backend: Backend, method: Method, call: Call) -> Call:
     """Validates the requests of ebb.v1. A stream's are validated by its handler, which knows which are due."""
     if method.streams_requests or not method.name.startswith("/ebb."):
         return call
@@ -176,7 +176,7 @@ def checked(front: Front, method: Method, call: Call) -> Call:
     async def checking(request: Any, context: Context) -> Any:
         check(request)
         wants_leader = FROM_LEADER in (context.invocation_metadata() or ())
-        if wants_leader and front.leads is None and (leader := await front.leader()):
+        if wants_leader and backend.leads is None and (leader := await backend.leader()):
             raise NotLeading(leader)
         return await call(request, context)
 

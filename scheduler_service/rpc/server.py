@@ -26,7 +26,7 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.rpc import reflection, tls, wakes
 from scheduler_service.rpc.access import Access
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.decoding import decoded
 from scheduler_service.rpc.interceptors import answered, checked
 from scheduler_service.rpc.method_table import Methods
@@ -81,7 +81,7 @@ class Health:
 
 @asynccontextmanager
 async def serving(
-    listen: str, front: Front, tls_files: TlsFiles | None = None, tokens: Tokens | None = None
+    listen: str, backend: Backend, tls_files: TlsFiles | None = None, tokens: Tokens | None = None
 ) -> AsyncIterator[tuple[str, Health]]:
     """Serves on HOST:PORT while the context lasts; gives the address with its real port.
 
@@ -89,14 +89,14 @@ async def serving(
     It answers from the start, and says that it does not lead until it does. Raises RuntimeError when the port is taken.
     """
     transfers = Transfers()
-    access = Access(front, tokens)
-    layers = (partial(answered, front), access.admitted, Turns().taken, decoded, partial(checked, front), access.owned)
+    access = Access(backend, tokens)
+    layers = (partial(answered, backend), access.admitted, Turns().taken, decoded, partial(checked, backend), access.owned)
     methods: Any = Methods(layers)
-    scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(front, transfers), methods)
-    cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(front), methods)
-    virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(front), methods)
-    exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(front), methods)
-    agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(front, transfers), methods)
+    scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(backend, transfers), methods)
+    cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(backend), methods)
+    virtual_clusters_pb2_grpc.add_VirtualClustersServicer_to_server(VirtualClusters(backend), methods)
+    exchange_pb2_grpc.add_ExchangeServicer_to_server(Exchange(backend), methods)
+    agent_link_pb2_grpc.add_AgentLinkServicer_to_server(AgentLink(backend, transfers), methods)
     servicer = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)
     reflecting = reflection.servicer((*SERVICES, "grpc.health.v1.Health"))

@@ -17,7 +17,7 @@ from scheduler_service.sim.tenants import Pool, VirtualCluster, check_pools
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.workloads.limits import LONGEST_S
-from scheduler_service.unique_keys import Once
+from scheduler_service.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -138,7 +138,7 @@ class Config(Model):
 def load(file: Path) -> Config:
     """Raises ConfigError."""
     try:
-        told = yaml.load(file.read_text(encoding="utf-8"), Once)  # safe: see there
+        told = yaml.load(file.read_text(encoding="utf-8"), UniqueKeys)  # safe: see there
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

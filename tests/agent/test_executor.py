@@ -19,7 +19,7 @@ from node_agent.jobs.launcher.client import Connected, Ended, Lost, NotSpawned, 
 from node_agent.jobs.memory_watch import OomKills
 from node_agent.jobs.model import Exited, Gang, Process, Ready, RunKey, RunPhase, StartOrder, StopOrder, clean
 from node_agent.jobs.processes import start_ticks
-from node_agent.jobs.rendezvous import Meeting
+from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool, open_spool
 from node_agent.transport import convert
 from node_agent.transport.messages import Reports
@@ -51,7 +51,7 @@ class Stage:
         monkeypatch.setattr(module, "kill_group", lambda pid, signum=9: self.signals.append((pid, signum)))
         monkeypatch.setattr(module, "terminate_group", lambda pid, _: self.signals.append((pid, signal.SIGTERM)))
         self.paths = paths = Paths(state, state / "checkpoints", self.spool.short_id)
-        self.meeting = meeting = Meeting(lambda: "127.0.0.1")
+        self.meeting = meeting = Rendezvous(lambda: "127.0.0.1")
         provider = simulated("dgx-a100", "n1")
         self.executor = Executor(self.spool, provider, paths, "n1", meeting, lambda: None, self.failures.append, groups)
         self.executor.connect(self.launching)  # type: ignore[arg-type]

@@ -7,17 +7,17 @@ import pytest
 
 from node_agent.devices.simulated import simulated
 from node_agent.jobs.environment import Paths
-from node_agent.jobs.launcher.prepared_folders import Spare, remove
+from node_agent.jobs.launcher.prepared_folders import PreparedFolder, remove
 from node_agent.jobs.model import Gang, RunKey, StartOrder
 from node_agent.jobs.preparation import prepare
 
 
 @pytest.fixture
-def spare(tmp_path: Path) -> Spare:
-    return Spare(str(tmp_path / "spare"), ("a", "b"))
+def spare(tmp_path: Path) -> PreparedFolder:
+    return PreparedFolder(str(tmp_path / "spare"), ("a", "b"))
 
 
-def taken(spare: Spare, path: Path) -> bool:
+def taken(spare: PreparedFolder, path: Path) -> bool:
     """Whether it went there; its files are closed."""
     opened = spare.take(str(path))
     for descriptor in opened or ():
@@ -25,7 +25,7 @@ def taken(spare: Spare, path: Path) -> bool:
     return opened is not None
 
 
-def test_it_goes_where_it_is_needed_with_its_files_open(spare: Spare, tmp_path: Path) -> None:
+def test_it_goes_where_it_is_needed_with_its_files_open(spare: PreparedFolder, tmp_path: Path) -> None:
     assert spare.missing
     assert not taken(spare, tmp_path / "there")
     for path in (tmp_path / "there", tmp_path / "empty"):
@@ -41,7 +41,7 @@ def test_it_goes_where_it_is_needed_with_its_files_open(spare: Spare, tmp_path: 
         assert spare.missing
 
 
-def test_where_it_cannot_go_it_stays(spare: Spare, tmp_path: Path) -> None:
+def test_where_it_cannot_go_it_stays(spare: PreparedFolder, tmp_path: Path) -> None:
     (tmp_path / "full" / "inside").mkdir(parents=True)
     (tmp_path / "file").touch()
     spare.make()
@@ -51,15 +51,15 @@ def test_where_it_cannot_go_it_stays(spare: Spare, tmp_path: Path) -> None:
     assert taken(spare, tmp_path / "there")
 
 
-def test_one_that_was_left_is_used(spare: Spare, tmp_path: Path) -> None:
+def test_one_that_was_left_is_used(spare: PreparedFolder, tmp_path: Path) -> None:
     spare.make()
-    again = Spare(spare.path, ("a", "b"))
+    again = PreparedFolder(spare.path, ("a", "b"))
     again.make()
     assert taken(again, tmp_path / "there")
     assert not taken(spare, tmp_path / "elsewhere"), "another has it"
 
 
-def test_one_that_somebody_removed_is_made_anew(spare: Spare, tmp_path: Path) -> None:
+def test_one_that_somebody_removed_is_made_anew(spare: PreparedFolder, tmp_path: Path) -> None:
     spare.make()
     remove(spare.path, ("a", "b"))
     assert not taken(spare, tmp_path / "there")
@@ -70,12 +70,12 @@ def test_one_that_somebody_removed_is_made_anew(spare: Spare, tmp_path: Path) ->
 
 def test_none_is_made_where_that_is_impossible(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    spare = Spare(str(tmp_path / "file" / "spare"), ("a",))
+    spare = PreparedFolder(str(tmp_path / "file" / "spare"), ("a",))
     spare.make()
     assert spare.missing
 
 
-def test_removed_it_leaves_nothing(spare: Spare, tmp_path: Path) -> None:
+def test_removed_it_leaves_nothing(spare: PreparedFolder, tmp_path: Path) -> None:
     spare.make()
     mine = Path("/proc/self/fd")
     before = len(list(mine.iterdir()))
@@ -97,7 +97,7 @@ def test_checkpoints_are_saved_in_a_folder_that_is_never_exchanged(
     place.parent.mkdir(parents=True)
     if before:
         place.mkdir()
-    spare = Spare(paths.spare_checkpoint("n1"))
+    spare = PreparedFolder(paths.spare_checkpoint("n1"))
     spare.make()
     made = Path(spare.path).stat().st_ino
     order = StartOrder(RunKey(1, 1), ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2"), go=True) if gang else None)

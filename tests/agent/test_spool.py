@@ -17,7 +17,7 @@ from node_agent.errors import SpoolDamaged, StateUnusable
 from node_agent.jobs.model import Exited, Gang, Ready, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
 from node_agent.jobs.processes import boot_id
 from node_agent.jobs.spool import identity
-from node_agent.jobs.spool.identity import Standing
+from node_agent.jobs.spool.identity import Identity
 from node_agent.jobs.spool.spool import KEEP_ENDED, Spool, open_spool
 
 ROOT = Path(__file__).parents[2]
@@ -263,7 +263,7 @@ INSERT INTO report VALUES (7, 1, 1, '{"kind": "Started", "pid": 12, "log_path": 
 def test_a_spool_of_the_first_agents_is_taken_over(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.executescript(OLD)
-    identity.write(path.with_name(identity.FILE), Standing(boot_id(), "c", 9))
+    identity.write(path.with_name(identity.FILE), Identity(boot_id(), "c", 9))
     for _ in range(2):
         spool = open_spool(path)
         order = StartOrder(RunKey(1, 2), ("a",), (("X", "1"),), "/w", "n", "u", (0,))

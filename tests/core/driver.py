@@ -155,7 +155,9 @@ class Driver:
         assert sorted(ends) == sorted(c.key for c in taken.changes if c.table == "job" and c.new.state in ENDED)
         for job in self.state.jobs.rows.values():
             if job.reason is Reason.TOO_LARGE:
-                assert not self.state.room.could_ever_take(job.spec), f"job {job.id} stands beside its queue, and need not"
+                assert not self.state.free_resources.could_ever_take(job.spec), (
+                    f"job {job.id} stands beside its queue, and need not"
+                )
             if job.id in self.state.active:
                 assert job.state is self._shown(job)
 
@@ -273,7 +275,7 @@ class Driver:
         return self.state.operations.rows[min(earmarks)] if earmarks else None
 
     def free(self, name: str = "n1") -> Vector:
-        return self.state.room.free(self.state.node_ids[name])
+        return self.state.free_resources.free(self.state.node_ids[name])
 
 
 def _differ(one: dict[str, object], other: dict[str, object]) -> dict[str, tuple[object, object]]:

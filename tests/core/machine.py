@@ -108,5 +108,5 @@ class EngineMachine(Asking, Acting):
         waits = [rows[d.job_id] for d in job.waits_for]
         if waits:
             return any(self._can_never_start(other) for other in waits)
-        total = self.driver.state.room.offered().copy()
+        total = self.driver.state.free_resources.offered().copy()
         return pack(job.spec.tasks(), total) is None

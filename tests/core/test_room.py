@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.values import ZERO, Vector, fits, sub
-from scheduler_service.core.state.free_resources import Room
+from scheduler_service.core.state.free_resources import FreeResources
 
 SMALL = st.builds(Vector, st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
 LARGE = st.sampled_from([0, 1, 4093, 4094, 4095, 4096, (1 << 24) - 2, (1 << 24) - 1, 1 << 24, 1 << 40])
@@ -16,8 +16,8 @@ def node(node_id: int, capacity: Vector, state: NodeState = NodeState.UP) -> Nod
     return Node(node_id, f"n{node_id}", "a", state, capacity, (), 0)
 
 
-def room_of(*capacities: Vector) -> Room:
-    room = Room()
+def room_of(*capacities: Vector) -> FreeResources:
+    room = FreeResources()
     for i, capacity in enumerate(capacities, 1):
         room.set_node(i, node(i, capacity))
     return room
@@ -28,7 +28,7 @@ def room_of(*capacities: Vector) -> Room:
     AMOUNTS,
 )
 def test_first_fit_is_the_first_that_fits(nodes: list[tuple[Vector, Vector, NodeState]], need: Vector) -> None:
-    room, first = Room(), None
+    room, first = FreeResources(), None
     for i, (capacity, taken, state) in enumerate(nodes, 1):
         room.set_node(i, node(i, capacity, state))
         taken = Vector(*map(min, taken, capacity))
@@ -41,8 +41,8 @@ def test_first_fit_is_the_first_that_fits(nodes: list[tuple[Vector, Vector, Node
 
 
 def test_no_nodes() -> None:
-    assert Room().first_fit(ZERO) is None
-    assert not Room().could_ever_fit(ZERO)
+    assert FreeResources().first_fit(ZERO) is None
+    assert not FreeResources().could_ever_fit(ZERO)
 
 
 def test_a_silent_node_offers_nothing_and_keeps_its_room() -> None:
@@ -88,7 +88,7 @@ def test_many_different_gangs_are_not_all_remembered() -> None:
 
 
 def test_many_nodes_and_ids_that_jump() -> None:
-    room = Room()
+    room = FreeResources()
     for node_id in (3, 40, 7, 500):
         room.set_node(node_id, node(node_id, Vector(node_id, 1, 1)))
     assert room.first_fit(Vector(1, 1, 1)) == 3

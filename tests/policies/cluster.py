@@ -67,7 +67,7 @@ class Builder:
         trial: bool = False,
     ) -> RunKey | None:
         """None where the node has no room for it."""
-        if not fits(demand, self.state.room.free(node)):
+        if not fits(demand, self.state.free_resources.free(node)):
             return None
         job = self.job(demand, JobClass.TRIAL if trial else JobClass.BEST_EFFORT, grace, count)
         devices = pick_devices(self.state, node, demand.devices)
@@ -80,7 +80,7 @@ class Builder:
 
     def gang(self, places: Sequence[tuple[int, Vector]], *, grace: int = 0, count: int = 0) -> int | None:
         """A running job with a task on each of the nodes; None where they have no room for it."""
-        free = {node: self.state.room.free(node) for node, _ in places}
+        free = {node: self.state.free_resources.free(node) for node, _ in places}
         for node, demand in places:
             if not fits(demand, free[node]):
                 return None

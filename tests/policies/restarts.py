@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scheduler_service.core.allocation.startup_repair import begin_anew
+from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.errors import Refused
@@ -31,13 +31,13 @@ class Restarts(Tenants):
         assert not list(contradictions(rows))
         state = State(self.state.cluster, settings)
         state.restore(row for row in rows if row[0] != "cluster")
-        begin_anew(state)
+        repair_at_startup(state)
         for change in net(state.journal.entries):
             if change.table == "run":
                 self.runs[change.key] = change.new
         state.adopt()
         self.state, self.policy, self.renamed = state.rebuilt(), policy, renamed
-        begin_anew(state)
+        repair_at_startup(state)
         assert not net(state.journal.entries), "what was put right is right"
 
     def turn_off(self, policy: Policy = fifo) -> None:

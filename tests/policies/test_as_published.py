@@ -61,7 +61,7 @@ def makes_room(state: State, demand: Vector, gone: list[Run]) -> set[int]:
 
 @given(timed_clusters(), DEMANDS)
 def test_lrtp_preempts_from_the_longest_on_until_the_trial_fits(state: State, demand: Vector) -> None:
-    assume(state.room.first_fit(demand) is None)
+    assume(state.free_resources.first_fit(demand) is None)
     order = sorted(under_cap(state), key=lambda run: (-max(left_of(state, run.key), 0), -run.job_id))
     enough = (count for count in range(1, len(order) + 1) if makes_room(state, demand, order[:count]))
     expected = order[: next(enough, 0)]
@@ -74,7 +74,7 @@ def test_lrtp_preempts_from_the_longest_on_until_the_trial_fits(state: State, de
 
 @given(timed_clusters(), DEMANDS, st.integers(0, 99))
 def test_rand_preempts_whatever_it_draws_until_the_trial_fits(state: State, demand: Vector, seed: int) -> None:
-    assume(state.room.first_fit(demand) is None)
+    assume(state.free_resources.first_fit(demand) is None)
     runs = {run.job_id: run for run in under_cap(state)}
     plan = rand_victims(state, a_trial(demand), AS_PUBLISHED, seeded(seed))
     drawn = [runs[job] for job in victims(plan)]
@@ -89,7 +89,7 @@ def test_rand_preempts_whatever_it_draws_until_the_trial_fits(state: State, dema
 @given(clusters(), DEMANDS, SETTINGS, st.integers(0, 9))
 def test_fitgpp_s_random_ones_are_drawn_like_that_too(state: State, demand: Vector, chosen: FitGppSettings, seed: int) -> None:
     literal = chosen._replace(sparing=False)
-    assume(state.room.first_fit(demand) is None and not eqn_4(state, demand, literal))
+    assume(state.free_resources.first_fit(demand) is None and not eqn_4(state, demand, literal))
     plan = fitgpp_victims(state, a_trial(demand), literal, seeded(seed))
     runs = {run.job_id: run for run in under_cap(state, literal.cap)}
     drawn = [runs[job] for job in victims(plan)]

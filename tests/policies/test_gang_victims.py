@@ -54,7 +54,7 @@ def clusters(draw: st.DrawFn) -> State:
 
 def candidates(state: State) -> dict[int, list[Run]]:
     """J: best-effort jobs all of whose tasks run on nodes that are up."""
-    up = {node.id for node in state.nodes.rows.values() if state.room.is_open(node.id)}
+    up = {node.id for node in state.nodes.rows.values() if state.free_resources.is_open(node.id)}
     j: dict[int, list[Run]] = {}
     for run in state.runs.rows.values():
         if state.jobs.rows[run.job_id].spec.job_class is JobClass.BEST_EFFORT:
@@ -84,7 +84,7 @@ def scores(state: State, s: float) -> dict[int, float]:
 
 def sufficient(state: State, need: Vector, runs: list[Run]) -> bool:
     """Eqn 2 on some node: with all that the job holds there gone, the task fits."""
-    return any(fits(need, add(held(runs, node), state.room.free(node))) for node in {run.node for run in runs})
+    return any(fits(need, add(held(runs, node), state.free_resources.free(node))) for node in {run.node for run in runs})
 
 
 # ---- one task wants room where gangs run -----------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def test_the_victim_is_that_of_least_score_among_those_that_suffice(
 def test_the_plan_makes_room_for_every_task(
     state: State, needs: list[Vector], settings: FitGppSettings, seed: int, rule: str
 ) -> None:
-    assume(len(needs) > 1 or state.room.first_fit(needs[0]) is None)  # else nobody need leave
+    assume(len(needs) > 1 or state.free_resources.first_fit(needs[0]) is None)  # else nobody need leave
     trial = a_trial(*needs)
     plan = {
         "fitgpp": lambda: fitgpp_victims(state, trial, settings, seeded(seed)),
@@ -149,7 +149,7 @@ def test_the_plan_makes_room_for_every_task(
     if plan is None:
         allowed = [runs for job, runs in j.items() if state.jobs.rows[job].preempted_for_trial < settings.cap]
         for node in {run.node for runs in allowed for run in runs}:
-            together = reduce(add, (held(runs, node) for runs in allowed), state.room.free(node))
+            together = reduce(add, (held(runs, node) for runs in allowed), state.free_resources.free(node))
             assert len(needs) > 1 or not fits(needs[0], together), "a single task would have had room"
         return
     victims = chosen(plan)
@@ -162,7 +162,7 @@ def test_the_plan_makes_room_for_every_task(
         leaving = reduce(add, (held(j[job], action.node) for job in victims), ZERO)
         want = reduce(add, (needs[rank] for rank in action.tasks), ZERO)
         assert action.want == want
-        assert fits(want, add(state.room.free(action.node), leaving)), f"no room on {action.node}"
+        assert fits(want, add(state.free_resources.free(action.node), leaving)), f"no room on {action.node}"
         assert {key.job_id for key in action.victims} == {job for job in victims if any(r.node == action.node for r in j[job])}
         seated += action.tasks
     assert sorted(seated) == list(range(len(needs)))

@@ -64,7 +64,7 @@ def a_trial(demand: Vector) -> Job:
 def test_those_with_most_before_them_leave_first(state: State, demand: Vector) -> None:
     """Oracle: take runs of longest remaining time, the last submitted among equals, on nodes where all together would do,
     until one node has room; then spare, in that order, whom the node does not need."""
-    assume(state.room.first_fit(demand) is None)
+    assume(state.free_resources.first_fit(demand) is None)
     j = {key: pair for key, pair in runs_in_j(state).items() if pair[1].preempted_for_trial < 1}
     on = {node: [run for run, _ in j.values() if run.node == node] for node in state.nodes.rows}
     useful = [run for runs in on.values() if runs and eqn_2(state, demand, runs) for run in runs]
@@ -143,7 +143,7 @@ def test_every_set_that_may_be_chosen_is() -> None:
 
 @given(timed_clusters(), NEEDS, st.integers(0, 99))
 def test_nobody_leaves_for_nothing(state: State, demand: Vector, seed: int) -> None:
-    assume(state.room.first_fit(demand) is None)
+    assume(state.free_resources.first_fit(demand) is None)
     sets = victim_sets(state, demand, 1)
     for plan in (
         rand_victims(state, a_trial(demand), FitGppSettings(), seeded(seed)),

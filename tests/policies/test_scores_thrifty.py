@@ -229,7 +229,7 @@ def soonest(state: State, need: Vector) -> int | None:
     for node in state.nodes.rows.values():
         here = [run for run in state.runs.rows.values() if run.node == node.id and run.phase is RunPhase.STOPPING]
         free = sorted((run for run in here if run.key not in promised), key=lambda run: gone(state, run.key))
-        rooms = accumulate((run.demand for run in free), add, initial=state.room.free(node.id))
+        rooms = accumulate((run.demand for run in free), add, initial=state.free_resources.free(node.id))
         if node.state is NodeState.UP:
             times += [gone(state, run.key) for run, room in zip(free, list(rooms)[1:], strict=True) if fits(need, room)][:1]
     return min(times, default=None)

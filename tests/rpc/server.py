@@ -26,7 +26,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from scheduler_service import app
 from scheduler_service.config import Config
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import serving
 from tests.store.waiting import wait_for
 
@@ -63,7 +63,7 @@ class Server:
             assert self._serving.wait(LIMIT)
             assert self._migrated.wait(LIMIT)  # without a database it would end there
         if self._leads:
-            wait_for(lambda: self.front._leading is not None, LIMIT)
+            wait_for(lambda: self.backend._leading is not None, LIMIT)
         self.channel = grpc.insecure_channel(self.address)
         self.scheduler: Any = scheduler_pb2_grpc.SchedulerStub(self.channel)
         self.cluster: Any = cluster_pb2_grpc.ClusterStub(self.channel)
@@ -87,9 +87,9 @@ class Server:
             runner.run(app.serve(self._config))
 
     @asynccontextmanager
-    async def _listen(self, listen: str, front: Front, *access: Any) -> AsyncIterator[tuple[str, Any]]:
-        async with serving(listen, front, *access) as (self.address, health):
-            self.front = front
+    async def _listen(self, listen: str, backend: Backend, *access: Any) -> AsyncIterator[tuple[str, Any]]:
+        async with serving(listen, backend, *access) as (self.address, health):
+            self.backend = backend
             self._serving.set()
             yield self.address, health
 

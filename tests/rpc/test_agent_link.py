@@ -95,7 +95,7 @@ def test_welcome_and_what_becomes_of_the_node(server: Server) -> None:
     with Agent(server, agent_version="1.2") as agent:
         welcome = agent.connect()
         (node,) = server.nodes()
-    assert (welcome.cluster_id, welcome.epoch) == (server.front.leading.cluster_id, 1)
+    assert (welcome.cluster_id, welcome.epoch) == (server.backend.leading.cluster_id, 1)
     assert welcome.heartbeat_interval == Duration(seconds=2)
     assert welcome.acknowledged == 0
     assert (node.name, node.state, node.agent_version) == ("n1", cluster_pb2.NODE_STATE_UP, "1.2")
@@ -348,11 +348,11 @@ def test_a_spool_that_was_lost_is_believed_once_the_node_was_not_heard_of(databa
 
 
 def test_one_that_begins_anew_as_the_database_has_forgotten_it_is_no_twin(server: Server) -> None:
-    server.front.leading.skipped_below = server.front.leading.epoch + 1
-    of_cluster = {"cluster_id": server.front.leading.cluster_id}
+    server.backend.leading.skipped_below = server.backend.leading.epoch + 1
+    of_cluster = {"cluster_id": server.backend.leading.cluster_id}
     with Agent(server, boot="machine/spool-1", acknowledged=2, **of_cluster) as ahead:
         assert ahead.connect().acknowledged == 0
-    wait_for(lambda: server.front.leading.dispatch.connected("n1") is None)
+    wait_for(lambda: server.backend.leading.dispatch.connected("n1") is None)
     with Agent(server, boot="machine/spool-2", **of_cluster) as anew:
         anew.connect()
 
@@ -372,11 +372,11 @@ def test_the_fence_over_restarts(server: Server, database_url: str) -> None:
         welcome = agent.connect()
     server.stop()
     with Server(database_url) as second:
-        epoch = second.front.leading.epoch
+        epoch = second.backend.leading.epoch
         assert epoch > welcome.epoch
         with Agent(second, cluster_id=welcome.cluster_id, epoch=welcome.epoch) as back:
             assert back.connect().epoch == epoch
-        seal = second.front.leading.seals.of(epoch + 1)
+        seal = second.backend.leading.seals.of(epoch + 1)
         with Agent(second, cluster_id=welcome.cluster_id, epoch=epoch + 1, seal=seal) as ahead:
             assert failure(ahead.connect).reason == "OLD_EPOCH"
 
@@ -393,31 +393,31 @@ def test_an_agent_that_has_reported_more_than_the_database_knows(
         agent.started(1, job.id)
         assert agent.acknowledged() == 1
         agent.hang_up()
-    leading, known = server.front.leading, 1 if boot == "boot-1" else 0
+    leading, known = server.backend.leading, 1 if boot == "boot-1" else 0
     of_cluster = {"cluster_id": welcome.cluster_id, "epoch": welcome.epoch}
     with Agent(server, boot=boot, acknowledged=2, **of_cluster) as ahead:
         assert ahead.connect().acknowledged == known
     assert f"node n1 (as {USER}, from ipv4:127.0.0.1:" in caplog.text
     assert f"its reports up to 2 were acknowledged, and the database knows those up to {known}: " in caplog.text
-    assert server.front.leading is leading
+    assert server.backend.leading is leading
     assert server.submit().id == job.id + 1 + SKIPPED
 
 
 def test_nobody_ends_a_leadership_or_has_numbers_skipped_twice_by_claiming_acknowledged_reports(server: Server) -> None:
-    leading, first = server.front.leading, server.submit()
+    leading, first = server.backend.leading, server.submit()
     hello: dict[str, Any] = {"cluster_id": leading.cluster_id, "acknowledged": 2**63 - 1}
     for name in ("n1", "n2", "n1"):
         with Agent(server, name, epoch=leading.epoch, **hello) as liar:
             assert liar.connect().acknowledged == 0
-        wait_for(lambda: server.front.leading.dispatch.connected(name) is None)  # noqa: B023
+        wait_for(lambda: server.backend.leading.dispatch.connected(name) is None)  # noqa: B023
     with Agent(server, epoch=leading.epoch + 1, **hello) as liar:
         assert failure(liar.connect).reason == "EPOCH_UNKNOWN"
-    assert server.front.leading is leading
+    assert server.backend.leading is leading
     assert server.submit().id == first.id + 1 + SKIPPED
 
 
 def test_who_claims_a_higher_epoch_without_its_seal_is_named_once(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    leading = server.front.leading
+    leading = server.backend.leading
     for seal in (b"", leading.seals.of(1), leading.seals.of(50)):
         with Agent(server, cluster_id=leading.cluster_id, epoch=51, seal=seal) as liar:
             why = failure(liar.connect)
@@ -425,12 +425,12 @@ def test_who_claims_a_higher_epoch_without_its_seal_is_named_once(server: Server
             assert "run `ebb-scheduler restored`" in why.text
     (told,) = [record.getMessage() for record in caplog.records if "seal" in record.getMessage()]
     assert told.startswith(f"node n1 (as {USER}, from ipv4:127.0.0.1:")
-    assert server.front.leading is leading
+    assert server.backend.leading is leading
 
 
 def test_one_that_leads_above_what_was_lost_accepts_it(server: Server) -> None:
-    server.front.leading.skipped_below = server.front.leading.epoch + 1
-    with Agent(server, cluster_id=server.front.leading.cluster_id, acknowledged=2) as ahead:
+    server.backend.leading.skipped_below = server.backend.leading.epoch + 1
+    with Agent(server, cluster_id=server.backend.leading.cluster_id, acknowledged=2) as ahead:
         assert ahead.connect().acknowledged == 0
 
 

@@ -15,7 +15,7 @@ from ebb.v1 import agent_link_pb2 as pb
 from ebb.v1 import job_pb2
 
 from scheduler_service.core.messages import Joined
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import serving
 from scheduler_service.rpc.services.agent_link import AgentLink
 from scheduler_service.rpc.services.logs import Transfers
@@ -35,12 +35,12 @@ async def standby() -> AsyncIterator[tuple[str, Callable[[Callable[[], object]],
     here = asyncio.get_running_loop()
 
     async def serve() -> None:
-        front = Front(reader, "ada", 0, heartbeat_seconds=5, silent_after_seconds=15)
+        backend = Backend(reader, "ada", 0, heartbeat_seconds=5, silent_after_seconds=15)
         over = asyncio.Event()
-        async with serving("127.0.0.1:0", front) as (address, _):
+        async with serving("127.0.0.1:0", backend) as (address, _):
             here.call_soon_threadsafe(serves.set_result, (address, asyncio.get_running_loop(), over))
             await over.wait()
-        front.close()
+        backend.close()
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
@@ -111,9 +111,9 @@ async def test_users_have_their_turn_between_two_agents_that_connect() -> None:
     engine = Engine()
     view = View([], commit_no=0)
     leading: Any = SimpleNamespace(service=engine, dispatch=Dispatch(), view=view, cluster_id="c", epoch=1)
-    front: Any = SimpleNamespace(leading=leading, silent_after_seconds=10)
+    backend: Any = SimpleNamespace(leading=leading, silent_after_seconds=10)
     context: Any = SimpleNamespace(peer=lambda: "ipv4:10.0.0.1:4711")
-    servicer = AgentLink(front, Transfers())
+    servicer = AgentLink(backend, Transfers())
     hellos = _hellos(20)
     calls = [asyncio.ensure_future(anext(servicer.Connect(_one(hello), context))) for hello in hellos]
     async with asyncio.timeout(LIMIT):
@@ -171,6 +171,6 @@ def test_agents_are_told_to_spread_over_a_time_that_grows_with_the_cluster(nodes
     """And never for as long as a node may be silent."""
     leading: Any = SimpleNamespace(view=SimpleNamespace(nodes=range(nodes)), cluster_id="c", epoch=1, seals=Mock())
     leading.seals.of.return_value = b""
-    front: Any = SimpleNamespace(heartbeat_seconds=2, silent_after_seconds=10)
-    said = AgentLink(front, Transfers())._welcome(leading, Joined(1, 0, ()))
+    backend: Any = SimpleNamespace(heartbeat_seconds=2, silent_after_seconds=10)
+    said = AgentLink(backend, Transfers())._welcome(leading, Joined(1, 0, ()))
     assert said.welcome.reconnect_within.ToMilliseconds() == 1000 * seconds

@@ -94,7 +94,7 @@ def test_what_fails_beside_the_engine_ends_the_leadership_and_another_begins(
 
     monkeypatch.setattr(Dispatch, "watch_silence", fails_at_first)
     with Server(database_url, leads=False) as server:
-        wait_for(lambda: len(begun) == 2 and server.front._leading is not None)
+        wait_for(lambda: len(begun) == 2 and server.backend._leading is not None)
         assert server.submit().id == 1
     (record,) = [record for record in caplog.records if record.exc_info]
     assert "stepping down" in record.message

@@ -86,14 +86,14 @@ class Site:
         """Has the engine answer, after everything that it was asked before."""
 
         async def asked() -> T:
-            return await self.server.front.leading.service.ask(question)
+            return await self.server.backend.leading.service.ask(question)
 
         return asyncio.run_coroutine_threadsafe(asked(), self.server._loop).result(LIMIT)
 
     def commit_no(self) -> int:
         """Of the last commit, after everything that was asked before."""
         self.ask(lambda *_: None)
-        return self.server.front.leading.view.commit_no
+        return self.server.backend.leading.view.commit_no
 
     def call(self, method: str, who: Role | None, *data: bytes) -> Said:
         """Makes the call, whoever's it is, and leaves it once it has answered, where it might go on for ever."""
@@ -154,7 +154,7 @@ def site(
         assert made.ask(lambda state, *_: state.snapshot() == state.rebuilt().snapshot())
     assert [(r.levelname, r.getMessage()) for r in caplog.records if r.exc_info or r.levelname == "ERROR"] == []
     with Server(database_url, auth="token", virtual_clusters=request.param) as again:  # and it can be loaded
-        assert again.front.leading.epoch == 2
+        assert again.backend.leading.epoch == 2
 
 
 def every_method(site: Site, seed: int) -> None:

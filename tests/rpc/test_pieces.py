@@ -7,7 +7,7 @@ import pytest
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 
 from client_sdk import Client
-from scheduler_service.rpc.chunking import pieces
+from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.services import cluster
 from tests.rpc.server import LIMIT, Agent, Server, closing, failure
 
@@ -32,7 +32,7 @@ class Part(NamedTuple):
     ],
 )
 def test_a_piece_is_no_larger_than_it_must_be(sizes: list[int], expected: list[list[int]]) -> None:
-    assert [[part.size for part in piece] for piece in pieces(sizes, Part, largest=10, most=3)] == expected
+    assert [[part.size for part in piece] for piece in chunks(sizes, Part, largest=10, most=3)] == expected
 
 
 def test_pieces_are_made_as_they_are_asked_for() -> None:
@@ -42,7 +42,7 @@ def test_pieces_are_made_as_they_are_asked_for() -> None:
         made.append(size)
         return Part(size)
 
-    ten_each = pieces([10, 11, 12, 13], make, largest=10)
+    ten_each = chunks([10, 11, 12, 13], make, largest=10)
     next(ten_each)
     assert made == [10, 11]
 
@@ -106,7 +106,7 @@ def test_a_snapshot_comes_in_pieces_of_which_the_last_has_the_token(server: Serv
     assert [message.snapshot for message in (first, second, third)] == [True, False, False]
     assert [job.id for job in chain(first.jobs, second.jobs, third.jobs)] == ids
     assert (first.commit_no, second.commit_no) == (0, 0)
-    assert third.commit_no == server.front.leading.view.commit_no
+    assert third.commit_no == server.backend.leading.view.commit_no
 
 
 def test_orders_come_in_pieces(server: Server) -> None:

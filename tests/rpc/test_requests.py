@@ -127,7 +127,7 @@ def test_dependencies_on_jobs_that_have_ended_are_looked_up(server: Server) -> N
 def test_a_dependency_that_ends_while_another_is_looked_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     gone, going = server.submit(), server.submit()
     server.cancel(gone.id)
-    reader = server.front.reader
+    reader = server.backend.reader
     looked_up: list[list[int]] = []
 
     def find_ends(jobs: Collection[int], real: Any = reader.find_ends) -> Any:

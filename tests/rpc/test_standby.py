@@ -113,16 +113,16 @@ def test_an_address_to_advertise(database_url: str) -> None:
 
 def test_the_database_is_asked_who_leads_once_a_second_at_most(server: Server, standby: Server) -> None:
     asked = 0
-    ask = standby.front.reader.leader
+    ask = standby.backend.reader.leader
 
     def counted() -> str:
         nonlocal asked
         asked += 1
         return ask()
 
-    standby.front.reader.leader = counted  # type: ignore[method-assign]
+    standby.backend.reader.leader = counted  # type: ignore[method-assign]
     now = [0.0]
-    standby.front.clock = lambda: now[0]
+    standby.backend.clock = lambda: now[0]
     for second in range(3):
         now[0] = 1000.0 + second
         for _ in range(5):
@@ -151,7 +151,7 @@ async def test_an_agent_is_heard_before_it_is_sent_to_the_leader() -> None:
         heard.set()
         yield link_pb.ConnectRequest(hello=link_pb.Hello(node="n1"))
 
-    standing_by = backend.Front(None, "u", 0, 1, 1)  # type: ignore[arg-type]
+    standing_by = backend.Backend(None, "u", 0, 1, 1)  # type: ignore[arg-type]
     with pytest.raises(NotLeading):
         await anext(AgentLink(standing_by, None).Connect(hello(), None))  # type: ignore[arg-type]
     assert heard.is_set()
@@ -167,7 +167,7 @@ async def test_a_database_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.Mo
             hangs.wait()
             return "h:1"
 
-    asking = backend.Front(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
+    asking = backend.Backend(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
     for _ in range(2):
         assert isinstance(await asyncio.wait_for(asking.refer(), LIMIT), NotCommitted)
     hangs.set()
@@ -178,35 +178,35 @@ async def test_a_database_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.Mo
 def test_the_standby_leads_when_the_leader_leaves(server: Server, standby: Server) -> None:
     job = server.submit(request_id="r")
     server.stop()
-    wait_for(lambda: standby.front.leads, LIMIT)
+    wait_for(lambda: standby.backend.leads, LIMIT)
     assert standby.submit(request_id="r").id == job.id
-    assert standby.front.leading.epoch == 2
+    assert standby.backend.leading.epoch == 2
 
 
 def test_a_lease_that_ran_out_and_that_nobody_took_is_renewed(database_url: str) -> None:
     """As where the database is slow for longer than a lease: callers are refused meanwhile, and nobody leads anew."""
     with Proxy(database_url) as proxy, Server(proxy.url, lease=2) as server:
-        leading = server.front.leading
+        leading = server.backend.leading
         proxy.hold("ebb lease")
-        wait_for(lambda: server.front.leads is None, LIMIT)
+        wait_for(lambda: server.backend.leads is None, LIMIT)
         assert failure(server.submit).code is grpc.StatusCode.UNAVAILABLE
         proxy.release()
-        wait_for(lambda: server.front.leads, LIMIT)
-        assert server.front.leads is leading
+        wait_for(lambda: server.backend.leads, LIMIT)
+        assert server.backend.leads is leading
         assert server.submit().id == 1
 
 
 def test_a_database_that_restarts_keeps_its_leader(database_url: str) -> None:
     """All sessions break. The standby has seen the leader's, and does not take that for the leader's end."""
     with Proxy(database_url) as proxy, Server(proxy.url) as server, Server(proxy.url, leads=False) as standby:
-        leading = server.front.leading
+        leading = server.backend.leading
         for _ in range(2):
             wait_for(lambda: failure(standby.submit).info.metadata["leader"] == server.address, LIMIT)
             proxy.refuse()
             wait_for(lambda: failure(server.submit).reason == "DATABASE_UNAVAILABLE", LIMIT)
             proxy.mend()
             assert wait_for(lambda: submitted(server), LIMIT)
-        assert (server.front.leads, standby.front.leads) == (leading, None)
+        assert (server.backend.leads, standby.backend.leads) == (leading, None)
 
 
 def submitted(server: Server) -> bool:
@@ -218,13 +218,13 @@ def submitted(server: Server) -> bool:
 
 def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, conn: Connection) -> None:
     """As after a database was restored from a backup. Ids of jobs that may have been given are not given again."""
-    cluster = server.front.leading.cluster_id
+    cluster = server.backend.leading.cluster_id
     last = server.submit()
-    seal = server.front.leading.seals.of(50)
+    seal = server.backend.leading.seals.of(50)
     with Agent(server, cluster_id=cluster, epoch=50, seal=seal) as ahead:
         said = failure(ahead.connect)
         assert (said.code, said.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "OLD_EPOCH")
-    leading = wait_for(lambda: (now := server.front.leads) and now.epoch > 50 and now, LIMIT)
+    leading = wait_for(lambda: (now := server.backend.leads) and now.epoch > 50 and now, LIMIT)
     assert (leading.epoch, leading.cluster_id) == (51, cluster)
     assert conn.execute(text("SELECT epoch FROM leader")).scalar() == 51
     with Agent(server, cluster_id=cluster, epoch=50, seal=seal) as again:
@@ -233,7 +233,7 @@ def test_an_agent_that_has_obeyed_a_higher_epoch_raises_ours(server: Server, con
     assert server.submit().id == last.id + 1 + SKIPPED
     with Agent(server, cluster_id=cluster, epoch=2**63 - 1) as absurd:
         assert failure(absurd.connect).reason == "INVALID_FIELD"
-    assert server.front.leading.epoch == 51
+    assert server.backend.leading.epoch == 51
 
 
 def test_a_database_that_comes_back_without_its_last_commits(server: Server, conn: Connection) -> None:
@@ -246,10 +246,10 @@ def test_a_database_that_comes_back_without_its_last_commits(server: Server, con
         conn.execute(text("UPDATE leader SET commit_no = commit_no - 1"))
         sessions = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ebb writer'")
         assert conn.execute(sessions).all()
-    epoch = server.front.leading.epoch
+    epoch = server.backend.leading.epoch
     for _ in range(2):  # the connection is found broken, and then the database to be another
         assert failure(server.submit).code is grpc.StatusCode.UNAVAILABLE
-    wait_for(lambda: (now := server.front.leads) and now.epoch > epoch, LIMIT)
+    wait_for(lambda: (now := server.backend.leads) and now.epoch > epoch, LIMIT)
     again = server.submit(request_id="lost")
     assert again.id > SKIPPED > lost.id
     assert server.submit(request_id="kept").id == kept.id
@@ -257,8 +257,8 @@ def test_a_database_that_comes_back_without_its_last_commits(server: Server, con
 
 
 def test_only_an_agent_of_this_cluster_raises_it(server: Server) -> None:
-    seal = server.front.leading.seals.of(50)
+    seal = server.backend.leading.seals.of(50)
     for cluster_id in ("", "another"):
         with Agent(server, cluster_id=cluster_id, epoch=50, seal=seal) as stranger:
             assert failure(stranger.connect).reason in ("EPOCH_UNKNOWN", "OTHER_CLUSTER")
-    assert (server.submit().id, server.front.leading.epoch) == (1, 1)
+    assert (server.submit().id, server.backend.leading.epoch) == (1, 1)

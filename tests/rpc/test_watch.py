@@ -87,7 +87,7 @@ def test_over_a_restart_of_the_service(server: Server, database_url: str) -> Non
     server.submit()
     with closing(server.watch()) as updates:
         token = next(updates).commit_no
-        server.front.leading.service.stop()
+        server.backend.leading.service.stop()
         said = failure(lambda: next(updates))
         assert (said.code, said.reason) == (grpc.StatusCode.UNAVAILABLE, "NOT_LEADING")
     server.stop()

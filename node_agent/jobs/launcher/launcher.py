@@ -48,7 +48,7 @@ if __name__ == "__main__":  # by its path, and isolated, it finds the standard l
 from node_agent.jobs.launcher.cgroup_spawn import IGNORED
 from node_agent.jobs.launcher.children import AGAIN, Children, Run, complain
 from node_agent.jobs.launcher.connection import Connection
-from node_agent.jobs.launcher.prepared_folders import Spare, remove
+from node_agent.jobs.launcher.prepared_folders import PreparedFolder, remove
 from node_agent.jobs.launcher.spawn import LOG_FILE, PROCESS_FILE, blame, describe, note, spawn_found
 from node_agent.jobs.processes import SCARCE, find_leader, start_ticks
 
@@ -78,7 +78,7 @@ class Launcher:
         self.quitting = False
         self.all_cpus = os.sched_getaffinity(0)
         self.home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.spare = Spare(f"{os.getcwd()}/{_SPARE}{os.getpid()}", _FILES)  # noqa: PTH109
+        self.spare = PreparedFolder(f"{os.getcwd()}/{_SPARE}{os.getpid()}", _FILES)  # noqa: PTH109
         self.wants_spare = True
         for name in os.listdir("."):  # noqa: PTH208
             if name.startswith(_SPARE):  # of a launcher that was killed; one that still lives can do without, too

@@ -11,7 +11,7 @@ import os
 _OPEN = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
-class Spare:
+class PreparedFolder:
     """A folder with empty `files` in it, which are held open, at `path` until it is taken."""
 
     def __init__(self, path: str, files: tuple[str, ...] = ()) -> None:

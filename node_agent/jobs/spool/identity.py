@@ -15,7 +15,7 @@ FILE = "node.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Identity:
     kernel_boot: str
     cluster_id: str = ""
     """The cluster and the epoch that were obeyed last; "" and 0 at first."""
@@ -26,19 +26,19 @@ class Standing:
     """Of the epoch, in hexadecimal: shows a scheduler that the cluster was led in it."""
 
 
-def read(path: Path) -> Standing | None:
+def read(path: Path) -> Identity | None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         node, seal = str(fields.get("node", "")), str(fields.get("seal", ""))
         bytes.fromhex(seal)
-        return Standing(str(fields["kernel_boot"]), str(fields["cluster_id"]), int(fields["epoch"]), node, seal)
+        return Identity(str(fields["kernel_boot"]), str(fields["cluster_id"]), int(fields["epoch"]), node, seal)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpoolDamaged(path=path, why=error) from error
 
 
-def write(path: Path, standing: Standing) -> None:
+def write(path: Path, standing: Identity) -> None:
     new = path.with_suffix(".new")
     with new.open("w", encoding="utf-8") as file:
         json.dump(asdict(standing), file)

@@ -25,7 +25,7 @@ from node_agent.jobs import stray_processes
 from node_agent.jobs.model import Exited, Report, RunEvent, RunKey, RunPhase, RunRecord, short
 from node_agent.jobs.processes import boot_id
 from node_agent.jobs.spool import identity, tables
-from node_agent.jobs.spool.identity import Standing
+from node_agent.jobs.spool.identity import Identity
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ KEEP_ENDED = 24 * 3600.0
 class Spool:
     """The only writer and reader of its file. Create it with `open_spool`."""
 
-    def __init__(self, path: Path, db: sqlite3.Connection, spool_id: str, held: Standing) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection, spool_id: str, held: Identity) -> None:
         self._path = path
         self._db = db
         self._standing = held
@@ -100,7 +100,7 @@ class Spool:
     def name(self, node: str) -> None:
         self._hold(replace(self._standing, node=node))
 
-    def _hold(self, held: Standing) -> None:
+    def _hold(self, held: Identity) -> None:
         if held != self._standing:
             try:
                 identity.write(self._path.with_name(identity.FILE), held)
@@ -172,7 +172,7 @@ class Spool:
         """Ends this spool, and with it whom the node obeys; the new one that takes its place."""
         self.close()
         _discard(self._path)
-        identity.write(self._path.with_name(identity.FILE), Standing(self._standing.kernel_boot))
+        identity.write(self._path.with_name(identity.FILE), Identity(self._standing.kernel_boot))
         return open_spool(self._path, kernel_boot=self._standing.kernel_boot)
 
     def _meta(self, name: str, default: str) -> str:
@@ -249,7 +249,7 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
             held = replace(held, kernel_boot=kernel_boot)
         else:
             damage = f"{identity.FILE} beside it is missing" if path.exists() else ""
-            held = Standing(kernel_boot)
+            held = Identity(kernel_boot)
         aside = _set_aside(path) if damage else path
         identity.write(path.with_name(identity.FILE), held)
         spool = _opened(path, held)
@@ -267,7 +267,7 @@ def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
     return spool
 
 
-def _opened(path: Path, held: Standing) -> Spool:
+def _opened(path: Path, held: Identity) -> Spool:
     """Raises OSError, sqlite3.Error, and what reading broken rows raises."""
     if path.exists():
         with path.open("rb") as file:

@@ -10,7 +10,7 @@ from scheduler_service.core.model import EventKind, OperationPhase, Reason, Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, Vector, add, least, sub
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 _NONE = Reason.NONE
 
@@ -61,7 +61,7 @@ def drop_earmarks(state: State, now: Micros, job_id: int, why: str, starts_on: I
         if operation.devices and not starts_on:
             give_back(state, operation.node, operation.mask)
         if operation.node not in starts_on:
-            tell(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)
+            log_event(state, now, job_id, EventKind.EARMARK_DROPPED, node=operation.node, text=why)
     job = state.jobs.rows[job_id]
     if job.reason is Reason.WAITING_FOR_VICTIMS and not starts_on:  # the policy may not come to look at it again in this step
         state.put(state.jobs, job_id, changed(job, reason=_NONE, detail="", cause_job=0))

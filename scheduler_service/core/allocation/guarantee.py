@@ -1,7 +1,7 @@
 """Guaranteed or opportunistic: how a run holds what it holds, and how that changes."""
 
 from scheduler_service.core.allocation.bindings import entitled, left
-from scheduler_service.core.allocation.transitions import hasten, stop_job
+from scheduler_service.core.allocation.transitions import shorten_grace, stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.model import EventKind, Reason, Run, RunPhase, StopReason
@@ -9,7 +9,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 
 def reclaim(state: State, action: Reclaim, now: Micros) -> None:
@@ -32,11 +32,11 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     first, text = runs[0], ""
     if first.phase is RunPhase.STOPPING and most is not None:
         for run in runs:
-            hasten(state, now, run, most)
+            shorten_grace(state, now, run, most)
         text = f"it was leaving already, and has {most / SECOND:g} s left for it"
     else:
         stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, action.for_job, most_us=most)
-    tell(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=action.for_job, text=text)
+    log_event(state, now, job.id, EventKind.RECLAIMED, run=first.run, node=first.node, cause_job=action.for_job, text=text)
 
 
 def leaves_in_time(state: State, run: Run) -> bool:
@@ -62,7 +62,7 @@ def promote(state: State, job_id: int, now: Micros) -> None:
         require(not run.guaranteed, f"job {job_id} is guaranteed already")
         require(entitled(state, job, run.node, mask_of(run.devices)), f"job {job_id} holds devices of others")
         state.put(state.runs, run.key, changed(run, guaranteed=True))
-    tell(state, now, job_id, EventKind.GUARANTEED, run=runs[0].run, node=runs[0].node)
+    log_event(state, now, job_id, EventKind.GUARANTEED, run=runs[0].run, node=runs[0].node)
 
 
 def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str = "") -> None:
@@ -73,4 +73,4 @@ def demote(state: State, job_id: int, now: Micros, cause_job: int = 0, text: str
         state.put(state.runs, run.key, changed(run, guaranteed=False))
     for run in runs:
         left(state, run)
-    tell(state, now, job_id, EventKind.OPPORTUNISTIC, run=runs[0].run, node=runs[0].node, cause_job=cause_job, text=text)
+    log_event(state, now, job_id, EventKind.OPPORTUNISTIC, run=runs[0].run, node=runs[0].node, cause_job=cause_job, text=text)

@@ -17,7 +17,7 @@ from scheduler_service.core.model.values import Mask, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.queue_keys import QueueKey, place_of
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 _NOBODY: QueueKey = (0, False, 0)
 
@@ -106,4 +106,4 @@ def _vacate(state: State, job_id: int, why: str, now: Micros) -> None:
     job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
     if all(run.phase is not RunPhase.STOPPING for run in runs):
         stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, most_us=state.settings.reclaim_grace_us)
-        tell(state, now, job_id, EventKind.RECLAIMED, run=runs[0].run, node=runs[0].node, text=why)
+        log_event(state, now, job_id, EventKind.RECLAIMED, run=runs[0].run, node=runs[0].node, text=why)

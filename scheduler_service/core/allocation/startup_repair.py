@@ -8,10 +8,10 @@ from scheduler_service.core.model import EventKind, Operation, Reason, Run, RunP
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 
-def begin_anew(state: State) -> None:
+def repair_at_startup(state: State) -> None:
     """Nothing is kept for jobs that could not start on it, no cell is bound that its virtual cluster does not own now, or that
     nobody is in, and work without devices has no more than there is for it. Where the settings are as they were, this changes
     nothing."""
@@ -43,7 +43,7 @@ def _clear_host(state: State, node: int, now: Micros) -> None:
         job, most = state.jobs.rows[run.job_id], state.settings.reclaim_grace_us
         stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, most_us=most)
         text = "less of the node is for work without devices now"
-        tell(state, now, job.id, EventKind.RECLAIMED, run=run.run, node=node, text=text)
+        log_event(state, now, job.id, EventKind.RECLAIMED, run=run.run, node=node, text=text)
 
 
 def beside_devices(state: State, node: int) -> Vector:

@@ -10,7 +10,7 @@ from scheduler_service.core.model import Dependency, DependencyKind, EventKind, 
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros, sub
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 # To look up a member of an enumeration costs as much as to make a small object: those that every job meets stand here, and so
 # in other modules.
@@ -66,7 +66,7 @@ def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, deta
         waits_for=(),
     )
     state.put(state.jobs, job.id, ended)
-    tell(
+    log_event(
         state,
         now,
         job.id,
@@ -146,7 +146,7 @@ def requeue(
     )
     state.put(state.jobs, job.id, queued)
     facts: dict[str, Any] = {"exit_code": job.exit_code, "exit_signal": job.exit_signal, "text": detail}
-    tell(state, now, job.id, EventKind.REQUEUED, run=job.run, node=node, reason=reason, cause_job=cause_job, **facts)
+    log_event(state, now, job.id, EventKind.REQUEUED, run=job.run, node=node, reason=reason, cause_job=cause_job, **facts)
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Mic
     return stopping
 
 
-def hasten(state: State, now: Micros, run: Run, most_us: Micros) -> None:
+def shorten_grace(state: State, now: Micros, run: Run, most_us: Micros) -> None:
     """Leaves a run that was told to leave at most so much more time for it. The grace period still counts from then."""
     assert run.stop_us is not None  # it was told to
     state.put(state.runs, run.key, changed(run, stop_grace_us=min(run.stop_grace_us, now - run.stop_us + most_us)))

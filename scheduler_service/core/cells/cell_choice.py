@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from scheduler_service.core.cells.free_lists import Free, key_of, used_and_index
-from scheduler_service.core.cells.idle_index import Spare
+from scheduler_service.core.cells.idle_index import IdleIndex
 from scheduler_service.core.cells.promises import Balance, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, pick, touching
 from scheduler_service.core.cells.slots import Facts
@@ -27,7 +27,7 @@ def first(_level: int, cells: Sequence[int]) -> int:
     return cells[0]
 
 
-def best(free: Free, spare: Spare, now: Callable[[], Balance], level: int, choose: Choose = first) -> int | None:
+def best(free: Free, spare: IdleIndex, now: Callable[[], Balance], level: int, choose: Choose = first) -> int | None:
     """A cell of the level without opportunistic leaves; if there is none, the one that `choose` takes of the cells with the
     fewest, of equals those in the smallest free cells first. Cells up to the node are in the choice even if they have more
     such leaves than others, because what counts are the runs that have to leave. Of larger cells only those with the fewest
@@ -58,7 +58,7 @@ def _used(cost: _Cost) -> int:
     return cost[0]
 
 
-def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> list[_Cost]:
+def _cheapest(free: Free, spare: IdleIndex, outer: int, level: int) -> list[_Cost]:
     """Cells of `level` inside the free cells of `outer` with few opportunistic leaves, the fewest first; one if it has none."""
     cells = free.lists[outer]
     used, index = used_and_index(cells[0])
@@ -75,7 +75,7 @@ def _cheapest(free: Free, spare: Spare, outer: int, level: int) -> list[_Cost]:
     return found[:_IN_CHOICE]
 
 
-def _parts(free: Free, spare: Spare, outer: int, level: int) -> Iterator[list[_Cost]]:
+def _parts(free: Free, spare: IdleIndex, outer: int, level: int) -> Iterator[list[_Cost]]:
     """Those of each free cell of `outer`, of a larger one's nodes one by one; each time with the fewest leaves first."""
     shape = free.shape
     for _, index in map(used_and_index, free.lists[outer]):
@@ -102,7 +102,7 @@ def _inside(free: Free, outer: int, index: int, level: int) -> list[_Cost]:
     return [(used, slot * cells + cell) for used, cell in touching(shape, outer, at, level, free.facts[slot].opportunistic)]
 
 
-def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, Mask] | None:
+def opportunistic(free: Free, spare: IdleIndex, facts: Facts, n: int) -> tuple[int, Mask] | None:
     """`n` idle leaves on one node. Outside bindings first: on a node that has opportunistic work already, the tightest; else
     at the last address of the highest level of the free lists; else what is left of nodes. Inside bindings last."""
     if n < 1 or n > free.shape.devices:
@@ -123,7 +123,7 @@ def opportunistic(free: Free, spare: Spare, facts: Facts, n: int) -> tuple[int, 
     return None if slot is None else _on(free.shape, slot, facts[slot].idle(), n)
 
 
-def _at_level(free: Free, spare: Spare, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
+def _at_level(free: Free, spare: IdleIndex, facts: Facts, level: int, n: int) -> tuple[int, Mask] | None:
     """On a node without opportunistic work in a free cell of the level: the cell that has the most of it (it is split last),
     then the last."""
     shape, cells = free.shape, free.lists[level]

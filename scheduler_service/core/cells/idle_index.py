@@ -10,7 +10,7 @@ from scheduler_service.core.cells.shape import Shape, parts
 from scheduler_service.core.cells.slots import Facts
 
 
-class Spare:
+class IdleIndex:
     __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "_shape", "_wholes", "stale")
 
     def __init__(self, facts: Facts, shape: Shape) -> None:

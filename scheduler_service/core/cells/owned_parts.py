@@ -18,7 +18,7 @@ from scheduler_service.core.model.virtual_clusters import Owner
 _new = tuple.__new__
 
 
-class Units:
+class OwnedParts:
     __slots__ = ("_devices", "_facts", "_hosts", "_lists", "_sizes", "_visited", "stale")
 
     def __init__(self, facts: Facts, devices: int) -> None:

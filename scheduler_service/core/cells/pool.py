@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence, Set
 
 from scheduler_service.core.cells.cell_choice import Choose, best, costs_nobody, first, opportunistic, partly_healthy
 from scheduler_service.core.cells.free_lists import Free
-from scheduler_service.core.cells.idle_index import Spare
-from scheduler_service.core.cells.owned_parts import Units
+from scheduler_service.core.cells.idle_index import IdleIndex
+from scheduler_service.core.cells.owned_parts import OwnedParts
 from scheduler_service.core.cells.promises import Balance, Promises, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, leaves, pick_cell
 from scheduler_service.core.cells.slots import Facts, Slot, Unit
@@ -54,8 +54,8 @@ class Pool:
         self._lists = Free(shape, self._facts)
         self.counts = self._lists.counts
         """f_k: how many free cells of Algorithm 1 there are of each level."""
-        self._spare = Spare(self._facts, shape)
-        self._units = Units(self._facts, shape.devices)
+        self._spare = IdleIndex(self._facts, shape)
+        self._units = OwnedParts(self._facts, shape.devices)
         self.sizes = self._lists.sizes
         """Leaves in a cell, by level."""
         self._per = [shape.devices // shape.size(level) for level in range(shape.node + 1)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.positions import Seat, cpus_of, name_of, positions, row_of, tree_of
+from scheduler_service.core.cells.positions import PoolPosition, cpus_of, name_of, positions, row_of, tree_of
 from scheduler_service.core.cells.shape import Shape, level_of
 from scheduler_service.core.model import Node, NodeDevice, NodeState
 from scheduler_service.core.model.values import Mask, Vector, least
@@ -30,7 +30,7 @@ class PoolPlan(NamedTuple):
 class _Node(NamedTuple):
     """What a node brings: the part of a shape that is inside it, and which positions are well and open."""
 
-    seat: Seat
+    seat: PoolPosition
     inner: Shape
     model: str
     healthy: Mask
@@ -44,7 +44,7 @@ class Pools:
         self.pools: dict[str, Pool] = {}
         self.models: dict[str, str] = {}
         """Pool -> the model of its devices."""
-        self.seats: dict[int, Seat] = {}
+        self.seats: dict[int, PoolPosition] = {}
         self.misfits: dict[int, str] = {}
         """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
         self.nodes: dict[str, dict[int, int]] = {}
@@ -194,7 +194,7 @@ class Pools:
             places = order or tuple(range(len(devices)))
             well = sum(1 << place for place, index in enumerate(places) if not devices[index].fault)
             healthy = well if devices else (1 << count) - 1
-        return _Node(Seat(pool, slot, order, share), inner, model, healthy)
+        return _Node(PoolPosition(pool, slot, order, share), inner, model, healthy)
 
     def _join(self, node: int, now: _Node) -> Pool | None:
         """The pool, with the node in it; None where it does not fit in."""

@@ -8,7 +8,7 @@ from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.model.values import Mask, Vector, first_of
 
 
-class Seat(NamedTuple):
+class PoolPosition(NamedTuple):
     """A node's place in its pool."""
 
     pool: str
@@ -19,12 +19,12 @@ class Seat(NamedTuple):
     """What of the node goes with each of its devices; of one that has none, with each of its CPUs."""
 
 
-def positions(seat: Seat, devices: Mask) -> Mask:
+def positions(seat: PoolPosition, devices: Mask) -> Mask:
     """The places in the tree of these devices."""
     return _moved(devices, seat.order, inverse=False) if seat.order else devices
 
 
-def indices(seat: Seat, places: Mask) -> tuple[int, ...]:
+def indices(seat: PoolPosition, places: Mask) -> tuple[int, ...]:
     """The devices at these places of the tree, in order of their indices."""
     devices = _moved(places, seat.order, inverse=True) if seat.order else places
     return first_of(devices, devices.bit_count())

@@ -37,7 +37,7 @@ def board_of(state: State, now: Micros) -> Board:
 
 def exchanges_of(state: State, vc: int) -> list[Exchange]:
     """Those that it is a side of and that are not over, in the order in which they were agreed."""
-    return [state.exchanges.rows[exchange] for exchange in sorted(state.traded.of.get(vc, ()))]
+    return [state.exchanges.rows[exchange] for exchange in sorted(state.exchange_index.of.get(vc, ()))]
 
 
 def least_owned(state: State, vc: int, pool: str, level: str, begin_us: Micros, end_us: Micros) -> int:
@@ -51,7 +51,7 @@ def least_owned(state: State, vc: int, pool: str, level: str, begin_us: Micros, 
 
 def most_cells(state: State, pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
     """The most cells of each level of a pool that it owns at any time from now on, as far as is agreed."""
-    if vc.id not in state.traded.of:
+    if vc.id not in state.exchange_index.of:
         return cells_of(pools, vc, pool)
     levels = pools.pools[pool].shape.levels
     own, mine = dict.fromkeys(levels, 0), defaultdict[str, list[Exchange]](list)

@@ -54,7 +54,7 @@ do not count: they are no more than it has cells."""
 def order_posted(state: State, event: OrderPosted, now: Micros) -> OrderChanged:
     """Puts an offer or a request on the board. Nobody offers more than it owns, at any time of the window."""
     pools, vc = pools_of(state), named(state, event.vc)
-    known = state.traded.posted.get((vc.id, event.request_id))
+    known = state.exchange_index.posted.get((vc.id, event.request_id))
     if known is not None:
         check_same_post(state.orders.rows[known], event)
         return OrderChanged(known)
@@ -169,7 +169,7 @@ def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Excha
     """A tenant takes an offer, all of it that is left or a part, or gives what another requests."""
     pools_of(state)
     vc = named(state, event.vc)
-    known = state.traded.accepted.get((vc.id, event.request_id))
+    known = state.exchange_index.accepted.get((vc.id, event.request_id))
     if known is not None:
         check_same_deal(state.exchanges.rows[known], event)
         there = [known, *(x.id for x in state.exchanges.rows.values() if x.in_return_for == known)]

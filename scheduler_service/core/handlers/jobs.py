@@ -22,7 +22,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import PAUSES, startable
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 _AN_ARRAY = "it is an array, whose elements are jobs: "
 _ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
@@ -48,7 +48,7 @@ def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accep
     job = live(state, event.job_id)
     if job.cancel_requested:
         return Accepted(job.id)
-    tell(state, now, job.id, EventKind.CANCEL_REQUESTED, run=job.run)
+    log_event(state, now, job.id, EventKind.CANCEL_REQUESTED, run=job.run)
     job = changed(job, cancel_requested=True)
     if job.elements is not None and job.elements.live:
         drop_earmarks(state, now, job.id, "the array is cancelled")
@@ -73,7 +73,7 @@ def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Acc
         raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
         raise _refuse(job, "suspended", "it is being cancelled")
-    tell(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
+    log_event(state, now, job.id, EventKind.SUSPEND_REQUESTED, run=job.run)
     stop_job(state, now, job, StopReason.SUSPENDED, Reason.SUSPENDED, suspend_requested=True)
     return Accepted(job.id)
 
@@ -84,10 +84,10 @@ def resume_requested(state: State, event: ResumeRequested, now: Micros) -> Accep
     if job.state is JobState.SUSPENDED:
         if is_over(job):
             raise _refuse(job, "resumed", "its time limit is over: give it a longer one first")
-        tell(state, now, job.id, EventKind.RESUMED, run=job.run)
+        log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         requeue(state, now, changed(job, suspend_requested=False), Reason.RESUMED)
     elif job.suspend_requested:
-        tell(state, now, job.id, EventKind.RESUMED, run=job.run)
+        log_event(state, now, job.id, EventKind.RESUMED, run=job.run)
         state.put(state.jobs, job.id, changed(job, suspend_requested=False))
     elif not (job.requeued or _leaves(state, job, StopReason.SUSPENDED)):  # else it may be the repetition of a call that did it
         raise _refuse(job, "resumed", "only a suspended job can")
@@ -105,7 +105,7 @@ def hold_requested(state: State, event: HoldRequested, now: Micros) -> Accepted:
         elif job.elements is not None:
             instead = _AN_ARRAY + "all have begun: suspend those that run"
         raise _refuse(job, "held", instead)
-    tell(state, now, job.id, EventKind.HELD, run=job.run)
+    log_event(state, now, job.id, EventKind.HELD, run=job.run)
     drop_earmarks(state, now, job.id, "the job is held")
     state.put(state.jobs, job.id, changed(job, held=True, reason=Reason.HELD, detail="", cause_job=0))
     return Accepted(job.id)
@@ -115,7 +115,7 @@ def release_requested(state: State, event: ReleaseRequested, now: Micros) -> Acc
     job = live(state, event.job_id)
     if not job.held:
         return Accepted(job.id)
-    tell(state, now, job.id, EventKind.RELEASED, run=job.run)
+    log_event(state, now, job.id, EventKind.RELEASED, run=job.run)
     state.put(state.jobs, job.id, changed(job, held=False, **_waits_still(job)))
     return Accepted(job.id)
 
@@ -134,7 +134,7 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
     if event.run and event.run != job.run:
         return Accepted(job.id)  # that one has left already
     if job.state is JobState.QUEUED and job.eligible_us is not None:  # "try again now"
-        tell(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run, text="the pause before its retry is over")
+        log_event(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run, text="the pause before its retry is over")
         state.put(state.jobs, job.id, changed(job, eligible_us=None))
         return Accepted(job.id)
     if job.state is JobState.QUEUED and job.requeued:
@@ -147,7 +147,7 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
         raise _refuse(job, "put back into its queue", "its time limit is over")
     if _leaves(state, job):
         return Accepted(job.id)  # to queue again, unless it failed
-    tell(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
+    log_event(state, now, job.id, EventKind.REQUEUE_REQUESTED, run=job.run)
     stop_job(state, now, job, StopReason.REQUEUED, Reason.REQUEUED)
     return Accepted(job.id)
 
@@ -179,7 +179,7 @@ def update_requested(state: State, event: UpdateRequested, now: Micros) -> Accep
             if waiting:
                 drop_earmarks(state, now, job.id, "the job waits for others")
     if said:
-        tell(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
+        log_event(state, now, job.id, EventKind.UPDATED, run=job.run, text="; ".join(said))
         state.put(state.jobs, job.id, job)
     for element in sorted(state.elements_of.get(job.id, ())):
         leaves = _leaves(state, state.jobs.rows[element], StopReason.TIME_LIMIT)  # its limit is what it was

@@ -33,7 +33,7 @@ from scheduler_service.core.model.inventory import Device
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 
 def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
@@ -56,7 +56,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         run = state.runs.rows[key]
         if rebooted or (key not in known and (run.started_us is not None or run.ready_at)):
             _lose_run(state, run, now, "its node came back without it")
-    rooms = state.room.capacity_of(node_id)
+    rooms = state.free_resources.capacity_of(node_id)
     _take_inventory(state, node_id, event, now)
     node = state.nodes.rows.get(node_id, node)  # it may have been drained for what was lost
     returned = node.state is NodeState.SILENT
@@ -72,7 +72,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         agent_version=event.agent_version,
     )
     state.put(state.nodes, node_id, node)
-    if rooms != state.room.capacity_of(node_id):
+    if rooms != state.free_resources.capacity_of(node_id):
         _ask_again(state)
     take_faults(state, now, node, {d.index: d.fault for d in event.inventory.devices if d.fault})
     if returned:
@@ -152,7 +152,7 @@ def _ask_again(state: State) -> None:
     """Jobs that no node could take (TOO_LARGE): those that one can take now queue again."""
     for job_id in sorted(state.too_large):
         job = state.jobs.rows[job_id]
-        if state.room.could_ever_take(job.spec):
+        if state.free_resources.could_ever_take(job.spec):
             state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))
 
 
@@ -160,7 +160,7 @@ def _show_runs(state: State, node: Node, kind: EventKind, now: Micros) -> None:
     """Gives the jobs of a node's runs the state that goes with the node's."""
     for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
         job = show(state, state.jobs.rows[job_id])
-        tell(state, now, job.id, kind, run=job.run, node=node.id)
+        log_event(state, now, job.id, kind, run=job.run, node=node.id)
 
 
 def _lose_run(state: State, run: Run, now: Micros, why: str) -> None:

@@ -11,7 +11,7 @@ from scheduler_service.core.model import Dependency, Elements, EventKind, Job, J
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 _SUBMITTED = EventKind.SUBMITTED
 
@@ -45,7 +45,7 @@ def submitted(state: State, event: Submitted, now: Micros) -> Accepted:
         job = changed(job, **waits(waiting))
     state.put(state.cluster_table, 0, changed(cluster, next_job=job.id + 1))
     state.put(state.jobs, job.id, job)
-    tell(state, now, job.id, _SUBMITTED)
+    log_event(state, now, job.id, _SUBMITTED)
     return Accepted(job.id)
 
 
@@ -69,13 +69,13 @@ def check_can_ever_run(state: State, spec: JobSpec) -> None:
     if not state.node_ids:
         return
     for demand in dict.fromkeys(group.demand for group in spec.gang) if spec.gang else (spec.demand,):
-        if not state.room.could_ever_fit(demand):
+        if not state.free_resources.could_ever_fit(demand):
             raise FailedPrecondition(
                 "NO_NODE_LARGE_ENOUGH",
                 f"no node of this cluster has {describe(demand)}, even when it is empty; "
                 "ask for less, or see `ebb node list` for what there is",
             )
-    if spec.gang and not state.room.could_ever_fit_all(spec.tasks()):
+    if spec.gang and not state.free_resources.could_ever_fit_all(spec.tasks()):
         raise FailedPrecondition(
             "CLUSTER_TOO_SMALL",
             f"the {len(spec.tasks())} tasks, {describe(spec.demand)} in all, would not fit on this cluster at once, even when "

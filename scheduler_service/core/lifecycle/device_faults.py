@@ -14,7 +14,7 @@ from scheduler_service.core.model import EventKind, Node, Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 
 def faults_seen(state: State, event: FaultsSeen, now: Micros) -> NodeChanged:
@@ -40,12 +40,14 @@ def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]
         if not why or device.fault:
             continue
         for run in state.holders(node.id, index):
-            tell(state, now, run.job_id, EventKind.DEVICE_FAULT, run=run.run, node=node.id, text=f"device {index}: {why}")
+            log_event(state, now, run.job_id, EventKind.DEVICE_FAULT, run=run.run, node=node.id, text=f"device {index}: {why}")
             for operation_id in state.promised_by.get(run.key, ()):
                 operation = state.operations.rows[operation_id]
                 if not operation.devices or operation.mask >> index & 1:
                     drop_earmarks(state, now, operation.job_id, f"device {index} is faulty")
-    if state.room.free(node.id).devices < 0 or state.kept_devices.get(node.id, 0) & state.faulty_devices.get(node.id, 0):
+    if state.free_resources.free(node.id).devices < 0 or state.kept_devices.get(node.id, 0) & state.faulty_devices.get(
+        node.id, 0
+    ):
         drop_earmarks_on(state, node.id, now, "a device that was kept is faulty")
 
 

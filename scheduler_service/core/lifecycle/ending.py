@@ -14,7 +14,7 @@ from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, 
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 LONGEST_PAUSE: Micros = 300 * SECOND
 
@@ -57,7 +57,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         return
     job = changed(job, **facts)
     text = f"task {run.task} {describe(run, how)}" + (f"; {detail}" if how is None and detail else "")
-    tell(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
+    log_event(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
     if job.verdict is not Reason.NONE and any_task(state, job.id).phase is not RunPhase.STOPPING:
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
     else:
@@ -130,7 +130,7 @@ def _tell_left(state: State, now: Micros, job: Job, last: Run) -> None:
     facts: dict[str, Any] = {"run": last.run, "node": last.node, "cause_job": last.stop_for} | codes
     why = Reason.EXIT_UNKNOWN if _is_unknown(last) else _NONE  # else its 0 would be taken for an exit code
     text = describe(last, Reason.YIELDED) + ("; another task was stopped before its work was done" if last.done else "")
-    tell(state, now, job.id, EventKind.VACATED, reason=why, text=text, **facts)
+    log_event(state, now, job.id, EventKind.VACATED, reason=why, text=text, **facts)
 
 
 def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
@@ -147,7 +147,7 @@ def _suspended(state: State, now: Micros, job: Job, last: Run) -> None:
     )
     state.put(state.jobs, job.id, aside)
     text = describe(last, Reason.YIELDED)
-    tell(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
+    log_event(state, now, job.id, EventKind.SUSPENDED, run=last.run, node=last.node, reason=Reason.SUSPENDED, text=text)
 
 
 def _succeeded(state: State, now: Micros, job: Job, last: Run, detail: str) -> None:

@@ -13,7 +13,7 @@ from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, 
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 
 def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
@@ -26,7 +26,7 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
     if state.ready[job.id] == len(job.spec.tasks()):
         first = state.runs.rows[min(state.active[job.id])]
         state.put(state.jobs, job.id, changed(job, rendezvous=first.ready_at))
-        tell(state, now, job.id, EventKind.GANG_READY, run=job.run, node=first.node, text=f"meets at {first.ready_at}")
+        log_event(state, now, job.id, EventKind.GANG_READY, run=job.run, node=first.node, text=f"meets at {first.ready_at}")
 
 
 def gang_late(state: State, now: Micros, job: Job) -> None:

@@ -8,7 +8,7 @@ from scheduler_service.core.model import EventKind, Node, Reason, RunPhase, Stop
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.story import tell
+from scheduler_service.core.state.story import log_event
 
 
 def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeChanged:
@@ -19,7 +19,7 @@ def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeCha
         for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
             if any_task(state, job_id).phase is not RunPhase.STOPPING:
                 job, why = state.jobs.rows[job_id], Reason.NODE_DRAINED
-                tell(state, now, job_id, EventKind.REQUEUE_REQUESTED, run=job.run, node=node.id, reason=why, text=text)
+                log_event(state, now, job_id, EventKind.REQUEUE_REQUESTED, run=job.run, node=node.id, reason=why, text=text)
                 stop_job(state, now, job, StopReason.DRAINED, why)
     return NodeChanged(node.id)
 

@@ -21,7 +21,7 @@ class Surplus:
     """Device-microseconds; negative: it owes them."""
 
 
-class Traded:
+class ExchangeIndex:
     """Indices: functions of the orders and exchanges that are live."""
 
     def __init__(self) -> None:

@@ -63,7 +63,7 @@ def pack(needs: Sequence[Vector], offered: NDArray[np.int64]) -> list[int] | Non
     return nodes
 
 
-class Room:
+class FreeResources:
     """Free and total resources by node."""
 
     __slots__ = (

@@ -7,7 +7,7 @@ import numpy as np
 
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import Vector
-from scheduler_service.core.state.free_resources import Room, pack
+from scheduler_service.core.state.free_resources import FreeResources, pack
 
 
 def asks_no_cell(spec: JobSpec) -> bool:
@@ -17,12 +17,12 @@ def asks_no_cell(spec: JobSpec) -> bool:
     return not spec.demand.devices and not named
 
 
-def place_loose(spec: JobSpec, host: Room, room: Room) -> list[int] | None:
+def place_host_only(spec: JobSpec, host: FreeResources, room: FreeResources) -> list[int] | None:
     """A node for each task, where what goes with no device is free."""
     offered = np.minimum(host.offered(), room.offered())
     return pack(spec.tasks(), offered)
 
 
-def could_ever(spec: JobSpec, host: Room) -> bool:
+def could_ever(spec: JobSpec, host: FreeResources) -> bool:
     tasks: tuple[Vector, ...] = spec.tasks()
     return host.could_ever_fit_all(tasks)

@@ -32,8 +32,8 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import Mask, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.core.state.candidates import Candidates
-from scheduler_service.core.state.exchange_index import Kind, Surplus, Traded
-from scheduler_service.core.state.free_resources import Room
+from scheduler_service.core.state.exchange_index import ExchangeIndex, Kind, Surplus
+from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.indices.jobs import of_job, of_operation
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
@@ -70,8 +70,8 @@ class State:
         self.bound_otherwise: set[int] = set()
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
-        self.room = Room()
-        self.host: Room | None = None if settings.pools is None or settings.by_count else Room()
+        self.free_resources = FreeResources()
+        self.host: FreeResources | None = None if settings.pools is None or settings.by_count else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
@@ -128,7 +128,7 @@ class State:
         self.demoted: dict[str, set[int]] = {}
         """Virtual cluster -> its jobs that run as opportunistic because the cells that they were in are others' now."""
         self.pools: Pools | None = None if settings.pools is None else Pools(settings.pools, settings.host_percent)
-        self.traded = Traded()
+        self.exchange_index = ExchangeIndex()
         self.idle_of: dict[int, set[Kind]] = {}
         """Virtual cluster -> the kinds of its cells of which it is noted how long they have been idle."""
         self.requests: dict[tuple[str, str], int] = {}
@@ -276,7 +276,7 @@ class State:
             "too_large": set(self.too_large),
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),
-            "traded": self.traded.snapshot(),
+            "traded": self.exchange_index.snapshot(),
             "idle_of": {vc: set(kinds) for vc, kinds in self.idle_of.items()},
             "requests": dict(self.requests),
             "earmarks_of": {job: set(ids) for job, ids in self.earmarks_of.items()},
@@ -284,7 +284,7 @@ class State:
             "elements_of": {job: set(ids) for job, ids in self.elements_of.items()},
             "promised_by": dict(self.promised_by),
             "deadlines": list(self.deadlines),
-            "room": self.room.snapshot(),
+            "room": self.free_resources.snapshot(),
             "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
         }

@@ -5,7 +5,7 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
 
-def tell(
+def log_event(
     state: State,
     now: Micros,
     job_id: int,

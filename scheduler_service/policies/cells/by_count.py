@@ -61,7 +61,7 @@ def _serve(state: State, vc: VirtualCluster, quota: int) -> Proposals:
 
 def _free(state: State) -> tuple[list[int], list[int]]:
     """Nodes that are open, and how many idle devices each has."""
-    nodes = [node for node in sorted(state.nodes.rows) if state.room.is_open(node)]
+    nodes = [node for node in sorted(state.nodes.rows) if state.free_resources.is_open(node)]
     return nodes, [state.idle_devices.get(node, 0).bit_count() for node in nodes]
 
 

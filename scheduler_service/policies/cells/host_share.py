@@ -30,7 +30,7 @@ class Lacking(NamedTuple):
 def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWay = _NOBODY) -> list[Lacking]:
     """Where there are the devices, and not what should go with them. Nowhere, if everything began under these settings: this
     is asked at each placement, and so it costs little then."""
-    if len(spots) == 1 and fits(job.spec.tasks()[0], state.room.free(spots[0].node)):
+    if len(spots) == 1 and fits(job.spec.tasks()[0], state.free_resources.free(spots[0].node)):
         return []
     wanted: dict[int, Vector] = {}
     for (node, _), demand in zip(spots, job.spec.tasks(), strict=True):
@@ -38,7 +38,7 @@ def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWa
         wanted[node] = demand if before is None else add(before, demand)
     found = []
     for node, want in wanted.items():
-        if not fits(want, state.room.free(node)):
+        if not fits(want, state.free_resources.free(node)):
             free = _once_left(state, node, spots, in_the_way.get(node, ()))
             if not fits(want, free):
                 found.append(Lacking(node, want, free))
@@ -47,7 +47,7 @@ def overdrawn(state: State, job: Job, spots: Sequence[Spot], in_the_way: InTheWa
 
 def _once_left(state: State, node: int, spots: Iterable[Spot], leaving: Iterable[RunKey]) -> Vector:
     """What is free then, with what is kept of these devices."""
-    free, mask = state.room.free(node), 0
+    free, mask = state.free_resources.free(node), 0
     for spot in spots:
         mask |= mask_of(spot.devices) if spot.node == node else 0
     for key in leaving:

@@ -21,7 +21,7 @@ from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spo
 from scheduler_service.core.model import Job, JobClass, Reason, RunPhase, TaskGroup
 from scheduler_service.core.model.values import Mask, Vector, mask_of
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.state.host_only_work import asks_no_cell, place_loose
+from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
 from scheduler_service.core.state.queue_keys import ANY, Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
@@ -128,7 +128,7 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
     pools = state.pools
     assert pools is not None
     if state.host is not None and asks_no_cell(job.spec):
-        nodes = place_loose(job.spec, state.host, state.room)
+        nodes = place_host_only(job.spec, state.host, state.free_resources)
         if nodes is not None:
             return Place(job.id, tuple(Spot(node) for node in nodes))
     for name in pools.in_order():

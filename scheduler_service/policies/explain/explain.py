@@ -52,7 +52,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     if job.spec.job_class is JobClass.TRIAL and stages.victims is not None and blockers and not before:
         plan = stages.victims(state, job, rng)
         if plan is None:
-            if state.room.any_open():
+            if state.free_resources.any_open():
                 guarded = _guarded(state, now)
                 blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, "; ".join(filter(None, (NOT_ENOUGH, guarded)))))
         else:
@@ -70,7 +70,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
 def _guarded(state: State, now: Micros) -> str:
     """The runs that no trial may have preempted yet; empty where there are none."""
     jobs = (job_id for job_id in state.active if state.jobs.rows[job_id].spec.job_class is JobClass.BEST_EFFORT)
-    runs = (run for job_id in jobs for run in state.runs_of(job_id) if state.room.is_open(run.node))
+    runs = (run for job_id in jobs for run in state.runs_of(job_id) if state.free_resources.is_open(run.node))
     if not (until := [run.guarded_us for run in runs if run.guarded_us is not None]):
         return ""
     first = max(0, -(-(min(until) - now) // SECOND))
@@ -135,7 +135,7 @@ def _no_room(state: State, job: Job) -> Blocker:
         if pack((need,), offered) is None:
             break
     nodes = [state.nodes.rows[node_id] for node_id in state.node_ids.values()]
-    open_nodes = [node for node in nodes if state.room.is_open(node.id)]
+    open_nodes = [node for node in nodes if state.free_resources.is_open(node.id)]
     closest = max(open_nodes, key=lambda node: (_share(Vector(*offered[:, node.id].tolist()), need), -node.id), default=None)
     wait = no_room(state, job)
     return Blocker(

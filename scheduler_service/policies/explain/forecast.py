@@ -57,7 +57,7 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Sta
     arrays = {array.id: _Elements(array) for array in (*before, *aside.values()) if array.elements is not None}
     ends, known, unknown = _ends(state, now)
     heapify(ends)
-    offered = state.room.offered().copy()
+    offered = state.free_resources.offered().copy()
     take_promised(state, job, offered)
     at, line, endless = now, [*before, job], 0
     for look in range(LOOKS):
@@ -111,7 +111,7 @@ def _ends(state: State, now: Micros) -> tuple[list[_End], int, int]:
     ends, unknown = [], 0
     for job_id in state.active:
         running = state.jobs.rows[job_id]
-        freed = tuple((run.node, run.demand) for run in state.runs_of(job_id) if state.room.is_open(run.node))
+        freed = tuple((run.node, run.demand) for run in state.runs_of(job_id) if state.free_resources.is_open(run.node))
         if not freed:
             continue
         left = remaining(state, running, now)
@@ -139,14 +139,14 @@ def may_fit(state: State, job: Job) -> bool:
 
 def _empty(state: State) -> NDArray[np.int64]:
     """(3, nodes + 1): what each node will have free when nothing runs and nothing is kept; what is faulty is not."""
-    offered = state.room.offered().copy()
+    offered = state.free_resources.offered().copy()
     for job_id in state.active:
         for run in state.runs_of(job_id):
-            if state.room.is_open(run.node):
+            if state.free_resources.is_open(run.node):
                 faulty = state.faulty_devices.get(run.node, 0)
                 offered[:, run.node] += run.demand
                 offered[2, run.node] -= sum(faulty >> device & 1 for device in run.devices)
     for earmark in state.operations.rows.values():
-        if state.room.is_open(earmark.node):
+        if state.free_resources.is_open(earmark.node):
             offered[:, earmark.node] += earmark.kept
     return offered

@@ -117,7 +117,7 @@ def reserve(state: State, head: Job) -> Reservation | None:
         for job_id in state.active
         if (left := remaining(state, state.jobs.rows[job_id], now)) is not None
     )
-    leaving = [[run for run in state.runs_of(job_id) if state.room.is_open(run.node)] for _, job_id in ends]
+    leaving = [[run for run in state.runs_of(job_id) if state.free_resources.is_open(run.node)] for _, job_id in ends]
     nodes = np.array([run.node for runs in leaving for run in runs], np.intp)
     demands = np.array([run.demand for runs in leaving for run in runs], np.int64).reshape(-1, len(offered)).T
     counts = list(accumulate(map(len, leaving)))

@@ -63,7 +63,7 @@ def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, 
 
 def in_vain(state: State, trial: Job) -> Wait:
     """Why nobody leaves for it. Where no node is open, whoever would leave could not make room anywhere."""
-    if state.room.any_open():
+    if state.free_resources.any_open():
         return Wait(trial.id, Reason.NOTHING_TO_PREEMPT, NOT_ENOUGH)
     return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
 

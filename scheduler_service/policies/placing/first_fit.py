@@ -66,10 +66,10 @@ def place_on(state: State, job: Job, nodes: list[int]) -> Place:
 
 def offered_to(state: State, job: Job) -> NDArray[np.int64]:
     """(3, nodes + 1): what each node has for the job, with what is kept there for it; a copy."""
-    offered = state.room.offered().copy()
+    offered = state.free_resources.offered().copy()
     for operation_id in state.earmarks_of.get(job.id, ()):
         earmark = state.operations.rows[operation_id]
-        if state.room.is_open(earmark.node):
+        if state.free_resources.is_open(earmark.node):
             offered[:, earmark.node] += earmark.kept
     return offered
 
@@ -77,16 +77,20 @@ def offered_to(state: State, job: Job) -> NDArray[np.int64]:
 def take_promised(state: State, job: Job, offered: NDArray[np.int64]) -> None:
     """Takes off what others' earmarks still miss: what their victims release goes there first."""
     for earmark in state.operations.rows.values():
-        if earmark.job_id != job.id and state.room.is_open(earmark.node):
+        if earmark.job_id != job.id and state.free_resources.is_open(earmark.node):
             offered[:, earmark.node] -= np.array(earmark.want) - np.array(earmark.kept)
 
 
 def _first_node(state: State, job: Job) -> int | None:
-    first = state.room.first_fit(job.spec.demand)
+    first = state.free_resources.first_fit(job.spec.demand)
     for operation_id in state.earmarks_of.get(job.id, ()):
         earmark = state.operations.rows[operation_id]
-        here = add(state.room.free(earmark.node), earmark.kept)
-        if state.room.is_open(earmark.node) and fits(job.spec.demand, here) and (first is None or earmark.node < first):
+        here = add(state.free_resources.free(earmark.node), earmark.kept)
+        if (
+            state.free_resources.is_open(earmark.node)
+            and fits(job.spec.demand, here)
+            and (first is None or earmark.node < first)
+        ):
             return earmark.node
     return first
 
@@ -104,7 +108,7 @@ def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
 
 def no_room(state: State, job: Job) -> Wait:
     """Why the first of a queue waits. TOO_LARGE: no node could ever take it; told so, it leaves the queue."""
-    room, gang = state.room, job.spec.gang
+    room, gang = state.free_resources, job.spec.gang
     if not state.node_ids or room.could_ever_take(job.spec):
         return Wait(job.id, _NO_ROOM)
     if gang and all(room.could_ever_fit(group.demand) for group in gang):

@@ -161,8 +161,8 @@ def patient_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng
     takes = max((state.jobs.rows[act.job_id].spec.grace_us for act in plan if isinstance(act, Preempt)), default=0)
     since, soon = state.cluster.clock_us - takes, 0
     for run in state.runs.rows.values():
-        if run.placed_us > since and run.phase is not RunPhase.STOPPING and state.room.is_open(run.node):
-            soon += fits(trial.spec.demand, add(run.demand, state.room.free(run.node)))
+        if run.placed_us > since and run.phase is not RunPhase.STOPPING and state.free_resources.is_open(run.node):
+            soon += fits(trial.spec.demand, add(run.demand, state.free_resources.free(run.node)))
     return None if soon >= SOON else plan
 
 

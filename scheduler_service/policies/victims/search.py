@@ -64,7 +64,7 @@ class Field:
         self.size, self.grace = c.size.take(slots), c.grace.take(slots)
         self.demand: NDArray[np.int64] = c.demand.take(slots, axis=1)
         self.under_cap: Mask = c.count.take(slots) < cap
-        self.offered: NDArray[np.int64] = state.room.offered()
+        self.offered: NDArray[np.int64] = state.free_resources.offered()
         self.victims: list[int] = []
         """Jobs, in the order in which they were chosen."""
         self.seats: dict[int, int] = {}
@@ -137,7 +137,7 @@ class Field:
         self.victims.append(job)
         if len(self._tasks) > 1:
             for run in self.state.runs_of(job):
-                if self.state.room.is_open(run.node):
+                if self.state.free_resources.is_open(run.node):
                     self.offered[:, run.node] += run.demand
 
 
@@ -145,7 +145,7 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
     """None: there is nothing that the trial may preempt."""
     c = state.candidates
     used = slice(0, c.used)
-    offered = state.room.offered()
+    offered = state.free_resources.offered()
     mask = (c.job[used] > 0) & (offered[2].take(c.node[used]) >= 0) & (c.priority[used] <= trial.priority)
     slots = np.nonzero(mask)[0]
     if c.gangs and len(slots):
@@ -284,7 +284,7 @@ def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
                 key=key,
                 node=run.node,
                 demand=Vector(*field.demand[:, i].tolist()),
-                node_free=state.room.free(run.node),
+                node_free=state.free_resources.free(run.node),
                 size=float(field.size[i]),
                 grace_us=int(field.grace[i]),
                 score=float(scores.score[i]),
@@ -298,7 +298,7 @@ def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
 
 def _alone(field: Field) -> Mask:
     """Eqn 2 for the trial's largest task, with what was free before anybody was told to leave."""
-    offered = field.state.room.offered()
+    offered = field.state.free_resources.offered()
     enough: Mask = np.ones(len(field.job), dtype=np.bool_)
     for resource, need in enumerate(field.need(field.ranks()[0])):
         enough &= field.demand[resource] + offered[resource].take(field.node) >= need

@@ -35,7 +35,7 @@ def _share(state: State, trial: Job, settings: FitGppSettings, by: Micros | None
     """A plan with runs that leave for nobody and are gone by then (None: whenever), if they make room."""
     if by is not None and _longest_wait(state) > by:
         return None  # another trial waits for longer: what becomes free before is its, and this one would come too late
-    offered, tasks = state.room.offered().copy(), trial.spec.tasks()
+    offered, tasks = state.free_resources.offered().copy(), trial.spec.tasks()
     leaving: list[Run] = []
     for run in sorted(_leaving_for_nobody(state), key=lambda run: (_gone(run), run.key)):
         if by is not None and _gone(run) > by:
@@ -56,7 +56,9 @@ def _leaving_for_nobody(state: State) -> list[Run]:
     late = state.cluster.clock_us - TOO_LATE
     told = [run for run in state.runs.rows.values() if run.stop_us is not None and _gone(run) > late]
     return [
-        run for run in told if run.key not in state.promised_by and state.room.is_open(run.node) and not state.holds_faulty(run)
+        run
+        for run in told
+        if run.key not in state.promised_by and state.free_resources.is_open(run.node) and not state.holds_faulty(run)
     ]
 
 
@@ -76,7 +78,7 @@ def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], de
     tasks = trial.spec.tasks()
     for node in sorted(set(nodes)):
         ranks = tuple(rank for rank, seat in enumerate(nodes) if seat == node)
-        want, room, keys = ZERO, state.room.free(node), []
+        want, room, keys = ZERO, state.free_resources.free(node), []
         for rank in ranks:
             want = add(want, tasks[rank])
         for run in leaving:

@@ -8,7 +8,7 @@ from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import GangPlace, KnownRun, NodeSeen, Order, Report, RunExited, RunReady, RunStarted, Start
 from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
-from scheduler_service.rpc.chunking import pieces
+from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.jobs import Nodes, duration_out, name_of, spec_out, vector_in, vector_out
 from scheduler_service.run.dispatch import LogRequest
 
@@ -53,7 +53,7 @@ def _clean(text: str) -> str:
 
 def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterator[agent_link_pb2.ConnectResponse]:
     """Each start has the whole spec of its job in it."""
-    for piece in pieces(orders, lambda order: _order_out(order, nodes)):
+    for piece in chunks(orders, lambda order: _order_out(order, nodes)):
         yield agent_link_pb2.ConnectResponse(orders=agent_link_pb2.Orders(commit_no=commit_no, orders=piece))
 
 

@@ -54,12 +54,12 @@ def _policy_out(policy: VcPolicy) -> pb.VirtualClusterPolicy:
     )
 
 
-Traded = dict[tuple[str, str], tuple[int, int]]
+ExchangeIndex = dict[tuple[str, str], tuple[int, int]]
 """Pool and level -> how many of others' cells it has in exchange now, and of its own others have."""
 
 
-def _traded(state: State, vc: int) -> Traded:
-    found: Traded = {}
+def _traded(state: State, vc: int) -> ExchangeIndex:
+    found: ExchangeIndex = {}
     for exchange in exchanges_of(state, vc):
         if exchange.state is ExchangeState.ACTIVE:
             lot = exchange.lot
@@ -69,7 +69,7 @@ def _traded(state: State, vc: int) -> Traded:
     return found
 
 
-def _uses(row: VirtualCluster, name: str, pool: Pool, traded: Traded) -> Iterable[pb.CellUse]:
+def _uses(row: VirtualCluster, name: str, pool: Pool, traded: ExchangeIndex) -> Iterable[pb.CellUse]:
     """The largest cells first."""
     owner = Owner(row.id)
     for level in reversed(range(len(pool.shape.levels))):

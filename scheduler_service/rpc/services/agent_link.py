@@ -14,7 +14,7 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED
 from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, Reply
 from scheduler_service.core.model import NodeState
-from scheduler_service.rpc.backend import Front, Leading
+from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.agents import hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.hello import HELLO_LIMIT, asker, hello_of
 from scheduler_service.rpc.interceptors import check
@@ -31,8 +31,8 @@ JOINING_RATE = 1000
 
 
 class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
-    def __init__(self, front: Front, transfers: Transfers) -> None:
-        self._front = front
+    def __init__(self, backend: Backend, transfers: Transfers) -> None:
+        self._front = backend
         self._transfers = transfers
         self._turn = asyncio.Lock()
         """Held by the agent whose hello is looked at or whose link is taken down: no two of them in one turn of the event loop,

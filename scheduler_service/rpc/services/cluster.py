@@ -17,8 +17,8 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import present
 from scheduler_service.rpc.access import user
-from scheduler_service.rpc.backend import Front
-from scheduler_service.rpc.chunking import LARGEST, pieces
+from scheduler_service.rpc.backend import Backend
+from scheduler_service.rpc.chunking import LARGEST, chunks
 from scheduler_service.rpc.convert.jobs import node_out
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, after
@@ -38,8 +38,8 @@ _DONE: dict[type[NodeRequest], str] = {
 
 
 class Cluster(cluster_pb2_grpc.ClusterServicer):
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, backend: Backend) -> None:
+        self._front = backend
 
     async def ListNodes(  # noqa: N802
         self, request: cluster_pb2.ListNodesRequest, _context: Context
@@ -101,7 +101,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         async for update in self._front.leading.view.watch_nodes():
             snapshot = update.snapshot
             last: list[cluster_pb2.Node] | None = None
-            for piece in pieces(update.nodes, node_out):
+            for piece in chunks(update.nodes, node_out):
                 if last is not None:
                     yield cluster_pb2.ClusterWatchResponse(snapshot=snapshot, nodes=last)
                     snapshot = False

@@ -15,7 +15,7 @@ from scheduler_service.core.messages import Exchanged, OrderChanged, ReturnReque
 from scheduler_service.core.model.access import Role
 from scheduler_service.core.model.exchange import ExchangeOrder, ExchangeState, OrderState
 from scheduler_service.rpc.access import caller, user
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.exchange import (
     Names,
     accepted_in,
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 
 class Exchange(exchange_pb2_grpc.ExchangeServicer):
-    def __init__(self, front: Front) -> None:
-        self._front = front
-        self._market = front.reader.market
+    def __init__(self, backend: Backend) -> None:
+        self._front = backend
+        self._market = backend.reader.market
 
     # ---- changes -------------------------------------------------------------------------------------------------------
 

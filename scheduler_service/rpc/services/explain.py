@@ -14,7 +14,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.explain.explanation import Explanation, Victim
 from scheduler_service.policies.stages import Stages
-from scheduler_service.rpc.backend import Front, Leading
+from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.convert.jobs import Nodes, decision_out, duration_out, job_out, task_out, time_out, vector_out
 from scheduler_service.rpc.sight import Sight, sight
 from scheduler_service.run.view import JobView
@@ -42,8 +42,8 @@ class Previewed(NamedTuple):
 
 
 class Answers:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, backend: Backend) -> None:
+        self._front = backend
 
     async def explain(self, job: Job) -> scheduler_pb2.Explanation:
         """Of a job that has ended there is nothing to explain."""

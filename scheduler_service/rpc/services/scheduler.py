@@ -22,8 +22,8 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.rpc.access import user
-from scheduler_service.rpc.backend import Front
-from scheduler_service.rpc.chunking import LARGEST, pieces
+from scheduler_service.rpc.backend import Backend
+from scheduler_service.rpc.chunking import LARGEST, chunks
 from scheduler_service.rpc.convert.jobs import dependencies_in, duration_in, event_out, job_out, spec_in
 from scheduler_service.rpc.interceptors import InvalidArgument
 from scheduler_service.rpc.method_table import Context
@@ -51,10 +51,10 @@ Ends = tuple[tuple[int, JobState], ...]
 
 
 class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
-    def __init__(self, front: Front, transfers: logs.Transfers) -> None:
-        self._front = front
+    def __init__(self, backend: Backend, transfers: logs.Transfers) -> None:
+        self._front = backend
         self._transfers = transfers
-        self._answers = Answers(front)
+        self._answers = Answers(backend)
 
     async def Submit(self, request: scheduler_pb2.SubmitRequest, _context: Context) -> scheduler_pb2.SubmitResponse:  # noqa: N802
         if request.spec.ByteSize() > LARGEST_SPEC:
@@ -92,13 +92,13 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return scheduler_pb2.GetResponse(job=await self._shown(found))
 
     async def List(self, request: scheduler_pb2.ListRequest, _context: Context) -> scheduler_pb2.ListResponse:  # noqa: N802
-        front = self._front
+        backend = self._front
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
         begins = before(request.page_token)
-        names = await front.names()
-        leading = front.leads
-        seen = sight(front.secrets)
+        names = await backend.names()
+        leading = backend.leads
+        seen = sight(backend.secrets)
         if request.mine and request.user not in ("", user()):
             return scheduler_pb2.ListResponse()
         only = request.virtual_cluster, user() if request.mine else request.user, request.name
@@ -111,17 +111,17 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         room, more = LARGEST, True
         while more and room > 0 and len(page) < size:
             wanted = min(size - len(page), AT_ONCE)
-            found = await front.read(front.reader.list_jobs, states, begins, wanted + 1, *only)
+            found = await backend.read(backend.reader.list_jobs, states, begins, wanted + 1, *only)
             if not found and not page and request.virtual_cluster:
-                await _check_vc(front, request.virtual_cluster)
-            piece = next(pieces(found[:wanted], made, room))
+                await _check_vc(backend, request.virtual_cluster)
+            piece = next(chunks(found[:wanted], made, room))
             page += piece
             more = len(piece) < len(found)
             room -= sum(job.ByteSize() for job in piece) if len(piece) == wanted else room
             begins = page[-1].id if page else None
         answer = scheduler_pb2.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
         if request.count_more and more:
-            answer.more = await front.read(front.reader.count_jobs, states, begins, MOST_COUNTED, *only)
+            answer.more = await backend.read(backend.reader.count_jobs, states, begins, MOST_COUNTED, *only)
         return answer
 
     async def Watch(  # noqa: N802
@@ -143,7 +143,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
                 jobs = (await _find(self._front, request.job_id),)
             last: list[job_pb2.Job] | None = None
             snapshot = update.snapshot
-            for piece in pieces(jobs, lambda view: job_out(view, nodes, seen)):
+            for piece in chunks(jobs, lambda view: job_out(view, nodes, seen)):
                 if last is not None:
                     yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last)
                     snapshot = False
@@ -198,11 +198,11 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return scheduler_pb2.ExplainResponse(job=await self._shown(found), explanation=explanation)
 
     async def Story(self, request: scheduler_pb2.StoryRequest, _context: Context) -> scheduler_pb2.StoryResponse:  # noqa: N802
-        front = self._front
-        events = await front.read(front.reader.story, request.job_id)
+        backend = self._front
+        events = await backend.read(backend.reader.story, request.job_id)
         if not events:
-            await _find(front, request.job_id)
-        names = await front.names()
+            await _find(backend, request.job_id)
+        names = await backend.names()
         return scheduler_pb2.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
 
     async def Logs(  # noqa: N802
@@ -250,19 +250,19 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return job_out(found, await self._front.names(), sight(self._front.secrets))
 
 
-async def _find(front: Front, job_id: int) -> JobView:
+async def _find(backend: Backend, job_id: int) -> JobView:
     """The job, live or ended, as the leader sees it or as it is stored. Raises NotFound."""
-    if (leading := front.leads) is not None and (live := leading.view.job(job_id)) is not None:
+    if (leading := backend.leads) is not None and (live := leading.view.job(job_id)) is not None:
         return live
-    stored: Any = await front.read(front.reader.find_job, job_id)
+    stored: Any = await backend.read(backend.reader.find_job, job_id)
     if stored is None:
         raise NotFound("NO_SUCH_JOB", f"there is no job {job_id}; `ebb list --all` shows those there are", job_id=str(job_id))
     return JobView(*stored)
 
 
-async def _check_vc(front: Front, name: str) -> None:
+async def _check_vc(backend: Backend, name: str) -> None:
     """Raises NotFound where there is no such virtual cluster and never was a job of it: whoever lists none of its jobs has
     misspelt it. The jobs of one that was deleted are still there."""
-    names = await front.read(front.reader.market.virtual_clusters)
-    if name not in names.values() and not await front.read(front.reader.list_jobs, [], None, 1, name):
+    names = await backend.read(backend.reader.market.virtual_clusters)
+    if name not in names.values() and not await backend.read(backend.reader.list_jobs, [], None, 1, name):
         raise no_such_vc(name, names.values())

@@ -15,7 +15,7 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.policy import POLICIES
-from scheduler_service.rpc.backend import Front
+from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.convert.jobs import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument
@@ -27,8 +27,8 @@ _NODES_AT_ONCE = 256
 
 
 class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, backend: Backend) -> None:
+        self._front = backend
 
     async def CreateVirtualCluster(  # noqa: N802
         self, request: pb.CreateVirtualClusterRequest, _context: Context

@@ -11,7 +11,7 @@ from pydantic import Field
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import ZERO, Vector, add
-from scheduler_service.core.state.free_resources import Room
+from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.sim.jobs import Arrivals, SimJob
 from scheduler_service.sim.workloads import arriving, fitgpp, generated, hived, jobs_csv, openb, philly, sacct
 from scheduler_service.sim.workloads.arriving import NeedsCapacity
@@ -102,7 +102,7 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
     if not nodes:
         yield from jobs
         return
-    room = Room()
+    room = FreeResources()
     for number, inventory in enumerate(nodes, 1):
         room.set_node(number, Node(number, "", "", NodeState.UP, inventory.capacity, (), 0))
     fits_one, fits_all = room.could_ever_fit, cache(room.could_ever_fit_all)

@@ -132,7 +132,7 @@ def of_operation(state: "State", old: Operation | None, new: Operation | None) -
     for row, there in ((old, False), (new, True)):
         if row is None:
             continue
-        (state.room.take if there else state.room.give)(row.node, row.kept)
+        (state.free_resources.take if there else state.free_resources.give)(row.node, row.kept)
         add_or_discard(state.earmarks_of, row.job_id, row.id, there)
         for key in row.victims:
             others = [i for i in state.promised_by.get(key, ()) if i != row.id]

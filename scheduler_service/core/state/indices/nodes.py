@@ -29,7 +29,7 @@ def of_node(state: "State", old: Node | None, new: Node | None) -> None:
     set_or_drop(state.node_ids, row.name, row.id if now else None)
     set_or_drop(state.deleted_ids, row.name, row.id if new and not now else None)
     _hear(state, row.id, now)
-    state.room.set_node(row.id, now)
+    state.free_resources.set_node(row.id, now)
     if state.host is not None:
         state.host.set_node(row.id, _host_of(state, now))
     other = was is None or now is None or was.capacity != now.capacity
@@ -85,7 +85,7 @@ def of_device(state: "State", old: NodeDevice | None, new: NodeDevice | None) ->
     if was == now:
         return
     if not held:  # nobody has it, and nobody can have it
-        (state.room.take if now else state.room.give)(row.node, _ONE_DEVICE)
+        (state.free_resources.take if now else state.free_resources.give)(row.node, _ONE_DEVICE)
     faulty = state.faulty_devices.get(row.node, 0)
     set_or_drop(state.faulty_devices, row.node, (faulty | bit if now else faulty & ~bit) or None)
     state.unsettled = True

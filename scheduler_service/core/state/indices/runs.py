@@ -83,9 +83,9 @@ def _hold(state: "State", run: Run, holds: bool) -> None:
     elif state.host is not None:
         (state.host.take if holds else state.host.give)(node, demand)
     if holds:
-        state.room.take(node, demand)
+        state.free_resources.take(node, demand)
     else:
-        state.room.give(node, demand)
+        state.free_resources.give(node, demand)
 
 
 def _stand(state: "State", old: Run | None, new: Run | None) -> None:
@@ -153,6 +153,6 @@ def update_candidate(state: "State", key: RunKey) -> None:
         and run.guarded_us is None
         and not state.holds_faulty(run)
     ):
-        state.kept_candidates.put(key, run, job, state.room.capacity_of(run.node))
+        state.kept_candidates.put(key, run, job, state.free_resources.capacity_of(run.node))
     else:
         state.kept_candidates.drop(key)

@@ -40,7 +40,7 @@ def of_binding(state: "State", old: Binding | None, new: Binding | None) -> None
 
 
 def of_order(state: "State", old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
-    state.traded.order(old, new)
+    state.exchange_index.order(old, new)
     row = new or old
     if row is not None:
         set_deadlines(state, (row.id,), order_deadlines(old), order_deadlines(new))
@@ -48,12 +48,12 @@ def of_order(state: "State", old: ExchangeOrder | None, new: ExchangeOrder | Non
 
 
 def of_exchange(state: "State", old: Exchange | None, new: Exchange | None) -> None:
-    kinds, row = state.traded.exchange(old, new), new or old
+    kinds, row = state.exchange_index.exchange(old, new), new or old
     if row is not None:
         set_deadlines(state, (row.id,), exchange_deadlines(old), exchange_deadlines(new))
     for kind in kinds:
         if state.pools is not None:
-            state.pools.set_exchanged(*kind, state.traded.in_force.get(kind, 0))
+            state.pools.set_exchanged(*kind, state.exchange_index.in_force.get(kind, 0))
     state.unsettled = state.board_changed = True
 
 
