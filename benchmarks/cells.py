@@ -12,7 +12,6 @@ from time import thread_time_ns
 
 from benchmarks.figures import Figure, figure, quantile
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.cells.shape import leaves
 from scheduler_service.core.engine import step
 from scheduler_service.core.lifecycle.gangs import begins
@@ -40,6 +39,7 @@ from scheduler_service.core.model import (
     StopReason,
     TaskGroup,
 )
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector, times
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, Quota

@@ -5,8 +5,7 @@ from typing import Protocol
 
 from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.model.access import Token
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
-from scheduler_service.core.state.exchange_index import Surplus
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.view import View
 

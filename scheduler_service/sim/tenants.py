@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy

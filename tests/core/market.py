@@ -4,10 +4,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scheduler_service.core.exchange.book import Board, Deal, accept, agreed
+from scheduler_service.core.exchange.book import Board, accept, agreed
 from scheduler_service.core.model.exchange import (
     Booked,
     Booking,
+    Deal,
     Exchange,
     ExchangeOrder,
     ExchangeState,

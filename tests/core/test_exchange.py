@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.errors import FailedPrecondition, PlanRefused
-from scheduler_service.core.exchange.book import Deal
 from scheduler_service.core.model.exchange import (
     LATE_US,
+    Deal,
     ExchangeState,
     Lot,
     OrderKind,

@@ -3,7 +3,6 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import (
     Accepted,
@@ -27,6 +26,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound

@@ -3,10 +3,10 @@
 from typing import Any
 
 from scheduler_service.core.allocation.startup_repair import repair_at_startup
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Event, Step
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.journal import net

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import (
     Accepted,
@@ -19,6 +18,7 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add

@@ -3,10 +3,10 @@
 import pytest
 
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.cells.queries import lacks, nodes_in
 from scheduler_service.core.messages import FaultsSeen, FenceRequested, NodeDeleteRequested, NodeSeen, NodeSilent, VcRequested
 from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Pin, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory
 

@@ -3,11 +3,11 @@
 import pytest
 
 from scheduler_service.core.allocation.bindings import entitled
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import DrainRequested, NodeSeen, NodeSilent, Place, Spot, VcRequested
 from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, inventory, request

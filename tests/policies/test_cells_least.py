@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import count
 from random import Random
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.engine import step
 from scheduler_service.core.lifecycle.gangs import begins
@@ -25,6 +24,7 @@ from scheduler_service.core.messages import (
     VcRequested,
 )
 from scheduler_service.core.model import Cluster, Operation, Run, RunPhase
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, Quota

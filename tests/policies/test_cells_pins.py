@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.engine import step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import FaultsSeen, VcChanged, VcRequested
 from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Pin
 from tests.policies.tenants import Tenants
 

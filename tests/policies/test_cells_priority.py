@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.model import JobState, Reason
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants

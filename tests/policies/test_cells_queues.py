@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import Submitted, UpdateRequested, VcRequested
 from scheduler_service.core.model import Array, Dependency, DependencyKind, EventKind, JobState, Reason, RunKey
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.policies.explain.explain import explain

@@ -4,11 +4,11 @@ import pytest
 
 from scheduler_service.core.cells.opportunistic_search import find_idle
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.cells.request import Asked, Need, Together
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import JobState, Reason, TaskGroup
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector, times
 from scheduler_service.core.model.virtual_clusters import Guarantee, Within

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound
-from scheduler_service.core.exchange.book import Board, Deal
-from scheduler_service.core.model.exchange import Lot, OrderState
+from scheduler_service.core.exchange.book import Board
+from scheduler_service.core.model.exchange import Deal, Lot, OrderState
 from scheduler_service.policies.exchange.arbiter import Match, auction, balanced, settle
 from scheduler_service.policies.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
 from tests.core.market import HOUR, Market, always, lot

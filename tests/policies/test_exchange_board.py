@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import step
 from scheduler_service.core.errors import Broken
-from scheduler_service.core.exchange.book import Board, Deal
+from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import (
     AcceptRequested,
@@ -20,7 +19,8 @@ from scheduler_service.core.messages import (
     ReturnRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.model.exchange import ExchangeState, Lot, OrderKind, OrderState
+from scheduler_service.core.model.exchange import Deal, ExchangeState, Lot, OrderKind, OrderState
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.exchange.arbiter import Fits, Match, Surplus, auction, balanced

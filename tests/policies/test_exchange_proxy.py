@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import (
     NodeSeen,
     VcRequested,
 )
 from scheduler_service.core.model.exchange import OrderState
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.exchange.arbiter import auction

@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.messages import AcceptRequested, Cells, OrderChanged, OrderPosted, RequeueRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.stages import stages

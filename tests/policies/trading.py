@@ -3,7 +3,6 @@
 from operator import le
 from typing import Any
 
-from scheduler_service.core.cells.pools import PoolPlan
 from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import (
@@ -17,6 +16,7 @@ from scheduler_service.core.messages import (
     WithdrawRequested,
 )
 from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, LedgerEntry, OrderKind
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import Micros
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.exchange.arbiter import Match, balanced

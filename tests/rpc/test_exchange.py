@@ -15,8 +15,7 @@ from sqlalchemy import Engine
 
 from scheduler_service.core.handlers.exchange import MOST_ORDERS
 from scheduler_service.core.model.access import Role
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, Lot, OrderKind
-from scheduler_service.core.state.exchange_index import Surplus
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, Lot, OrderKind, Surplus
 from scheduler_service.rpc.convert.exchange import exchange_out, orders_out, surplus_out
 from scheduler_service.run.token_cache import wall_clock
 from tests.rpc.server import LIMIT, Agent, Server, failure

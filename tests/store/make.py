@@ -45,6 +45,7 @@ from scheduler_service.core.model.exchange import (
     Lot,
     OrderKind,
     OrderState,
+    Surplus,
 )
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.values import Vector
@@ -58,7 +59,6 @@ from scheduler_service.core.model.virtual_clusters import (
     VirtualCluster,
     Within,
 )
-from scheduler_service.core.state.exchange_index import Surplus
 from scheduler_service.core.state.journal import Change
 from scheduler_service.store import Loaded, Market
 

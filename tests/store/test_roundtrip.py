@@ -7,9 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.model import Job, JobEvent, JobState, Reason, Run, RunKey, RunPhase
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
-from scheduler_service.core.state.exchange_index import Surplus
 from scheduler_service.core.state.journal import Change
 from tests.store import make
 from tests.store.contract import Db

@@ -15,7 +15,8 @@ from scheduler_service.core.messages import Bind
 from scheduler_service.core.model import Job, Operation, Run
 from scheduler_service.core.model.values import Mask, Vector, fits, mask_of, times
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner
-from scheduler_service.core.state.state import CellKey, State
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.tables import CellKey
 
 
 def bind(state: State, action: Bind) -> None:

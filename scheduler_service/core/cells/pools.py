@@ -13,18 +13,9 @@ from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.positions import PoolPosition, cpus_of, name_of, positions, row_of, tree_of
 from scheduler_service.core.cells.shape import Shape, level_of
 from scheduler_service.core.model import Node, NodeDevice, NodeState
+from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import Mask, Vector, least
 from scheduler_service.core.model.virtual_clusters import Binding, Owner, VirtualCluster
-
-
-class PoolPlan(NamedTuple):
-    """A pool as a site describes it."""
-
-    name: str
-    nodes: tuple[str, ...]
-    """In the order of their places: neighbours first."""
-    levels: tuple[tuple[str, int], ...] = ()
-    """Those above the node, from below: what a cell is called, and how many of the level below make one."""
 
 
 class _Node(NamedTuple):

@@ -1,10 +1,12 @@
-"""What can be asked of the pools about all their cells, or about one wherever it is; `cells.around` does so for one pool."""
+"""What can be asked of the pools about all their cells, or about one wherever it is; `pool_queries` does so for one pool."""
 
+from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import indices
 from scheduler_service.core.cells.shape import leaves, level_of
+from scheduler_service.core.model.exchange import Kind
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
+from scheduler_service.core.model.virtual_clusters import Binding, Owner, VirtualCluster
 
 
 def has_level(pools: Pools, pool: str, level: str) -> bool:
@@ -57,3 +59,14 @@ def nodes_in(pools: Pools, binding: Binding) -> list[tuple[int, Mask]]:
         if node is not None:
             found.append((node, mask_of(indices(pools.seats[node], places))))
     return found
+
+
+def idle_cells(pools: Pools, kind: Kind) -> int:
+    """The virtual cluster's cells that it could bind now; not those that are faulty, or not there."""
+    vc, name, level_name = kind
+    pool = pools.pools.get(name)
+    level = None if pool is None else level_of(pool.shape, level_name)
+    if pool is None or level is None:
+        return 0
+    owner = Owner(vc)
+    return max(unbound(pool, owner, level) - pool.doomed(owner, level), 0)

@@ -11,6 +11,7 @@ from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefu
 from scheduler_service.core.model.exchange import (
     Booked,
     Booking,
+    Deal,
     Exchange,
     ExchangeOrder,
     ExchangeState,
@@ -25,20 +26,6 @@ from scheduler_service.core.model.exchange import (
 )
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
-
-
-class Deal(NamedTuple):
-    """Cells that are to change hands, for surplus or, in a swap, for other cells."""
-
-    giver: int
-    taker: int
-    lot: Lot
-    price: int
-    offer: int = 0
-    """The order that it meets, or 0: a tenant gives what another requests without having offered it."""
-    request: int = 0
-    swap: Lot | None = None
-    """What the taker gives."""
 
 
 class Board:

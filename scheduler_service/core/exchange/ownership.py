@@ -11,11 +11,13 @@ from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.errors import require
-from scheduler_service.core.exchange.book import Board, Deal, agreed
+from scheduler_service.core.exchange.book import Board, agreed
 from scheduler_service.core.model.exchange import (
     Booked,
+    Deal,
     Exchange,
     ExchangeState,
+    Surplus,
     balance,
     called_off,
     exchange_due,
@@ -25,7 +27,6 @@ from scheduler_service.core.model.exchange import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VirtualCluster, quota_of
-from scheduler_service.core.state.exchange_index import Surplus
 from scheduler_service.core.state.state import State
 
 # ---- who owns what -----------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from typing import Any
 
 from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.cells.queries import has_level
+from scheduler_service.core.cells.queries import has_level, idle_cells
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, ResourceExhausted, require
 from scheduler_service.core.exchange.book import accept
 from scheduler_service.core.exchange.ownership import agree, board_of, book, call_off, least_owned, turn_windows, why_not_owned
@@ -34,7 +34,7 @@ from scheduler_service.core.model.exchange import (
     return_asked,
     withdrawn,
 )
-from scheduler_service.core.model.idle_history import IdleCells, idle_cells, noted
+from scheduler_service.core.model.idle_history import IdleCells, noted
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VirtualCluster

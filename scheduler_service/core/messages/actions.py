@@ -2,9 +2,8 @@
 
 from typing import NamedTuple
 
-from scheduler_service.core.exchange.book import Deal
 from scheduler_service.core.model import Decision, Reason, RunKey
-from scheduler_service.core.model.exchange import Lot
+from scheduler_service.core.model.exchange import Deal, Lot
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.values import Vector
 

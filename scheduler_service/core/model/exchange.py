@@ -21,6 +21,10 @@ LATE_US: Micros = 60_000_000
 # ---- rows --------------------------------------------------------------------------------------------------------------
 
 
+Kind = tuple[int, str, str]
+"""A virtual cluster, a pool and a level: its cells of a kind."""
+
+
 @dataclass(frozen=True)
 class Lot:
     """Cells that are alike, for a window of time, its end not included.
@@ -131,6 +135,30 @@ class LedgerEntry:
     device_us: int
     """Positive: the VC is credited."""
     at_us: Micros
+
+
+@dataclass(frozen=True)
+class Surplus:
+    """What a virtual cluster has given less what it has taken: the sum of its ledger, which is not kept in memory. It outlives
+    the virtual cluster, as others are owed the same."""
+
+    vc: int
+    device_us: int
+    """Device-microseconds; negative: it owes them."""
+
+
+class Deal(NamedTuple):
+    """Cells that are to change hands, for surplus or, in a swap, for other cells."""
+
+    giver: int
+    taker: int
+    lot: Lot
+    price: int
+    offer: int = 0
+    """The order that it meets, or 0: a tenant gives what another requests without having offered it."""
+    request: int = 0
+    swap: Lot | None = None
+    """What the taker gives."""
 
 
 class Booked(NamedTuple):

@@ -2,23 +2,9 @@
 
 from collections.abc import Iterator
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, exchange_due, order_due
-from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, Kind, exchange_due, order_due
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import Deadline
-
-Kind = tuple[int, str, str]
-"""A virtual cluster, a pool and a level: its cells of a kind."""
-
-
-@dataclass(frozen=True)
-class Surplus:
-    """What a virtual cluster has given less what it has taken: the sum of its ledger, which is not kept in memory. It outlives
-    the virtual cluster, as others are owed the same."""
-
-    vc: int
-    device_us: int
-    """Device-microseconds; negative: it owes them."""
 
 
 class ExchangeIndex:

@@ -7,8 +7,8 @@ the cluster; the next candidate is tried then.
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
 
-from scheduler_service.core.exchange.book import Board, Deal, share
-from scheduler_service.core.model.exchange import ExchangeOrder
+from scheduler_service.core.exchange.book import Board, share
+from scheduler_service.core.model.exchange import Deal, ExchangeOrder
 
 Surplus = Mapping[int, int]
 """VC -> device-microseconds; one that is not there has none."""

@@ -3,15 +3,14 @@
 from collections.abc import Generator, Iterator
 
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.cells.queries import cells_of, has_level
+from scheduler_service.core.cells.queries import cells_of, has_level, idle_cells
 from scheduler_service.core.cells.shape import level_of
-from scheduler_service.core.exchange.book import Board, Deal
+from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.exchange.ownership import board_of, exchanges_of, least_owned, why_not_owned
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
-from scheduler_service.core.model.exchange import Lot, OrderKind
-from scheduler_service.core.model.idle_history import IdleCells, idle_cells, noted
+from scheduler_service.core.model.exchange import Deal, Kind, Lot, OrderKind
+from scheduler_service.core.model.idle_history import IdleCells, noted
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.exchange_index import Kind
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.exchange.arbiter import Match, auction, balanced, settle
 from scheduler_service.policies.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals

@@ -7,9 +7,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.messages import AcceptRequested, Cells, OrderPosted
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, LedgerEntry, Lot, OrderKind, OrderState
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, LedgerEntry, Lot, OrderKind, OrderState, Surplus
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.state.exchange_index import Surplus
 from scheduler_service.rpc.convert.jobs import time_out
 from scheduler_service.rpc.interceptors import InvalidArgument
 

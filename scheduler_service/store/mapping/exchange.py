@@ -13,9 +13,10 @@ from scheduler_service.core.model.exchange import (
     Lot,
     OrderKind,
     OrderState,
+    Surplus,
 )
 from scheduler_service.core.model.idle_history import IdleCells
-from scheduler_service.core.state.exchange_index import Surplus, accepted_by
+from scheduler_service.core.state.exchange_index import accepted_by
 
 Record = dict[str, Any]
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, or_, select, tuple_
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.exchange_index import Surplus
 from scheduler_service.store.connect import reading
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows

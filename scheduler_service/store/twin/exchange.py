@@ -3,9 +3,8 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState
+from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.exchange_index import Surplus
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.rows import Record

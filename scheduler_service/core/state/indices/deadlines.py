@@ -1,25 +1,22 @@
 """The points in time that rows wait for."""
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING
 
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import Deadline
-
-if TYPE_CHECKING:
-    from scheduler_service.core.state.state import State
+from scheduler_service.core.state.tables import Tables
 
 _Due = tuple[tuple[Deadline, Micros | None], ...]
 
 
-def set_deadlines(state: "State", key: tuple[int, ...], old: _Due, new: _Due) -> None:
+def set_deadlines(state: Tables, key: tuple[int, ...], old: _Due, new: _Due) -> None:
     for (kind, before), (_, after) in zip(old, new, strict=True):
         if before != after:
             set_deadline(state, kind, key, before, after)
 
 
 def set_deadline(
-    state: "State", kind: Deadline, key: tuple[int | str, ...], before: Micros | None, after: Micros | None
+    state: Tables, kind: Deadline, key: tuple[int | str, ...], before: Micros | None, after: Micros | None
 ) -> None:
     """In a plain list, of which all behind the place is moved in one go."""
     if before is not None:

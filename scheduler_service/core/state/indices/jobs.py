@@ -1,7 +1,6 @@
 """What follows from jobs, and from what is kept for them."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from scheduler_service.core.model import Job, JobState, Operation, Reason
 from scheduler_service.core.model.virtual_clusters import Guarantee
@@ -9,14 +8,12 @@ from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, insert_or_remove, set_or_drop
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
 from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, QueueKey, due, lanes_of, queue_in, queue_key
-
-if TYPE_CHECKING:
-    from scheduler_service.core.state.state import State
+from scheduler_service.core.state.tables import Tables
 
 QUEUED, TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
 
 
-def of_job(state: "State", old: Job | None, new: Job | None) -> None:
+def of_job(state: Tables, old: Job | None, new: Job | None) -> None:
     if old is None:
         if new is not None:
             _stand(state, None, new)
@@ -33,7 +30,7 @@ def of_job(state: "State", old: Job | None, new: Job | None) -> None:
         _changes(state, old, new)
 
 
-def _stand(state: "State", old: Job | None, new: Job | None) -> None:
+def _stand(state: Tables, old: Job | None, new: Job | None) -> None:
     """It comes to stand in a queue, or elsewhere in it, or leaves it."""
     aging_us = state.settings.aging_us
     was = None if old is None else queue_key(old, aging_us)
@@ -50,7 +47,7 @@ def _stand(state: "State", old: Job | None, new: Job | None) -> None:
             state.unsettled = True
 
 
-def _changes(state: "State", old: Job, new: Job) -> None:
+def _changes(state: Tables, old: Job, new: Job) -> None:
     if new.rendezvous and old.rendezvous != new.rendezvous:
         state.news.setdefault(new.id, True)
     if (
@@ -69,12 +66,12 @@ def _changes(state: "State", old: Job, new: Job) -> None:
         _depend(state, new.id, after - before, there=True)
 
 
-def _be_too_large(state: "State", job: Job, there: bool) -> None:
+def _be_too_large(state: Tables, job: Job, there: bool) -> None:
     if job.reason is TOO_LARGE:
         (state.too_large.add if there else state.too_large.discard)(job.id)
 
 
-def _comes_or_goes(state: "State", job: Job, there: bool) -> None:
+def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
     _be_too_large(state, job, there)
     if there and job.rendezvous:
         state.news.setdefault(job.id, True)
@@ -91,18 +88,18 @@ def _comes_or_goes(state: "State", job: Job, there: bool) -> None:
         _depend(state, job.id, {dependency.job_id for dependency in job.waits_for}, there)
 
 
-def _set_due(state: "State", job: int, before: Due, after: Due) -> None:
+def _set_due(state: Tables, job: int, before: Due, after: Due) -> None:
     for kind, was, now in zip(DUE, before, after, strict=True):
         if was != now:
             set_deadline(state, kind, (job,), was, now)
 
 
-def _depend(state: "State", job: int, on: Iterable[int], there: bool) -> None:
+def _depend(state: Tables, job: int, on: Iterable[int], there: bool) -> None:
     for other in on:
         add_or_discard(state.dependents, other, job, there)
 
 
-def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
+def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
     """Whether it is known to stand behind another."""
     if job.spec.vc:
         _stand_in_lanes(state, job, key, stands=True)
@@ -112,14 +109,14 @@ def _enqueue(state: "State", job: Job, key: QueueKey) -> bool:
     return queue.first != key
 
 
-def _dequeue(state: "State", job: Job, key: QueueKey) -> None:
+def _dequeue(state: Tables, job: Job, key: QueueKey) -> None:
     if job.spec.vc:
         _stand_in_lanes(state, job, key, stands=False)
     else:
         state.queues[job.spec.job_class].remove(key)
 
 
-def _stand_in_lanes(state: "State", job: Job, key: QueueKey, stands: bool) -> None:
+def _stand_in_lanes(state: Tables, job: Job, key: QueueKey, stands: bool) -> None:
     for lane in lanes_of(job):
         at = job.spec.vc, lane
         queues = state.lanes.setdefault(at, {})
@@ -128,7 +125,7 @@ def _stand_in_lanes(state: "State", job: Job, key: QueueKey, stands: bool) -> No
             del state.lanes[at]
 
 
-def of_operation(state: "State", old: Operation | None, new: Operation | None) -> None:
+def of_operation(state: Tables, old: Operation | None, new: Operation | None) -> None:
     for row, there in ((old, False), (new, True)):
         if row is None:
             continue
@@ -145,7 +142,7 @@ def of_operation(state: "State", old: Operation | None, new: Operation | None) -
     state.unsettled = True
 
 
-def _keep(state: "State", earmark: Operation, keeps: bool) -> None:
+def _keep(state: Tables, earmark: Operation, keeps: bool) -> None:
     """Devices, idle or not yet, that are kept for the job."""
     node, mask = earmark.node, earmark.mask
     kept, idle = state.kept_devices.get(node, 0), state.idle_devices.get(node, 0)

@@ -1,25 +1,21 @@
 """What follows from the cluster, nodes and devices: its row, room, idle and faulty devices, places in pools."""
 
-from typing import TYPE_CHECKING
-
 from scheduler_service.core.model import Cluster, Node, NodeDevice, NodeState, present
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector, sub, times
 from scheduler_service.core.state.indices.nonempty import count, set_or_drop
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
-
-if TYPE_CHECKING:
-    from scheduler_service.core.state.state import State
+from scheduler_service.core.state.tables import Tables
 
 _ONE_DEVICE = Vector(0, 0, 1)
 
 
-def of_cluster(state: "State", _old: Cluster | None, new: Cluster | None) -> None:
+def of_cluster(state: Tables, _old: Cluster | None, new: Cluster | None) -> None:
     if new is not None:  # it has one row, which never goes
         state.cluster = new
 
 
-def of_node(state: "State", old: Node | None, new: Node | None) -> None:
+def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
     if old is not None and new is not None and _offers_the_same(old, new):
         return  # a report was counted, or its agent connected again
     row = new or old
@@ -42,7 +38,7 @@ def of_node(state: "State", old: Node | None, new: Node | None) -> None:
             refresh_candidate(state, key)
 
 
-def _hear(state: "State", node: int, row: Node | None) -> None:
+def _hear(state: Tables, node: int, row: Node | None) -> None:
     """Whether it is silent, and with it the tasks there."""
     silent = row is not None and row.state is NodeState.SILENT
     if silent == (node in state.silent):
@@ -52,14 +48,14 @@ def _hear(state: "State", node: int, row: Node | None) -> None:
         count(state.unreachable, key.job_id, 1 if silent else -1)
 
 
-def _host_of(state: "State", row: Node | None) -> Node | None:
+def _host_of(state: Tables, row: Node | None) -> Node | None:
     """The node with what goes with none of its devices; None where it has none, or is not there."""
     if row is None or state.pools is None or not (count := row.capacity.devices):
         return None
     return changed(row, capacity=sub(row.capacity, times(state.pools.covered(row.capacity, count), count)))
 
 
-def _count_idle(state: "State", node: int) -> None:
+def _count_idle(state: Tables, node: int) -> None:
     """A node has come, gone or changed: devices may have taken the place of CPUs."""
     idle, rows, index = state.cpus_of(node), state.devices.rows, 0
     if not idle:
@@ -69,7 +65,7 @@ def _count_idle(state: "State", node: int) -> None:
     set_or_drop(state.idle_devices, node, idle or None)
 
 
-def of_device(state: "State", old: NodeDevice | None, new: NodeDevice | None) -> None:
+def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> None:
     row = new or old
     if row is None:
         return
@@ -93,7 +89,7 @@ def of_device(state: "State", old: NodeDevice | None, new: NodeDevice | None) ->
         refresh_candidate(state, run.key)
 
 
-def _place_in_pool(state: "State", node: int) -> None:
+def _place_in_pool(state: Tables, node: int) -> None:
     """Of which pool the node is, and what of it is well and open."""
     if state.pools is None:
         return

@@ -1,21 +1,17 @@
 """What follows from runs: what they hold, as what, and which of them a trial may preempt."""
 
-from typing import TYPE_CHECKING
-
 from scheduler_service.core.model import JobClass, Run, RunKey, RunPhase
 from scheduler_service.core.model.values import Vector, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
-
-if TYPE_CHECKING:
-    from scheduler_service.core.state.state import State
+from scheduler_service.core.state.tables import Tables
 
 READY, STOPPING, GUARD = RunPhase.READY, RunPhase.STOPPING, Deadline.GUARD
 
 
-def of_run(state: "State", old: Run | None, new: Run | None) -> None:
+def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
     if old is None:
         if new is not None:
             state.news.setdefault(new.key, True)
@@ -26,7 +22,7 @@ def of_run(state: "State", old: Run | None, new: Run | None) -> None:
         _changes(state, old, new)
 
 
-def _comes_or_goes(state: "State", run: Run, there: bool) -> None:
+def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     key, guard = run.key, run.guarded_us
     add_or_discard(state.runs_on, run.node, key, there)
     add_or_discard(state.active, run.job_id, key, there)
@@ -45,7 +41,7 @@ def _comes_or_goes(state: "State", run: Run, there: bool) -> None:
     state.unsettled = True
 
 
-def _changes(state: "State", old: Run, new: Run) -> None:
+def _changes(state: Tables, old: Run, new: Run) -> None:
     key = new.key
     if old.phase is not new.phase or old.started_us is not new.started_us:
         count(state.ready, key.job_id, (new.phase is READY) - (old.phase is READY))
@@ -66,7 +62,7 @@ def _changes(state: "State", old: Run, new: Run) -> None:
     refresh_candidate(state, key)
 
 
-def _hold(state: "State", run: Run, holds: bool) -> None:
+def _hold(state: Tables, run: Run, holds: bool) -> None:
     """It takes what it demands, or leaves it. Faulty devices that nobody holds are taken already, and stay so."""
     node, demand = run.node, run.demand
     if (mask := mask_of(run.devices)) and (demand.devices or state.pools is not None):  # CPUs are leaves where there are cells
@@ -88,7 +84,7 @@ def _hold(state: "State", run: Run, holds: bool) -> None:
         state.free_resources.give(node, demand)
 
 
-def _stand(state: "State", old: Run | None, new: Run | None) -> None:
+def _stand(state: Tables, old: Run | None, new: Run | None) -> None:
     """Where there are cells: its devices are held as guaranteed, or as opportunistic."""
     if state.pools is None:
         return
@@ -109,7 +105,7 @@ def _stand(state: "State", old: Run | None, new: Run | None) -> None:
     hold_cells(state, node)
 
 
-def _count(state: "State", run: Run, sign: int) -> None:
+def _count(state: Tables, run: Run, sign: int) -> None:
     """A run (+1) as what it is, or one that is it no more (-1)."""
     vc, guaranteed = run.vc, run.guaranteed
     if run.demand.devices:
@@ -128,14 +124,14 @@ def _count(state: "State", run: Run, sign: int) -> None:
         add_or_discard(index, vc, run.job_id, without > 0)
 
 
-def hold_cells(state: "State", node: int) -> None:
+def hold_cells(state: Tables, node: int) -> None:
     if state.pools is not None:
         guests = state.kept_for_opportunistic.get(node, 0)
         taken = state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0) & ~guests
         state.pools.hold(node, taken, (state.held_devices.get(node, 0) | guests) & ~taken)
 
 
-def refresh_candidate(state: "State", key: RunKey) -> None:
+def refresh_candidate(state: Tables, key: RunKey) -> None:
     if key in state.runs.rows:
         state.stale_candidates[key] = None
     else:
@@ -143,7 +139,7 @@ def refresh_candidate(state: "State", key: RunKey) -> None:
         state.kept_candidates.drop(key)
 
 
-def update_candidate(state: "State", key: RunKey) -> None:
+def update_candidate(state: Tables, key: RunKey) -> None:
     run, job = state.runs.rows[key], state.jobs.rows.get(key.job_id)
     if (
         job is not None

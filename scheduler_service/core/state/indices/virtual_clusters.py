@@ -1,7 +1,5 @@
 """What follows from virtual clusters, their cells, and the exchange of these."""
 
-from typing import TYPE_CHECKING
-
 from scheduler_service.core.cells.queries import lacks
 from scheduler_service.core.model.exchange import Exchange, ExchangeOrder
 from scheduler_service.core.model.idle_history import IdleCells
@@ -10,12 +8,10 @@ from scheduler_service.core.state.exchange_index import exchange_deadlines, orde
 from scheduler_service.core.state.indices.deadlines import set_deadline, set_deadlines
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
-
-if TYPE_CHECKING:
-    from scheduler_service.core.state.state import State
+from scheduler_service.core.state.tables import Tables
 
 
-def of_vc(state: "State", old: VirtualCluster | None, new: VirtualCluster | None) -> None:
+def of_vc(state: Tables, old: VirtualCluster | None, new: VirtualCluster | None) -> None:
     row = new or old
     if row is None or state.pools is None:
         return
@@ -25,7 +21,7 @@ def of_vc(state: "State", old: VirtualCluster | None, new: VirtualCluster | None
     state.unsettled = state.board_changed = True
 
 
-def of_binding(state: "State", old: Binding | None, new: Binding | None) -> None:
+def of_binding(state: Tables, old: Binding | None, new: Binding | None) -> None:
     row = new or old
     if row is None or state.pools is None:
         return
@@ -39,7 +35,7 @@ def of_binding(state: "State", old: Binding | None, new: Binding | None) -> None
     state.unsettled = True
 
 
-def of_order(state: "State", old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
+def of_order(state: Tables, old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
     state.exchange_index.order(old, new)
     row = new or old
     if row is not None:
@@ -47,7 +43,7 @@ def of_order(state: "State", old: ExchangeOrder | None, new: ExchangeOrder | Non
     state.unsettled = state.board_changed = True
 
 
-def of_exchange(state: "State", old: Exchange | None, new: Exchange | None) -> None:
+def of_exchange(state: Tables, old: Exchange | None, new: Exchange | None) -> None:
     kinds, row = state.exchange_index.exchange(old, new), new or old
     if row is not None:
         set_deadlines(state, (row.id,), exchange_deadlines(old), exchange_deadlines(new))
@@ -57,7 +53,7 @@ def of_exchange(state: "State", old: Exchange | None, new: Exchange | None) -> N
     state.unsettled = state.board_changed = True
 
 
-def of_idle(state: "State", old: IdleCells | None, new: IdleCells | None) -> None:
+def of_idle(state: Tables, old: IdleCells | None, new: IdleCells | None) -> None:
     before, after = old.due_us if old else None, new.due_us if new else None
     row = new or old
     if row is None:
