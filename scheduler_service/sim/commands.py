@@ -12,7 +12,7 @@ from scheduler_service.sim import sweep
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.estimates import Group, grouped
 from scheduler_service.sim.progress import Screen, length
-from scheduler_service.sim.runners import BadAddress
+from scheduler_service.sim.runner_port import BadAddress
 from scheduler_service.sim.sweep import Keep, Stopped, Summary, SweepFailed
 from scheduler_service.sim.tables import show
 

@@ -12,59 +12,16 @@ import multiprocessing
 import os
 import re
 import signal
-import time
-import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-TELL_EVERY = 0.2
-"""Seconds between two words of a worker on how far it is."""
-
-
-class Told(NamedTuple):
-    """How far a piece of work is."""
-
-    number: int
-    over: int
-    total: int | None
-
-
-class Done(NamedTuple):
-    number: int
-    value: Any
-
-
-class Failed(NamedTuple):
-    number: int
-    error: str
-    trace: str = ""
-
-
-Report = Told | Done | Failed
-Tell = Callable[[int, int | None], None]
-Perform = Callable[[Any, Tell], Any]
-
-
-class Runner(Protocol):
-    """Does pieces of work, several at a time."""
-
-    workers: int
-    """How much is done at a time."""
-
-    def submit(self, number: int, work: Any) -> None: ...
-
-    def reports(self) -> Iterator[Report]:
-        """Until all that was submitted, also in the meantime, is done or has failed."""
-
-
-class BadAddress(Exception):
-    """`--on` names no place where simulations can run; the message says what it may be."""
+from scheduler_service.sim.runner_port import BadAddress, Done, Failed, Perform, Report, Runner, Told, failed, paced
 
 
 def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
@@ -79,24 +36,6 @@ def runner(on: str, perform: Perform) -> AbstractContextManager[Runner]:
 
         return Dask(on, perform)
     raise BadAddress(f"{on!r} is no place to run: take local, local[N], or a Dask scheduler's address such as tcp://host:8786")
-
-
-def paced(tell: Tell) -> Tell:
-    """Passes on what it is told now and then: simulations are fast, and pipes are not free."""
-    last = 0.0
-
-    def told(over: int, total: int | None) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last >= TELL_EVERY:
-            last = now
-            tell(over, total)
-
-    return told
-
-
-def failed(number: int, error: BaseException) -> Failed:
-    told = str(error) if type(error).__module__.startswith("scheduler_service.") else f"{type(error).__name__}: {error}"
-    return Failed(number, told, "".join(traceback.format_exception(error)))
 
 
 def _serve(pipe: Connection, perform: Perform) -> None:

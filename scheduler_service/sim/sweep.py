@@ -16,7 +16,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from scheduler_service.sim.cases import FORMAT, Case, engine, simulate
 from scheduler_service.sim.results import csv, parquet, write
-from scheduler_service.sim.runners import Done, Failed, Runner, Tell, Told, runner
+from scheduler_service.sim.runner_port import Done, Failed, Runner, Tell, Told
+from scheduler_service.sim.runners import runner
 
 Keep = Literal["summary", "jobs", "all"]
 MANIFEST = "sweep.json"

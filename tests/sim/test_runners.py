@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.sim.runners import BadAddress, Done, Failed, Report, Runner, Tell, Told, runner
+from scheduler_service.sim.runner_port import BadAddress, Done, Failed, Report, Runner, Tell, Told
+from scheduler_service.sim.runners import runner
 from tests.sim.conftest import WORKERS
 
 LIMIT = 60

@@ -8,8 +8,6 @@ happen to a connection (Unavailable, CommitUnknown) does not happen here. It has
 
 import json
 import re
-import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
@@ -21,7 +19,7 @@ from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.rows import Record
 from scheduler_service.store.mapping.story import to_event
 from scheduler_service.store.reading.load import JobAndRun, Loaded
-from scheduler_service.store.schema import tables
+from scheduler_service.store.twin.database import Memory as Memory
 from scheduler_service.store.twin.exchange import find_accepted as find_accepted
 from scheduler_service.store.twin.exchange import find_exchanges as find_exchanges
 from scheduler_service.store.twin.exchange import find_order as find_order
@@ -34,39 +32,10 @@ from scheduler_service.store.twin.exchange import list_vcs as list_vcs
 from scheduler_service.store.twin.exchange import live_market
 from scheduler_service.store.twin.exchange import live_of_offers as live_of_offers
 from scheduler_service.store.twin.records import Key, RecordTable
-from scheduler_service.store.twin.rules import Rules, evaluator, unstorable
+from scheduler_service.store.twin.rules import unstorable
 from scheduler_service.store.writing.commit import Work, encode, plan
-from scheduler_service.store.writing.statements import WRITES
 
 _SUSPECT = re.compile(r"\\u(0000|d[89a-f])")
-
-
-class Memory:
-    """A migrated database with nothing in it. Thread-safe; `clock` gives seconds, by which the lease expires."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self.lock = threading.RLock()
-        self.epoch = 0
-        self.commit_no = 0
-        self.holder, self.address, self.expires_at = "", "", clock() - 1
-        evaluate = evaluator()
-        keys = {name: writes.key for name, writes in WRITES.items()} | {"job_event": ("job_id", "commit_no", "line")}
-        known = tables.metadata.tables
-        self.tables = {name: RecordTable(known[name], key, Rules(known[name], evaluate)) for name, key in keys.items()}
-
-    def connect(self) -> "Memory":
-        """It is its own engine and every connection of it."""
-        return self
-
-    def __enter__(self) -> "Memory":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Everything is kept."""
-
-    def close(self) -> None:
-        """Everything is kept."""
 
 
 # ---- commit ------------------------------------------------------------------------------------------------------------
