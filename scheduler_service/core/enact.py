@@ -189,7 +189,7 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
 def _preempt(state: State, action: Preempt, now: Micros) -> None:
     job, trial = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.trial)
     runs = state.runs_of(action.job_id)
-    if job is None or not runs or any(run.phase is RunPhase.STOPPING for run in runs):
+    if job is None or not runs or any(run.phase.exits_soon for run in runs):
         raise PlanRefused(f"job {action.job_id} does not run")
     require(job.spec.job_class is JobClass.BEST_EFFORT, f"job {job.id} is not best-effort")
     require(job.spec.vc == trial.spec.vc if trial is not None else True, f"job {job.id} is another virtual cluster's")
@@ -225,7 +225,7 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         require(key not in action.victims[:i], f"run {key} is named twice")
         require(bool(action.devices) or key not in state.promised_by, f"run {key} is promised to another job already")
         run = state.runs.rows.get(key)
-        if run is None or run.phase is not RunPhase.STOPPING or run.node != action.node:
+        if run is None or not run.phase.exits_soon or run.node != action.node:
             raise PlanRefused(f"run {key} is not leaving node {action.node}")
         require(bool(action.devices) or not state.holds_faulty(run), f"run {key} leaves a faulty device behind")
         promised = add(promised, run.demand)

@@ -10,7 +10,6 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.lifecycle.gangs import gang_place
 from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Start, Step, Stop
-from scheduler_service.core.model import RunPhase
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.observe import observe, overdue
@@ -18,8 +17,6 @@ from scheduler_service.core.state.state import State
 
 Proposals = Generator[Plan, str | None, None]
 """A policy at work: yields a plan, is sent why that was refused (None: it was carried out), and goes on."""
-
-STARTING, STOPPING = RunPhase.STARTING, RunPhase.STOPPING
 
 Policy = Callable[[State, Rng], Proposals]
 
@@ -81,14 +78,14 @@ def _orders(state: State) -> tuple[Order, ...]:
     for key, new in state.news.items():
         if isinstance(key, int):
             if (job := state.jobs.rows.get(key)) is not None and job.rendezvous:
-                ready = [task for task in state.runs_of(job.id) if task.phase is RunPhase.READY]
+                ready = [task for task in state.runs_of(job.id) if task.phase.counts_for_gang]
                 orders += [Start(task.node, task, job, gang_place(job, task)) for task in ready]
         elif (run := runs.get(key)) is None:
             continue
-        elif run.phase is STARTING:
+        elif run.phase.to_launch:
             if new:
                 job = state.jobs.rows[run.job_id]
                 orders.append(Start(run.node, run, job, gang_place(job, run)))
-        elif run.phase is STOPPING and run.stop_reason is not None:
+        elif run.phase.exits_soon and run.stop_reason is not None:
             orders.append(Stop(run.node, key, run.stop_grace_us, run.stop_reason, run.stop_for))
     return tuple(orders)

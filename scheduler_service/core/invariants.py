@@ -9,7 +9,7 @@ from scheduler_service.core.allocation.startup_repair import beside_devices
 from scheduler_service.core.errors import Broken, claim
 from scheduler_service.core.invariants_cells import check_cells
 from scheduler_service.core.messages import Rng
-from scheduler_service.core.model import Job, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, RunPhase, present
+from scheduler_service.core.model import Job, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, present
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 from scheduler_service.core.state.state import State
 
@@ -22,7 +22,7 @@ def check(state: State) -> None:
     runs_on: dict[int, list[Run]] = defaultdict(list)
     kept_on: dict[int, list[Operation]] = defaultdict(list)
     for key, run in state.runs.rows.items():  # by the rows alone, and not by the indices that `sample` trusts
-        claim(run.phase is not RunPhase.ENDED, f"run {key} has ended and is still live")
+        claim(not run.phase.over, f"run {key} has ended and is still live")
         claim(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
         claim(run.node in state.nodes.rows, f"run {key} is on a node that is not there")
         runs_of[key.job_id].append(run)
@@ -166,7 +166,7 @@ def _check_earmark(state: State, operation: Operation) -> None:
     promised = ZERO
     for key in operation.victims:
         run = state.runs.rows.get(key)
-        if run is None or run.phase is not RunPhase.STOPPING or run.node != operation.node:
+        if run is None or not run.phase.exits_soon or run.node != operation.node:
             raise Broken(f"earmark {operation.id} waits for {key}, which is not leaving")
         promised = add(promised, run.demand)
     together = [state.operations.rows[i] for i in state.earmarks_of[operation.job_id]]

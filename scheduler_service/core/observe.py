@@ -78,7 +78,7 @@ def observe(state: State, event: Event, now: Micros) -> Reply:
     return _HANDLERS[type(event)](state, event, now)
 
 
-_STOPPING, _RUNS, _RUNNING, _NONE = RunPhase.STOPPING, RunPhase.RUNNING, JobState.RUNNING, Reason.NONE
+_RUNS, _RUNNING, _NONE = RunPhase.RUNNING, JobState.RUNNING, Reason.NONE
 _STARTED = EventKind.STARTED
 
 # ---- time --------------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _new(state: State, event: Report) -> tuple[Run | None, bool]:
 def _started(state: State, event: RunStarted, run: Run, now: Micros) -> None:
     if run.started_us is not None:
         return
-    running = run.phase is not _STOPPING
+    running = not run.phase.exits_soon
     guard = state.settings.min_run_us
     phase = _RUNS if running else run.phase
     guarded = now + guard if guard and running else None

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
-from scheduler_service.core.model import Job, Node, NodeDevice, Operation, Run, RunKey, RunPhase, present
+from scheduler_service.core.model import Job, Node, NodeDevice, Operation, Run, RunKey, present
 from scheduler_service.core.model.values import ZERO, Vector, add, sub
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.queue_heads import Heads, explained
@@ -138,7 +138,7 @@ class View:
             known = at < len(tasks) and tasks[at].task == new.task
             self.runs[new.job_id] = (*tasks[:at], new, *tasks[at + known :])
         here = self.runs_on.setdefault(new.node, {})
-        if new.phase is RunPhase.ENDED:
+        if new.phase.over:
             here.pop(new.key, None)
         else:
             here[new.key] = new

@@ -4,7 +4,7 @@ from scheduler_service.core.allocation.bindings import entitled, left
 from scheduler_service.core.allocation.transitions import shorten_grace, stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Reclaim
-from scheduler_service.core.model import EventKind, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model import EventKind, Reason, Run, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
@@ -30,7 +30,7 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     require(not guest or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
     most = None if guaranteed else state.settings.reclaim_grace_us
     first, text = runs[0], ""
-    if first.phase is RunPhase.STOPPING and most is not None:
+    if first.phase.exits_soon and most is not None:
         for run in runs:
             shorten_grace(state, now, run, most)
         text = f"it was leaving already, and has {most / SECOND:g} s left for it"
@@ -41,7 +41,7 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
 
 def leaves_in_time(state: State, run: Run) -> bool:
     """Whether the run is leaving, and to reclaim what it holds would not have it leave sooner."""
-    if run.phase is not RunPhase.STOPPING:
+    if not run.phase.exits_soon:
         return False
     latest = state.cluster.clock_us + state.settings.reclaim_grace_us
     return run.guaranteed or run.stop_us is None or run.stop_us + run.stop_grace_us <= latest
@@ -58,7 +58,7 @@ def promote(state: State, job_id: int, now: Micros) -> None:
     require(job is not None and bool(runs), f"job {job_id} does not run")
     assert job is not None
     for run in runs:
-        require(run.phase is not RunPhase.STOPPING, f"job {job_id} is leaving")
+        require(not run.phase.exits_soon, f"job {job_id} is leaving")
         require(not run.guaranteed, f"job {job_id} is guaranteed already")
         require(entitled(state, job, run.node, mask_of(run.devices)), f"job {job_id} holds devices of others")
         state.put(state.runs, run.key, changed(run, guaranteed=True))

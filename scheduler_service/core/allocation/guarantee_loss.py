@@ -12,7 +12,7 @@ from scheduler_service.core.cells.pool_queries import unbound
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import has_level
 from scheduler_service.core.cells.shape import level_of
-from scheduler_service.core.model import EventKind, Reason, RunPhase, StopReason
+from scheduler_service.core.model import EventKind, Reason, StopReason
 from scheduler_service.core.model.values import Mask, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.queue_keys import QueueKey, place_of
@@ -104,6 +104,6 @@ def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
 def _vacate(state: State, job_id: int, why: str, now: Micros) -> None:
     """It leaves, as others' cells are not for it; within the time that anybody has whose cells are somebody else's."""
     job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
-    if all(run.phase is not RunPhase.STOPPING for run in runs):
+    if all(not run.phase.exits_soon for run in runs):
         stop_job(state, now, job, StopReason.RECLAIMED, Reason.RECLAIMED, most_us=state.settings.reclaim_grace_us)
         log_event(state, now, job_id, EventKind.RECLAIMED, run=runs[0].run, node=runs[0].node, text=why)

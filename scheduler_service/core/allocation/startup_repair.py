@@ -4,7 +4,7 @@ from scheduler_service.core.allocation.bindings import give_back_unused, in_own_
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.allocation.transitions import stop_job
-from scheduler_service.core.model import EventKind, Operation, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model import EventKind, Operation, Reason, Run, StopReason
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
@@ -63,4 +63,4 @@ def _without_devices(state: State, node: int) -> list[Run]:
 
 
 def _counts(state: State, run: Run) -> bool:
-    return run.phase is not RunPhase.STOPPING and state.serves(state.jobs.rows[run.job_id])
+    return not run.phase.exits_soon and state.serves(state.jobs.rows[run.job_id])

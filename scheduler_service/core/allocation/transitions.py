@@ -14,7 +14,7 @@ from scheduler_service.core.state.story import log_event
 
 # To look up a member of an enumeration costs as much as to make a small object: those that every job meets stand here, and so
 # in other modules.
-_RUNNING, _STOPPING, _OVER = JobState.RUNNING, RunPhase.STOPPING, RunPhase.ENDED
+_RUNNING, _OVER = JobState.RUNNING, RunPhase.ENDED
 _ENDED, _NONE = EventKind.ENDED, Reason.NONE
 
 
@@ -212,7 +212,7 @@ def shown_state(state: State, job: Job) -> JobState:
     """The state of a job of which some task is active. Its tasks are told to leave all at once."""
     if job.id in state.unreachable:
         return JobState.UNREACHABLE
-    if any_task(state, job.id).phase is _STOPPING:
+    if any_task(state, job.id).phase.exits_soon:
         return JobState.STOPPING
     return _RUNNING if state.begun.get(job.id, 0) == len(state.active[job.id]) else JobState.STARTING
 

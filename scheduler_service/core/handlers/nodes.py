@@ -26,7 +26,6 @@ from scheduler_service.core.model import (
     Reason,
     Run,
     RunKey,
-    RunPhase,
     StopReason,
 )
 from scheduler_service.core.model.inventory import Device
@@ -212,7 +211,7 @@ def _facts(device: NodeDevice | Device) -> tuple[object, ...]:
 
 def _has_to_begin(state: State, run: Run) -> bool:
     """A task of a gang that was ready, and may not have heard that all are."""
-    return run.phase is RunPhase.READY and bool(state.jobs.rows[run.job_id].rendezvous)
+    return run.phase.counts_for_gang and bool(state.jobs.rows[run.job_id].rendezvous)
 
 
 def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) -> tuple[Order, ...]:
@@ -221,13 +220,13 @@ def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) 
     active = state.runs_on.get(node_id, set())
     for key in sorted(active):
         run = state.runs.rows[key]
-        if run.phase is RunPhase.STOPPING and run.stop_reason is not None:
+        if run.phase.exits_soon and run.stop_reason is not None:
             orders.append(Stop(node_id, key, run.stop_grace_us, run.stop_reason, run.stop_for))
-        elif (run.phase is RunPhase.STARTING and key not in known) or _has_to_begin(state, run):
+        elif (run.phase.to_launch and key not in known) or _has_to_begin(state, run):
             job = state.jobs.rows[run.job_id]
             orders.append(Start(node_id, run, job, gang_place(job, run)))
     for run_known in known.values():
-        if run_known.key not in active and run_known.phase is not RunPhase.ENDED:
+        if run_known.key not in active and not run_known.phase.over:
             # Without grace: what it saved now could take the place of what its job has saved elsewhere since.
             orders.append(Stop(node_id, run_known.key, 0, StopReason.UNCLAIMED))
     return tuple(orders)

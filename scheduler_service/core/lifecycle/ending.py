@@ -10,7 +10,7 @@ from scheduler_service.core.lifecycle.device_faults import fault_of
 from scheduler_service.core.lifecycle.exits import is_stopped
 from scheduler_service.core.lifecycle.gangs import all_started
 from scheduler_service.core.lifecycle.node_health import praise, strike
-from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, RunPhase, StopReason
+from scheduler_service.core.model import EventKind, Job, JobState, Reason, Run, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.state import State
@@ -58,7 +58,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     job = changed(job, **facts)
     text = f"task {run.task} {describe(run, how)}" + (f"; {detail}" if how is None and detail else "")
     log_event(state, now, job.id, EventKind.TASK_ENDED, run=run.run, node=run.node, text=text, **codes)
-    if job.verdict is not Reason.NONE and any_task(state, job.id).phase is not RunPhase.STOPPING:
+    if job.verdict is not Reason.NONE and not any_task(state, job.id).phase.exits_soon:
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
     else:
         show(state, all_started(state, job))

@@ -20,7 +20,7 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
     """A task is prepared. With the last one the gang is told to begin, where rank 0 is. Before that, one whose agent was
     restarted may say again where it is."""
     job = state.jobs.rows[run.job_id]
-    if run.phase not in (RunPhase.STARTING, RunPhase.READY) or job.rendezvous:
+    if not (run.phase.to_launch or run.phase.counts_for_gang) or job.rendezvous:
         return
     state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
     if state.ready[job.id] == len(job.spec.tasks()):
@@ -32,7 +32,7 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
 def gang_late(state: State, now: Micros, job: Job) -> None:
     """Not all of its tasks have started in time. Those that are there are released; the nodes of the others are avoided."""
     tasks = state.runs_of(job.id)
-    slow = [task for task in tasks if task.started_us is None and (job.rendezvous or task.phase is RunPhase.STARTING)]
+    slow = [task for task in tasks if task.started_us is None and (job.rendezvous or task.phase.to_launch)]
     nodes = tuple(sorted({task.node for task in slow}))
     names = ", ".join(state.nodes.rows[node].name for node in nodes)
     detail = f"{len(slow)} of {len(tasks)} tasks were not ready in time, on {names}"

@@ -4,7 +4,7 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.transitions import any_task, stop_job
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.messages import DrainRequested, NodeChanged, UndrainRequested
-from scheduler_service.core.model import EventKind, Node, Reason, RunPhase, StopReason, present
+from scheduler_service.core.model import EventKind, Node, Reason, StopReason, present
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -17,7 +17,7 @@ def drain_requested(state: State, event: DrainRequested, now: Micros) -> NodeCha
     if event.evict:
         text = state.nodes.rows[node.id].drain_reason
         for job_id in sorted({key.job_id for key in state.runs_on.get(node.id, ())}):
-            if any_task(state, job_id).phase is not RunPhase.STOPPING:
+            if not any_task(state, job_id).phase.exits_soon:
                 job, why = state.jobs.rows[job_id], Reason.NODE_DRAINED
                 log_event(state, now, job_id, EventKind.REQUEUE_REQUESTED, run=job.run, node=node.id, reason=why, text=text)
                 stop_job(state, now, job, StopReason.DRAINED, why)

@@ -16,7 +16,6 @@ from scheduler_service.core.model.enums import (
     OperationKind,
     OperationPhase,
     Reason,
-    RunPhase,
     StopReason,
 )
 from scheduler_service.core.model.jobs import (
@@ -37,6 +36,7 @@ from scheduler_service.core.model.nodes import (
     Operation,
     present,
 )
+from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.story import (
     CandidateScore,
     Decision,

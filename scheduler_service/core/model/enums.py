@@ -68,16 +68,6 @@ class Reason(IntEnum):
     NEVER_IN_QUOTA = 34
 
 
-class RunPhase(IntEnum):
-    """Where a launch stands. Values as in ebb.v1.RunPhase."""
-
-    STARTING = 1
-    RUNNING = 2
-    STOPPING = 3
-    ENDED = 4
-    READY = 5
-
-
 class StopReason(IntEnum):
     """Why a run was told to stop. Values as in ebb.v1.StopReason."""
 

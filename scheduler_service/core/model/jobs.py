@@ -3,8 +3,9 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, RunPhase, StopReason
+from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
 from scheduler_service.core.model.rows import dataclass, derived
+from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scheduler_service.core.model import Job, JobState, Node, NodeState, Operation, Run, RunKey, RunPhase
+from scheduler_service.core.model import Job, JobState, Node, NodeState, Operation, Run, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
@@ -91,7 +91,7 @@ def _of_earmarks(
         if job is None or job.state is not JobState.QUEUED:
             yield f"{what} is for a job that does not wait"
         for key in row.victims:
-            if key not in held[row.node] or runs[key].phase is not RunPhase.STOPPING:
+            if key not in held[row.node] or not runs[key].phase.exits_soon:
                 yield f"{what} waits for run {key}, which is not leaving that node"
         if row.mask & named[row.node]:
             yield f"{what} names a device that is kept for another job"

@@ -21,7 +21,6 @@ from scheduler_service.core.model import (
     Operation,
     Run,
     RunKey,
-    RunPhase,
     present,
 )
 from scheduler_service.core.model.exchange import (
@@ -147,11 +146,10 @@ class Tables:
         """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
         tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
 
-        over = RunPhase.ENDED
         self.cluster = cluster
         self.cluster_table: Table[int, Cluster] = Table("cluster", MethodType(reindex["cluster"], self))
         self.jobs: Table[int, Job] = Table("job", MethodType(reindex["job"], self), lambda job: job.state in ENDED)
-        self.runs: Table[RunKey, Run] = Table("run", MethodType(reindex["run"], self), lambda run: run.phase is over)
+        self.runs: Table[RunKey, Run] = Table("run", MethodType(reindex["run"], self), lambda run: run.phase.over)
         self.nodes: Table[int, Node] = Table("node", MethodType(reindex["node"], self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", MethodType(reindex["device"], self))
         self.operations: Table[int, Operation] = Table("operation", MethodType(reindex["operation"], self))

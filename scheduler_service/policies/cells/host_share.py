@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.allocation.guarantee import leaves_in_time
 from scheduler_service.core.messages import Plan, Reclaim, Spot, Wait
-from scheduler_service.core.model import Job, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.model import Job, Reason, Run, RunKey
 from scheduler_service.core.model.values import Vector, add, fits, mask_of, times
 from scheduler_service.core.state.state import State
 
@@ -84,6 +84,6 @@ def _beyond_their_share(state: State, node: int) -> list[Run]:
     beyond = [run for run in runs if not run.guaranteed and not fits(run.demand, times(share, len(run.devices)))]
 
     def order(run: Run) -> tuple[bool, bool, RunKey]:
-        return run.phase is RunPhase.STOPPING, not state.serves(state.jobs.rows[run.job_id]), run.key
+        return run.phase.exits_soon, not state.serves(state.jobs.rows[run.job_id]), run.key
 
     return sorted(beyond, key=order, reverse=True)

@@ -18,7 +18,7 @@ from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spot, Wait
-from scheduler_service.core.model import Job, JobClass, Reason, RunPhase, TaskGroup
+from scheduler_service.core.model import Job, JobClass, Reason, TaskGroup
 from scheduler_service.core.model.values import Mask, Vector, mask_of
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
@@ -210,7 +210,7 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     try:
         for run in state.runs_of(job_id):
             seat = pools.seats.get(run.node)
-            if seat is None or run.phase is RunPhase.STOPPING:
+            if seat is None or run.phase.exits_soon:
                 return None
             places = positions(seat, mask_of(run.devices))
             if not _bind_around(pools.pools[seat.pool], seat.slot, places, owner, bound, iter(range(TRIED))):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from scheduler_service.core.cells.opportunistic_search import find_idle
 from scheduler_service.core.cells.request import asked
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
-from scheduler_service.core.model import Job, JobClass, RunPhase
+from scheduler_service.core.model import Job, JobClass
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
@@ -48,9 +48,7 @@ def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> P
 def _guests(state: State, vc: VirtualCluster) -> list[Job]:
     """Jobs of the virtual cluster that run as opportunistic and hold leaves, none of whose tasks is leaving; by their ids."""
     ids = sorted({key.job_id for key in state.opportunistic_runs.get(vc.name, ())})
-    return [
-        state.jobs.rows[job_id] for job_id in ids if all(run.phase is not RunPhase.STOPPING for run in state.runs_of(job_id))
-    ]
+    return [state.jobs.rows[job_id] for job_id in ids if all(not run.phase.exits_soon for run in state.runs_of(job_id))]
 
 
 def _enough(state: State, job: Job, order: Sequence[Job], one: bool) -> tuple[list[Job], list[Spot]] | None:

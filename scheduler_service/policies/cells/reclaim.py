@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scheduler_service.core.cells.leaf_choice import Places
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import node_at
-from scheduler_service.core.model import Run, RunPhase
+from scheduler_service.core.model import Run
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.state.candidates import size_of
 from scheduler_service.core.state.state import State
@@ -54,11 +54,11 @@ class LeastLost:
 
     def order(self, slot: int, taken: Places) -> tuple[Mask, ...]:
         anyhow, here = self._victims(taken), self._runs(slot)
-        worth = self._worth({run.job_id for run, _ in here if run.phase is not RunPhase.STOPPING} - anyhow.keys())
+        worth = self._worth({run.job_id for run, _ in here if not run.phase.exits_soon} - anyhow.keys())
 
         def cost(guest: tuple[Run, Mask]) -> tuple[Worth, Mask]:
             run, mask = guest
-            stays = run.phase is not RunPhase.STOPPING and run.job_id not in anyhow
+            stays = not run.phase.exits_soon and run.job_id not in anyhow
             return worth([run.job_id] if stays else ()), mask
 
         return tuple(mask for _, mask in sorted(here, key=cost))
@@ -68,7 +68,7 @@ class LeastLost:
         found: dict[int, int] = {}
         for slot, mask in places:
             for run, held in self._runs(slot):
-                if held & mask and run.phase is not RunPhase.STOPPING:
+                if held & mask and not run.phase.exits_soon:
                     found[run.job_id] = found.get(run.job_id, 0) + (held & mask).bit_count()
         return found
 

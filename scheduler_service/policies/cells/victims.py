@@ -18,7 +18,7 @@ from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.messages import Action, Demote, DropEarmark, Earmark, Plan, Preempt, Reclaim, Rng, Wait
-from scheduler_service.core.model import Decision, Job, JobClass, Reason, RunKey, RunPhase
+from scheduler_service.core.model import Decision, Job, JobClass, Reason, RunKey
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.state import State
@@ -43,7 +43,7 @@ def running(state: State, vc: VirtualCluster) -> list[Job]:
 
 def _counts(state: State, vc: VirtualCluster, key: RunKey) -> bool:
     run = state.runs.rows[key]
-    return run.guaranteed and run.vc == vc.name and run.phase is not RunPhase.STOPPING
+    return run.guaranteed and run.vc == vc.name and not run.phase.exits_soon
 
 
 def waiting_for_others(state: State, vc: VirtualCluster) -> list[Job]:

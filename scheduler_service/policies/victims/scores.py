@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Plan, Preempt, Rng
-from scheduler_service.core.model import Job, RunPhase
+from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.strict_trials import serve_trials
@@ -161,7 +161,7 @@ def patient_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng
     takes = max((state.jobs.rows[act.job_id].spec.grace_us for act in plan if isinstance(act, Preempt)), default=0)
     since, soon = state.cluster.clock_us - takes, 0
     for run in state.runs.rows.values():
-        if run.placed_us > since and run.phase is not RunPhase.STOPPING and state.free_resources.is_open(run.node):
+        if run.placed_us > since and not run.phase.exits_soon and state.free_resources.is_open(run.node):
             soon += fits(trial.spec.demand, add(run.demand, state.free_resources.free(run.node)))
     return None if soon >= SOON else plan
 

@@ -13,7 +13,7 @@ from typing import Any
 from ebb.v1 import agent_link_pb2, scheduler_pb2
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, ResourceExhausted
-from scheduler_service.core.model import Job, RunKey, RunPhase
+from scheduler_service.core.model import Job, RunKey
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.interceptors import OutOfRange, Unavailable
 from scheduler_service.rpc.method_table import Context
@@ -177,7 +177,7 @@ async def _place(backend: Backend, request: scheduler_pb2.LogsRequest, find: Fin
     if task is None:
         said = f"job {request.job_id} (run {run}) has no task {request.task}"
         raise NotFound("LOG_GONE", said, job_id=str(request.job_id), run=str(run))
-    return view.nodes[task.node].name, run, task.phase is RunPhase.ENDED
+    return view.nodes[task.node].name, run, task.phase.over
 
 
 def _not_written(job: Job, run: int) -> str:

@@ -1,6 +1,6 @@
 """What follows from runs: what they hold, as what, and which of them a trial may preempt."""
 
-from scheduler_service.core.model import JobClass, Run, RunKey, RunPhase
+from scheduler_service.core.model import JobClass, Run, RunKey
 from scheduler_service.core.model.values import Vector, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
@@ -8,7 +8,7 @@ from scheduler_service.core.state.indices.nonempty import add_or_discard, count,
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.tables import Tables
 
-READY, STOPPING, GUARD = RunPhase.READY, RunPhase.STOPPING, Deadline.GUARD
+GUARD = Deadline.GUARD
 
 
 def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
@@ -27,7 +27,7 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     add_or_discard(state.runs_on, run.node, key, there)
     add_or_discard(state.active, run.job_id, key, there)
     by = 1 if there else -1
-    if run.phase is READY:
+    if run.phase.counts_for_gang:
         count(state.ready, run.job_id, by)
     if run.started_us is not None:
         count(state.begun, run.job_id, by)
@@ -44,7 +44,7 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
 def _changes(state: Tables, old: Run, new: Run) -> None:
     key = new.key
     if old.phase is not new.phase or old.started_us is not new.started_us:
-        count(state.ready, key.job_id, (new.phase is READY) - (old.phase is READY))
+        count(state.ready, key.job_id, (new.phase.counts_for_gang) - (old.phase.counts_for_gang))
         count(state.begun, key.job_id, (new.started_us is not None) - (old.started_us is not None))
     if old.guaranteed != new.guaranteed:
         _stand(state, old, new)
@@ -57,7 +57,7 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
     if old.guarded_us != new.guarded_us:
         set_deadline(state, GUARD, tuple(key), old.guarded_us, new.guarded_us)
         state.unsettled = True
-    elif old.phase is not STOPPING and new.phase is not STOPPING:
+    elif not old.phase.exits_soon and not new.phase.exits_soon:
         return
     refresh_candidate(state, key)
 
@@ -145,7 +145,7 @@ def update_candidate(state: Tables, key: RunKey) -> None:
         job is not None
         and state.serves(job)
         and job.spec.job_class is JobClass.BEST_EFFORT
-        and run.phase is not STOPPING
+        and not run.phase.exits_soon
         and run.guarded_us is None
         and not state.holds_faulty(run)
     ):

@@ -1,0 +1,57 @@
+"""Where a launch of a task stands: one table gives each phase its predicates, another what may come next.
+
+Code asks a predicate, and never compares phases: a new phase is a line here.
+"""
+
+from enum import IntEnum
+from types import MappingProxyType
+
+
+class RunPhase(IntEnum):
+    """Values as in ebb.v1.RunPhase."""
+
+    to_launch: bool
+    """The agent has been told nothing yet, or has not prepared it yet."""
+    counts_for_gang: bool
+    """It is prepared, and waits until all tasks of its gang are."""
+    preemptible: bool
+    """It may be told to stop so that others start."""
+    exits_soon: bool
+    """It was told to stop: what it holds comes free within its grace period."""
+    holds_devices: bool
+    holds_host: bool
+    """It holds CPUs and memory of its node. A run that holds nothing is over."""
+
+    STARTING = 1
+    RUNNING = 2
+    STOPPING = 3
+    ENDED = 4
+    READY = 5
+
+    @property
+    def over(self) -> bool:
+        """Whether it holds nothing any more."""
+        return not self.holds_host
+
+
+for _phase, _predicates in {
+    #                   to_launch, counts_for_gang, preemptible, exits_soon, holds_devices, holds_host
+    RunPhase.STARTING: (True, False, True, False, True, True),
+    RunPhase.READY: (False, True, True, False, True, True),
+    RunPhase.RUNNING: (False, False, True, False, True, True),
+    RunPhase.STOPPING: (False, False, False, True, True, True),
+    RunPhase.ENDED: (False, False, False, False, False, False),
+}.items():
+    _phase.to_launch, _phase.counts_for_gang, _phase.preemptible = _predicates[:3]
+    _phase.exits_soon, _phase.holds_devices, _phase.holds_host = _predicates[3:]
+
+NEXT = MappingProxyType(
+    {
+        RunPhase.STARTING: frozenset({RunPhase.READY, RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.READY: frozenset({RunPhase.RUNNING, RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.RUNNING: frozenset({RunPhase.STOPPING, RunPhase.ENDED}),
+        RunPhase.STOPPING: frozenset({RunPhase.ENDED}),
+        RunPhase.ENDED: frozenset[RunPhase](),
+    }
+)
+"""The phases that a run may come to from each. That it stays in one is no transition."""
