@@ -16,6 +16,7 @@ Orders are level-triggered. They may be sent again at any time, and a run that t
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from node_agent.jobs.model import Order, RunKey, RunPhase, RunRecord, StartOrder, StopOrder, StopReason
 
@@ -68,7 +69,13 @@ def reconcile(orders: Iterable[Order], known: Mapping[RunKey, RunRecord], now: f
     for order in orders:
         before = decided.get(order.key)
         record = known.get(order.key) if before is None else _after(before)
-        action = _start(order, record) if isinstance(order, StartOrder) else _stop(order, record, now)
+        match order:
+            case StartOrder():
+                action = _start(order, record)
+            case StopOrder():
+                action = _stop(order, record, now)
+            case _:
+                assert_never(order)
         if action is not None:
             actions.append(action)
             decided[order.key] = action
@@ -107,8 +114,12 @@ def _stop(order: StopOrder, record: RunRecord | None, now: float) -> Action | No
 
 
 def _after(action: Action) -> RunRecord:
-    if isinstance(action, Launch | Prepare):
-        return RunRecord(action.key, RunPhase.STARTING, action.order)
-    if isinstance(action, Refuse | Release):
-        return RunRecord(action.key, RunPhase.ENDED)
-    return RunRecord(action.key, RunPhase.STOPPING, stop_received=action.received, stop_deadline=action.deadline)
+    match action:
+        case Launch() | Prepare():
+            return RunRecord(action.key, RunPhase.STARTING, action.order)
+        case Refuse() | Release():
+            return RunRecord(action.key, RunPhase.ENDED)
+        case Stop():
+            return RunRecord(action.key, RunPhase.STOPPING, stop_received=action.received, stop_deadline=action.deadline)
+        case _:
+            assert_never(action)

@@ -1,7 +1,7 @@
 """What each event means for the state. One function an event; what to start or preempt next is not decided here."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.transitions import end_run, shown_state, stop_job
@@ -65,7 +65,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.state.queue_keys import EXCHANGE, Deadline
+from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -88,23 +88,26 @@ def overdue(state: State, now: Micros) -> None:
     """Acts on every deadline of the state that has passed. Each takes its own away."""
     while state.deadlines and state.deadlines[0][0] <= now:
         _, kind, key = state.deadlines[0]
-        if kind is Deadline.EARMARK:
-            operation = state.operations.rows[key[0]]
-            drop_earmarks(state, now, operation.job_id, "the trial did not start on it in time")
-        elif kind is Deadline.GUARD:
-            run = state.runs.rows[key]
-            state.put(state.runs, key, changed(run, guarded_us=None))
-        elif kind is Deadline.ELIGIBLE:
-            job = state.jobs.rows[key[0]]
-            state.put(state.jobs, job.id, changed(job, eligible_us=None))
-        elif kind is Deadline.TIME_LIMIT:
-            job = state.jobs.rows[key[0]]
-            log_event(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
-            stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
-        elif kind in EXCHANGE:
-            exchange_overdue(state, now, kind, key)
-        else:
-            gang_late(state, now, state.jobs.rows[key[0]])
+        match kind:
+            case Deadline.EARMARK:
+                operation = state.operations.rows[key[0]]
+                drop_earmarks(state, now, operation.job_id, "the trial did not start on it in time")
+            case Deadline.GUARD:
+                run = state.runs.rows[key]
+                state.put(state.runs, key, changed(run, guarded_us=None))
+            case Deadline.ELIGIBLE:
+                job = state.jobs.rows[key[0]]
+                state.put(state.jobs, job.id, changed(job, eligible_us=None))
+            case Deadline.TIME_LIMIT:
+                job = state.jobs.rows[key[0]]
+                log_event(state, now, job.id, EventKind.TIME_LIMIT, run=job.run, reason=Reason.TIME_LIMIT)
+                stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
+            case Deadline.GANG_START:
+                gang_late(state, now, state.jobs.rows[key[0]])
+            case Deadline.WINDOW | Deadline.ORDER_EXPIRES | Deadline.ORDER_BEGINS | Deadline.IDLE:
+                exchange_overdue(state, now, kind, key)
+            case _:
+                assert_never(kind)
 
 
 # ---- reports of runs ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from random import Random
+from typing import assert_never
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.lifecycle.gangs import gang_place
@@ -132,10 +133,13 @@ class World:
         else:
             taken = self._step(events)
         for order in taken.orders:
-            if isinstance(order, Start):
-                self.agents.start(order, self.lives[order.job.id], self.now)
-            else:
-                self._stop(order)
+            match order:
+                case Start():
+                    self.agents.start(order, self.lives[order.job.id], self.now)
+                case Stop():
+                    self._stop(order)
+                case _:
+                    assert_never(order)
         for line in taken.log:
             if (kind := line.kind) not in HEARD:
                 continue

@@ -47,6 +47,7 @@ from scheduler_service.core.model import (
     RunPhase,
 )
 from scheduler_service.core.model.inventory import Device, Inventory
+from scheduler_service.core.model.run_phase import NEXT
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.load_check import contradictions
@@ -130,6 +131,10 @@ class Driver:
             if isinstance(reply, Exception) and not isinstance(reply, Refused):
                 raise reply
         assert not taken.refused, f"the policy proposed what cannot be: {taken.refused}"
+        for table, key, old, new in taken.entries:
+            if table.name == "run":
+                before = RunPhase.STARTING if old is None else old.phase
+                assert new.phase is before or new.phase in NEXT[before], f"run {key} went from {before!r} to {new.phase!r}"
         wanted: list[tuple[str, RunKey]] = []
         for change in taken.changes:
             if change.table == "job":

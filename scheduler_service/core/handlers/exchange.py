@@ -1,7 +1,7 @@
 """What virtual clusters ask of the exchange: offers and requests, deals of their own choice, and what is to end early. Each is
 safe to repeat: what makes something new takes a request_id."""
 
-from typing import Any
+from typing import Any, assert_never
 
 from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.cells.pools import Pools
@@ -38,7 +38,7 @@ from scheduler_service.core.model.idle_history import IdleCells, noted
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.queue_keys import Deadline
+from scheduler_service.core.state.queue_keys import Deadline, ExchangeDeadline
 from scheduler_service.core.state.state import State
 
 MOST_DEVICE_US = 10**18
@@ -234,16 +234,19 @@ def _check_not_given_on(state: State, exchange: Exchange, now: Micros) -> None:
 # ---- time --------------------------------------------------------------------------------------------------------------
 
 
-def exchange_overdue(state: State, now: Micros, kind: Deadline, key: tuple[Any, ...]) -> None:
+def exchange_overdue(state: State, now: Micros, kind: ExchangeDeadline, key: tuple[Any, ...]) -> None:
     """Acts on a deadline that has passed."""
-    if kind is Deadline.WINDOW:
-        turn_windows(state, now)
-    elif kind is Deadline.IDLE:
-        note_idle(state, NoteIdle(*key), now)
-        state.board_changed = True  # they have been idle for long enough to be offered
-    else:
-        order = changed(state.orders.rows[key[0]], begins_us=None)
-        state.put(state.orders, order.id, expired(order, now))
+    match kind:
+        case Deadline.WINDOW:
+            turn_windows(state, now)
+        case Deadline.IDLE:
+            note_idle(state, NoteIdle(*key), now)
+            state.board_changed = True  # they have been idle for long enough to be offered
+        case Deadline.ORDER_EXPIRES | Deadline.ORDER_BEGINS:
+            order = changed(state.orders.rows[key[0]], begins_us=None)
+            state.put(state.orders, order.id, expired(order, now))
+        case _:
+            assert_never(kind)
 
 
 # ---- a tenant's proxy --------------------------------------------------------------------------------------------------

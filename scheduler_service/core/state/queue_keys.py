@@ -4,7 +4,7 @@ Functions of one row alone: the indices of the state are made of them.
 """
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from scheduler_service.core.model import Job, JobClass, JobState, Reason
 from scheduler_service.core.model.values import Micros
@@ -64,14 +64,14 @@ class Deadline(IntEnum):
     """idle_cells.due_us"""
 
 
+ExchangeDeadline = Literal[Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE]
+"""Those of cell exchange."""
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""
 Due = tuple[Micros | None, Micros | None, Micros | None]
 NOT_DUE: Due = (None, None, None)
 PAUSES = "the pause after its last run is not over"
 """Why a job is not eligible, where nothing better is known."""
-EXCHANGE = frozenset({Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE})
-"""Those of cell exchange."""
 
 
 def due(job: Job) -> Due:

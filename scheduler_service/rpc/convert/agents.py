@@ -1,11 +1,23 @@
 """Between the core and ebb.v1.AgentLink: what agents say, and what they are told."""
 
 from collections.abc import Iterable, Iterator
+from typing import assert_never
 
 from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
 
 from scheduler_service.core.lifecycle.gangs import begins
-from scheduler_service.core.messages import GangPlace, KnownRun, NodeSeen, Order, Report, RunExited, RunReady, RunStarted, Start
+from scheduler_service.core.messages import (
+    GangPlace,
+    KnownRun,
+    NodeSeen,
+    Order,
+    Report,
+    RunExited,
+    RunReady,
+    RunStarted,
+    Start,
+    Stop,
+)
 from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.rpc.chunking import chunks
@@ -58,20 +70,23 @@ def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterato
 
 
 def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:
-    if isinstance(order, Start):
-        run, job = order.run, order.job
-        start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
-        if order.gang is not None:
-            start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
-        if job.array_job:
-            start.array_index = job.array_index
-        return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
-    stop = agent_link_pb2.StopRun(
-        grace_period=duration_out(order.grace_us),
-        reason=int(order.reason),  # type: ignore[arg-type]
-        cause_job_id=order.cause_job,
-    )
-    return agent_link_pb2.RunOrder(job_id=order.key.job_id, run=order.key.run, task=order.key.task, stop=stop)
+    match order:
+        case Start(run=run, job=job):
+            start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
+            if order.gang is not None:
+                start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
+            if job.array_job:
+                start.array_index = job.array_index
+            return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
+        case Stop(key=key):
+            stop = agent_link_pb2.StopRun(
+                grace_period=duration_out(order.grace_us),
+                reason=int(order.reason),  # type: ignore[arg-type]
+                cause_job_id=order.cause_job,
+            )
+            return agent_link_pb2.RunOrder(job_id=key.job_id, run=key.run, task=key.task, stop=stop)
+        case _:
+            assert_never(order)
 
 
 def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
