@@ -23,7 +23,7 @@ from scheduler_service.core.messages import (
     UndrainRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import Dependency, DependencyKind, Job, JobClass, JobSpec, JobState, NodeState
+from scheduler_service.core.model import Dependency, DependencyKind, Job, JobClass, JobSpec, JobState, NodeState, Reason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from tests.core.acting import Base, fits_empty, untouched
@@ -173,7 +173,8 @@ class Asking(Base):
         after = self.driver.job(job_id)
         if isinstance(reply, Exception):
             self.watch.awaited[job_id] = awaited
-            assert depends
+            too_late = limit is not None and before.reason is Reason.TIME_LIMIT  # it leaves because the old one is over
+            assert depends or too_late
             assert (after.priority, after.time_limit_us, after.waits_for) == (
                 before.priority,
                 before.time_limit_us,
