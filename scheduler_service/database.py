@@ -248,7 +248,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("idle_cells", (row.vc, row.pool, row.level), row) for row in loaded.market.idle),
         *(("job", row.id, row) for row in loaded.jobs),
         *(("run", row.key, row) for row in loaded.runs),
-        *(("operation", row.id, row) for row in loaded.operations),
+        *(("earmark", row.id, row) for row in loaded.earmarks),
     ]
 
 

@@ -12,11 +12,11 @@ from scheduler_service.core.exchange.ownership import agree
 from scheduler_service.core.handlers.exchange import note_idle, offer_idle, withdraw
 from scheduler_service.core.messages import (
     Action,
+    AddEarmark,
     Agree,
     Bind,
     Demote,
     DropEarmark,
-    Earmark,
     NoteIdle,
     OfferIdle,
     Place,
@@ -29,14 +29,13 @@ from scheduler_service.core.messages import (
     Withdraw,
 )
 from scheduler_service.core.model import (
+    Earmark,
+    EarmarkPhase,
     EventKind,
     Job,
     JobClass,
     JobState,
     NodeState,
-    Operation,
-    OperationKind,
-    OperationPhase,
     Reason,
     Run,
     RunPhase,
@@ -88,9 +87,9 @@ def _place(state: State, action: Place, now: Micros) -> None:
     for spot in action.spots:
         if not state.free_resources.is_open(spot.node):
             raise PlanRefused(f"node {spot.node} is not open")
-    earmarks: list[Operation] = []
+    earmarks: list[Earmark] = []
     if job.id in state.earmarks_of:
-        earmarks = list(map(state.operations.rows.__getitem__, state.earmarks_of[job.id]))  # so that placing makes no closure
+        earmarks = list(map(state.earmarks.rows.__getitem__, state.earmarks_of[job.id]))  # so that placing makes no closure
         text = f"it starts on {_names(state, action)}"
         drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
     if job.elements is not None:
@@ -212,11 +211,11 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     log_event(state, now, job.id, EventKind.PREEMPTED, run=first.run, node=first.node, reason=Reason.PREEMPTED, **facts)
 
 
-def _earmark(state: State, action: Earmark, now: Micros) -> None:
+def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
     job = state.jobs.rows.get(action.job_id)
     if job is None or job.state is not JobState.QUEUED:
         raise PlanRefused(f"job {action.job_id} is not queued")
-    others = [state.operations.rows[i] for i in state.earmarks_of.get(job.id, ())]
+    others = [state.earmarks.rows[i] for i in state.earmarks_of.get(job.id, ())]
     require(all(other.node != action.node for other in others), f"job {job.id} has an earmark there already")
     require(all(other.created_us == now for other in others), f"job {job.id} has earmarks already")
     require(state.free_resources.is_open(action.node), f"node {action.node} is not open")
@@ -235,11 +234,10 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
     else:
         require(fits(sub(action.want, kept), promised), f"what leaves node {action.node} is not enough for job {job.id}")
     cluster = state.cluster
-    state.put(state.cluster_table, 0, changed(cluster, next_operation=cluster.next_operation + 1))
-    operation = Operation(
-        id=cluster.next_operation,
-        kind=OperationKind.EARMARK,
-        phase=OperationPhase.VACATING if action.victims else OperationPhase.READY,
+    state.put(state.cluster_table, 0, changed(cluster, next_earmark=cluster.next_earmark + 1))
+    earmark = Earmark(
+        id=cluster.next_earmark,
+        phase=EarmarkPhase.VACATING if action.victims else EarmarkPhase.READY,
         job_id=job.id,
         node=action.node,
         want=action.want,
@@ -249,13 +247,13 @@ def _earmark(state: State, action: Earmark, now: Micros) -> None:
         tasks=action.tasks,
         devices=action.devices,
     )
-    state.put(state.operations, operation.id, operation)
+    state.put(state.earmarks, earmark.id, earmark)
     start_earmark_clock(state, now, job.id)
     if not others:
         log_event(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
 
 
-def _idle_of(state: State, job: Job, action: Earmark) -> tuple[int, int]:
+def _idle_of(state: State, job: Job, action: AddEarmark) -> tuple[int, int]:
     """How many of the devices that it names are idle, and how many these are. The others are its victims'."""
     mask, node = 0, action.node
     for rank, devices in zip(action.tasks, action.devices, strict=True):
@@ -277,10 +275,10 @@ def _idle_of(state: State, job: Job, action: Earmark) -> tuple[int, int]:
 
 
 def _drop(state: State, action: DropEarmark, now: Micros) -> None:
-    operation = state.operations.rows.get(action.operation)
-    if operation is None:
-        raise PlanRefused(f"there is no operation {action.operation}")
-    drop_earmarks(state, now, operation.job_id, action.why)
+    earmark = state.earmarks.rows.get(action.earmark)
+    if earmark is None:
+        raise PlanRefused(f"there is no earmark {action.earmark}")
+    drop_earmarks(state, now, earmark.job_id, action.why)
 
 
 def _wait(state: State, action: Wait, _now: Micros) -> None:
@@ -301,7 +299,7 @@ def _agree(state: State, action: Agree, now: Micros) -> None:
 _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     Place: _place,
     Preempt: _preempt,
-    Earmark: _earmark,
+    AddEarmark: _earmark,
     DropEarmark: _drop,
     Wait: _wait,
     Bind: lambda state, action, _now: bind(state, action),

@@ -9,7 +9,7 @@ from scheduler_service.core.allocation.startup_repair import beside_devices
 from scheduler_service.core.errors import Broken, claim
 from scheduler_service.core.invariants_cells import check_cells
 from scheduler_service.core.messages import Rng
-from scheduler_service.core.model import Job, JobState, Node, NodeDevice, Operation, Reason, Run, RunKey, present
+from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeDevice, Reason, Run, RunKey, present
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 from scheduler_service.core.state.state import State
 
@@ -20,21 +20,21 @@ def check(state: State) -> None:
     """Raises Broken, naming the first invariant that does not hold. Costs a pass over everything that is live."""
     runs_of: dict[int, list[Run]] = defaultdict(list)
     runs_on: dict[int, list[Run]] = defaultdict(list)
-    kept_on: dict[int, list[Operation]] = defaultdict(list)
+    kept_on: dict[int, list[Earmark]] = defaultdict(list)
     for key, run in state.runs.rows.items():  # by the rows alone, and not by the indices that `sample` trusts
         claim(not run.phase.over, f"run {key} has ended and is still live")
         claim(key.job_id in state.jobs.rows, f"run {key} is active and its job is not live")
         claim(run.node in state.nodes.rows, f"run {key} is on a node that is not there")
         runs_of[key.job_id].append(run)
         runs_on[run.node].append(run)
-    for operation in state.operations.rows.values():
-        kept_on[operation.node].append(operation)
+    for earmark in state.earmarks.rows.values():
+        kept_on[earmark.node].append(earmark)
     for job in state.jobs.rows.values():
         _check_job(state, job, runs_of[job.id])
     for node in state.nodes.rows.values():
         _check_node(state, node, runs_on[node.id], kept_on[node.id])
-    for operation in state.operations.rows.values():
-        _check_earmark(state, operation)
+    for earmark in state.earmarks.rows.values():
+        _check_earmark(state, earmark)
     if state.pools is not None:
         check_cells(state, state.pools)
 
@@ -49,10 +49,10 @@ def sample(state: State, rng: Rng) -> None:
     if nodes := state.nodes.rows:
         node = next(islice(nodes.values(), rng.randrange(len(nodes)), None))
         runs = [state.runs.rows[key] for key in state.runs_on.get(node.id, ())]
-        kept = [operation for operation in state.operations.rows.values() if operation.node == node.id]
+        kept = [earmark for earmark in state.earmarks.rows.values() if earmark.node == node.id]
         _check_node(state, node, runs, kept)
-        for operation in kept:
-            _check_earmark(state, operation)
+        for earmark in kept:
+            _check_earmark(state, earmark)
 
 
 # ---- one job -----------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def _check_array(state: State, job: Job) -> None:
 # ---- one node ----------------------------------------------------------------------------------------------------------
 
 
-def _check_node(state: State, node: Node, runs: Sequence[Run], kept: Sequence[Operation]) -> None:
+def _check_node(state: State, node: Node, runs: Sequence[Run], kept: Sequence[Earmark]) -> None:
     devices = [state.devices.rows[key] for i in range(node.capacity.devices) if (key := (node.id, i)) in state.devices.rows]
     held = _check_holders(state, node, runs, len(devices))
     _check_cpus(state, node, held)
@@ -136,11 +136,11 @@ def _check_device(state: State, node: Node, device: NodeDevice, holders: Mask) -
 
 
 def _check_resources(
-    state: State, node: Node, runs: Sequence[Run], kept: Sequence[Operation], devices: Sequence[NodeDevice], held: Mask
+    state: State, node: Node, runs: Sequence[Run], kept: Sequence[Earmark], devices: Sequence[NodeDevice], held: Mask
 ) -> None:
     """free + owned + earmarked + faulty devices that nobody holds = capacity, and none of them is negative."""
     lost = sum(1 for device in devices if device.fault and not held >> device.index & 1)
-    owned = [*(run.demand for run in runs), *(operation.kept for operation in kept), Vector(devices=lost)]
+    owned = [*(run.demand for run in runs), *(earmark.kept for earmark in kept), Vector(devices=lost)]
     if present(node) is None:
         claim(not (runs or kept or lost), f"node {node.name} is deleted, and something is there")
         claim(state.free_resources.free(node.id) == ZERO, f"node {node.name} is deleted, and has room")
@@ -158,21 +158,21 @@ def _total(amounts: Iterable[Vector]) -> Vector:
     return total
 
 
-def _check_earmark(state: State, operation: Operation) -> None:
+def _check_earmark(state: State, earmark: Earmark) -> None:
     """It waits for a queued job, keeps no more than it wants, and what it misses is promised by runs that are leaving."""
-    job = state.jobs.rows.get(operation.job_id)
-    claim(job is not None and job.state is JobState.QUEUED, f"earmark {operation.id} is for a job that does not wait")
-    claim(fits(operation.kept, operation.want), f"earmark {operation.id} keeps more than it wants")
+    job = state.jobs.rows.get(earmark.job_id)
+    claim(job is not None and job.state is JobState.QUEUED, f"earmark {earmark.id} is for a job that does not wait")
+    claim(fits(earmark.kept, earmark.want), f"earmark {earmark.id} keeps more than it wants")
     promised = ZERO
-    for key in operation.victims:
+    for key in earmark.victims:
         run = state.runs.rows.get(key)
-        if run is None or not run.phase.exits_soon or run.node != operation.node:
-            raise Broken(f"earmark {operation.id} waits for {key}, which is not leaving")
+        if run is None or not run.phase.exits_soon or run.node != earmark.node:
+            raise Broken(f"earmark {earmark.id} waits for {key}, which is not leaving")
         promised = add(promised, run.demand)
-    together = [state.operations.rows[i] for i in state.earmarks_of[operation.job_id]]
+    together = [state.earmarks.rows[i] for i in state.earmarks_of[earmark.job_id]]
     complete = not any(other.victims for other in together)
-    claim((operation.deadline_us is not None) == complete, f"earmark {operation.id}: deadline and victims")
-    claim(len({other.node for other in together}) == len(together), f"job {operation.job_id} has two earmarks on a node")
-    want = operation.want  # named devices carry their share of the host
-    want = Vector(devices=want.devices) if operation.devices else want
-    claim(fits(want, add(operation.kept, promised)), f"earmark {operation.id} was promised too little")
+    claim((earmark.deadline_us is not None) == complete, f"earmark {earmark.id}: deadline and victims")
+    claim(len({other.node for other in together}) == len(together), f"job {earmark.job_id} has two earmarks on a node")
+    want = earmark.want  # named devices carry their share of the host
+    want = Vector(devices=want.devices) if earmark.devices else want
+    claim(fits(want, add(earmark.kept, promised)), f"earmark {earmark.id} was promised too little")

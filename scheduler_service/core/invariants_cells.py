@@ -36,23 +36,23 @@ def _check_standing(state: State, job: Job, runs: Sequence[Run]) -> None:
 def _check_kept(state: State) -> None:
     """What is kept is kept once, in cells of the job's virtual cluster, and is idle or leaves by way of a victim."""
     kept: dict[int, Mask] = defaultdict(int)
-    for operation in state.operations.rows.values():
-        mask = operation.mask
+    for earmark in state.earmarks.rows.values():
+        mask = earmark.mask
         if not mask:
             continue
-        node, job = operation.node, state.jobs.rows[operation.job_id]
-        claim(not mask & kept[node], f"earmark {operation.id}: a device is kept twice")
+        node, job = earmark.node, state.jobs.rows[earmark.job_id]
+        claim(not mask & kept[node], f"earmark {earmark.id}: a device is kept twice")
         kept[node] |= mask
         guest = job.spec.guarantee is Guarantee.OPPORTUNISTIC
         inside = state.settings.by_count or guest or in_own_cells(state, job, node, mask)
-        claim(inside, f"earmark {operation.id} keeps devices outside the job's cells")
+        claim(inside, f"earmark {earmark.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
         leaving: Mask = 0
-        for key in operation.victims:
+        for key in earmark.victims:
             leaving |= mask_of(state.runs.rows[key].devices)
-        claim(not held & ~leaving, f"earmark {operation.id}: a device is held by somebody who was not told to leave")
-        kept_now = with_share(operation.want, (mask & ~held).bit_count(), mask.bit_count())
-        claim(kept_now == operation.kept, f"earmark {operation.id}: devices that are idle")
+        claim(not held & ~leaving, f"earmark {earmark.id}: a device is held by somebody who was not told to leave")
+        kept_now = with_share(earmark.want, (mask & ~held).bit_count(), mask.bit_count())
+        claim(kept_now == earmark.kept, f"earmark {earmark.id}: devices that are idle")
     claim(kept == state.kept_devices, "devices that are kept")
 
 

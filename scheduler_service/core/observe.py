@@ -90,8 +90,8 @@ def overdue(state: State, now: Micros) -> None:
         _, kind, key = state.deadlines[0]
         match kind:
             case Deadline.EARMARK:
-                operation = state.operations.rows[key[0]]
-                drop_earmarks(state, now, operation.job_id, "the trial did not start on it in time")
+                earmark = state.earmarks.rows[key[0]]
+                drop_earmarks(state, now, earmark.job_id, "the trial did not start on it in time")
             case Deadline.GUARD:
                 run = state.runs.rows[key]
                 state.put(state.runs, key, changed(run, guarded_us=None))

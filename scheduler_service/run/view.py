@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
-from scheduler_service.core.model import Job, Node, NodeDevice, Operation, Run, RunKey, present
+from scheduler_service.core.model import Earmark, Job, Node, NodeDevice, Run, RunKey, present
 from scheduler_service.core.model.values import ZERO, Vector, add, sub
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.queue_heads import Heads, explained
@@ -68,7 +68,7 @@ class View:
         self._ids: dict[str, int] = {}
         """The same nodes by their names."""
         self.devices: dict[int, dict[int, NodeDevice]] = {}
-        self.operations: dict[int, Operation] = {}
+        self.earmarks: dict[int, Earmark] = {}
         self.runs_on: dict[int, dict[RunKey, Run]] = {}
         """Node -> the runs that are active there."""
         self._earmarks_on: dict[int, set[int]] = {}
@@ -111,12 +111,12 @@ class View:
                 case NodeDevice():
                     self.devices.setdefault(new.node, {})[new.index] = new
                     nodes.add(new.node)
-                case Operation():
-                    self.operations[new.id] = new
+                case Earmark():
+                    self.earmarks[new.id] = new
                     self._earmarks_on.setdefault(new.node, set()).add(new.id)
                     nodes.add(new.node)
-                case None if table == "operation":
-                    gone = self.operations.pop(key)
+                case None if table == "earmark":
+                    gone = self.earmarks.pop(key)
                     self._earmarks_on[gone.node].discard(key)
                     nodes.add(gone.node)
                 case None if table == "device":
@@ -153,8 +153,8 @@ class View:
     def node(self, node_id: int) -> NodeView:
         node = self.nodes[node_id]
         earmarked = ZERO
-        for operation_id in self._earmarks_on.get(node_id, ()):
-            earmarked = add(earmarked, self.operations[operation_id].kept)
+        for earmark_id in self._earmarks_on.get(node_id, ()):
+            earmarked = add(earmarked, self.earmarks[earmark_id].kept)
         free = sub(node.capacity, earmarked)
         groups: dict[int, tuple[int, ...]] = {}
         for _, run in sorted(self.runs_on.get(node_id, {}).items()):

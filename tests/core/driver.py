@@ -33,6 +33,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import (
     ENDED,
     Cluster,
+    Earmark,
     EventKind,
     Job,
     JobClass,
@@ -40,7 +41,6 @@ from scheduler_service.core.model import (
     JobState,
     Node,
     NodeState,
-    Operation,
     Reason,
     Run,
     RunKey,
@@ -274,10 +274,10 @@ class Driver:
     def node(self, name: str = "n1") -> Node:
         return self.state.nodes.rows[self.state.node_ids[name]]
 
-    def earmark(self, job_id: int) -> Operation | None:
+    def earmark(self, job_id: int) -> Earmark | None:
         """The one of a job of one task."""
         earmarks = self.state.earmarks_of.get(job_id, set())
-        return self.state.operations.rows[min(earmarks)] if earmarks else None
+        return self.state.earmarks.rows[min(earmarks)] if earmarks else None
 
     def free(self, name: str = "n1") -> Vector:
         return self.state.free_resources.free(self.state.node_ids[name])

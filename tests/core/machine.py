@@ -67,7 +67,7 @@ class EngineMachine(Asking, Acting):
                 break
             self._everybody_works()
         assert not state.runs.rows, f"these never end: {sorted(state.runs.rows)}"
-        assert not state.operations.rows, "an earmark is left behind"
+        assert not state.earmarks.rows, "an earmark is left behind"
         for job in state.jobs.rows.values():
             assert self._can_never_start(job), f"{job} starves"
 

@@ -156,7 +156,7 @@ def test_cancel_of_a_trial_array_gives_up_what_is_kept_for_it() -> None:
     assert counts(d, job) == (1, 1, 0, 0)
     assert d.earmark(job) is not None
     d.cancel(job)
-    assert not d.state.operations.rows
+    assert not d.state.earmarks.rows
 
 
 def test_a_held_array_begins_no_more_elements_and_those_that_run_go_on() -> None:

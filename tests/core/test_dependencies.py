@@ -222,7 +222,7 @@ def test_a_trial_that_is_made_to_wait_gives_up_what_is_kept_for_it() -> None:
     assert d.earmark(trial) is not None
     told = d.step(UpdateRequested(trial, dependencies=after((victim, ANY))))
     assert kinds(told, trial) == [EventKind.EARMARK_DROPPED, EventKind.UPDATED]
-    assert not d.state.operations.rows
+    assert not d.state.earmarks.rows
     leaving = next(run.job_id for run in d.state.runs.rows.values() if run.stop_us is not None)
     d.exit(leaving, yielded=True)
     assert d.job(trial).state is JobState.QUEUED

@@ -1,6 +1,6 @@
 """Earmarks: free + owned + earmarked = capacity (`Driver` checks it after each step), and when they begin and end."""
 
-from scheduler_service.core.model import EventKind, JobState, OperationPhase, Reason, RunKey
+from scheduler_service.core.model import EarmarkPhase, EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
 from scheduler_service.policies.victims.fitgpp import fitgpp
@@ -23,11 +23,11 @@ def waiting_trial(free: int = 0, victims: tuple[int, ...] = (8,)) -> tuple[Drive
 
 def test_it_keeps_what_is_free_and_is_promised_the_rest() -> None:
     d, (job,), trial = waiting_trial(free=3, victims=(5,))
-    operation = d.earmark(trial)
-    assert operation is not None
-    assert operation.kept == Vector(1000, 1024, 3)
-    assert operation.victims == (RunKey(job, 1),)
-    assert (operation.phase, operation.deadline_us) == (OperationPhase.VACATING, None)
+    kept = d.earmark(trial)
+    assert kept is not None
+    assert kept.kept == Vector(1000, 1024, 3)
+    assert kept.victims == (RunKey(job, 1),)
+    assert (kept.phase, kept.deadline_us) == (EarmarkPhase.VACATING, None)
     assert d.free() == Vector(30_000, 63_488, 0)
     assert d.job(trial).reason is Reason.WAITING_FOR_VICTIMS
 
@@ -42,10 +42,10 @@ def test_it_is_filled_by_each_victim_s_exit_before_anybody_else() -> None:
     d, (first, second), trial = waiting_trial(victims=(4, 4))
     waiting = d.submit(devices=1)
     d.exit(first, yielded=True)
-    operation = d.earmark(trial)
-    assert operation is not None
-    assert operation.kept.devices == 4
-    assert operation.victims == (RunKey(second, 1),)
+    kept = d.earmark(trial)
+    assert kept is not None
+    assert kept.kept.devices == 4
+    assert kept.victims == (RunKey(second, 1),)
     assert d.free().devices == 0
     step = d.exit(second, yielded=True)
     assert orders_to_start(step) == [RunKey(trial, 1)]
@@ -74,16 +74,16 @@ def test_it_expires_some_time_after_its_last_part_and_never_before() -> None:
     d.step(after=10 * TTL)
     d.exit(2, yielded=True)
     d.step(after=10 * TTL)
-    operation = d.earmark(5)
-    assert operation is not None
-    assert operation.deadline_us is None
+    kept = d.earmark(5)
+    assert kept is not None
+    assert kept.deadline_us is None
     d.exit(3, yielded=True)
-    operation = d.earmark(5)
-    assert operation is not None
-    assert (operation.phase, operation.victims) == (OperationPhase.READY, ())
-    assert operation.deadline_us == d.now + d.state.settings.earmark_ttl_us
+    kept = d.earmark(5)
+    assert kept is not None
+    assert (kept.phase, kept.victims) == (EarmarkPhase.READY, ())
+    assert kept.deadline_us == d.now + d.state.settings.earmark_ttl_us
     free = d.free("n1")
-    d.now = operation.deadline_us - 1
+    d.now = kept.deadline_us - 1
     d.step()
     assert d.earmark(5) is not None
     d.now += 1
@@ -97,16 +97,16 @@ def test_one_that_needs_nobody_s_leave_is_ready_at_once() -> None:
     d = desk()
     d.exit(2)
     d.do(earmark(2))
-    operation = d.earmark(5)
-    assert operation is not None
-    assert (operation.phase, operation.kept.devices) == (OperationPhase.READY, 2)
-    assert operation.deadline_us == d.now + d.state.settings.earmark_ttl_us
+    kept = d.earmark(5)
+    assert kept is not None
+    assert (kept.phase, kept.kept.devices) == (EarmarkPhase.READY, 2)
+    assert kept.deadline_us == d.now + d.state.settings.earmark_ttl_us
 
 
 def test_it_is_dropped_when_the_trial_is_cancelled_and_its_victims_go_on_leaving() -> None:
     d, (job,), trial = waiting_trial(free=3, victims=(5,))
     step = d.cancel(trial)
-    assert d.state.operations.rows == {}
+    assert d.state.earmarks.rows == {}
     assert EventKind.EARMARK_DROPPED in kinds(step, trial)
     assert d.job(job).state is JobState.STOPPING
     assert d.free() == Vector(31_000, 64_512, 3)
@@ -120,7 +120,7 @@ def test_it_is_dropped_when_the_trial_starts_elsewhere() -> None:
     assert orders_to_start(step) == [RunKey(trial, 1)]
     assert kinds(step, trial) == [EventKind.EARMARK_DROPPED, EventKind.PLACED]
     assert d.where(trial).name == "n2"
-    assert d.state.operations.rows == {}
+    assert d.state.earmarks.rows == {}
     d.exit(job, yielded=True)
     assert d.job(job).state is JobState.STARTING
 
@@ -136,9 +136,9 @@ def test_a_trial_does_not_wait_for_a_node_that_fell_silent() -> None:
     step = d.silence("n1")
     assert EventKind.EARMARK_DROPPED in kinds(step, trial)
     assert d.states(first, second) == [JobState.UNREACHABLE, JobState.STOPPING]
-    operation = d.earmark(trial)
-    assert operation is not None
-    assert d.state.nodes.rows[operation.node].name == "n2"
+    kept = d.earmark(trial)
+    assert kept is not None
+    assert d.state.nodes.rows[kept.node].name == "n2"
     d.join("n1")
     d.exit(first, yielded=True)
     assert d.where(trial).name == "n1", "what comes first is taken"
@@ -148,7 +148,7 @@ def test_it_is_dropped_when_its_node_comes_back_as_another() -> None:
     d = desk()
     d.do(preempt(1), preempt(2), preempt(3), earmark(8, 1, 2, 3))
     d.join("n1", Vector(32_000, 65_536, 2), boot="b", known=())
-    assert d.state.operations.rows == {}
+    assert d.state.earmarks.rows == {}
     assert d.free("n1") == Vector(32_000, 65_536, 2)
 
 
@@ -180,10 +180,10 @@ def test_a_start_elsewhere_lets_an_earlier_trial_have_what_was_kept() -> None:
 
 def test_free_and_owned_and_earmarked_are_the_capacity() -> None:
     d, jobs, trial = waiting_trial(free=1, victims=(3, 4))
-    operation = d.earmark(trial)
-    assert operation is not None
+    kept = d.earmark(trial)
+    assert kept is not None
     owned = [run.demand for run in d.state.runs.rows.values()]
-    assert [sum(v) for v in zip(d.free(), operation.kept, *owned, strict=True)] == list(NODE)
+    assert [sum(v) for v in zip(d.free(), kept.kept, *owned, strict=True)] == list(NODE)
     for job in jobs:
         d.exit(job, yielded=True)
     d.exit(trial)

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.engine import Proposals, step
-from scheduler_service.core.messages import DropEarmark, Earmark, Place, Plan, Preempt, Rng, Spot, Wait
+from scheduler_service.core.messages import AddEarmark, DropEarmark, Place, Plan, Preempt, Rng, Spot, Wait
 from scheduler_service.core.model import Decision, JobState, Reason, RunKey, RunPhase
 from scheduler_service.core.model.values import ZERO, Vector
 from scheduler_service.core.state.journal import net
@@ -64,8 +64,8 @@ def preempt(job: int, trial: int = 5, cap: int = 1) -> Preempt:
     return Preempt(job, trial, cap, DECISION)
 
 
-def earmark(devices: int, *victims: int, job: int = 5, node: int = 1) -> Earmark:
-    return Earmark(job, node, Vector(1000, 1024, devices), tuple(RunKey(v, 1) for v in victims), DECISION)
+def earmark(devices: int, *victims: int, job: int = 5, node: int = 1) -> AddEarmark:
+    return AddEarmark(job, node, Vector(1000, 1024, devices), tuple(RunKey(v, 1) for v in victims), DECISION)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def earmark(devices: int, *victims: int, job: int = 5, node: int = 1) -> Earmark
         ((preempt(1), earmark(4, 1), earmark(1, 1, job=6)), "run 1.1 is promised to another job already"),
         ((earmark(4, job=4),), "job 4 is not queued"),
         ((earmark(4, node=9),), "node 9 is not open"),
-        ((DropEarmark(1, "so"),), "there is no operation 1"),
+        ((DropEarmark(1, "so"),), "there is no earmark 1"),
         ((Wait(1, Reason.NO_ROOM),), "job 1 is not queued"),
         ((Wait(99, Reason.NO_ROOM),), "job 99 is not queued"),
     ],
@@ -138,9 +138,9 @@ def test_the_whole_plan_is_carried_out() -> None:
     assert d.states(2, 3) == [JobState.STOPPING] * 2
     assert (d.job(2).reason, d.job(2).cause_job, d.job(2).preempted_for_trial) == (Reason.PREEMPTED, 5, 1)
     assert d.job(5).reason is Reason.WAITING_FOR_VICTIMS
-    operation = d.earmark(5)
-    assert operation is not None
-    assert operation.kept == Vector(1000, 1024, 0)
+    kept = d.earmark(5)
+    assert kept is not None
+    assert kept.kept == Vector(1000, 1024, 0)
 
 
 def test_a_wait_does_not_hide_why_a_job_came_back() -> None:

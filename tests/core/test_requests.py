@@ -241,7 +241,7 @@ def test_holding_a_trial_gives_up_what_is_kept_for_it() -> None:
     assert d.earmark(trial) is not None
     held = d.step(HoldRequested(trial))
     assert kinds(held, trial) == [EventKind.HELD, EventKind.EARMARK_DROPPED]
-    assert not d.state.operations.rows
+    assert not d.state.earmarks.rows
     d.exit(job, yielded=True)
     assert d.states(job, trial) == [JobState.STARTING, JobState.QUEUED], "what its victim left is anybody's"
 

@@ -32,7 +32,7 @@ def change(rows: Rows, table: str, key: Any, **facts: Any) -> None:
 
 
 ONE, TWO = RunKey(1, 1, 0), RunKey(2, 1, 0)
-KEPT = "operation 1, which keeps a part of node n1 for job 3,"
+KEPT = "earmark 1, which keeps a part of node n1 for job 3,"
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ KEPT = "operation 1, which keeps a part of node n1 for job 3,"
         (lambda r: change(r, "job", 1, state=JobState.QUEUED), "job 1 is QUEUED, and has runs that have not ended"),
         (lambda r: change(r, "job", 4, state=JobState.RUNNING), "job 4 is RUNNING, and has no runs that have not ended"),
         (lambda r: r.pop(("job", 3)), f"{KEPT} is for a job that does not wait"),
-        (lambda r: change(r, "operation", 1, victims=(ONE,)), f"{KEPT} waits for run 1.1, which is not leaving that node"),
+        (lambda r: change(r, "earmark", 1, victims=(ONE,)), f"{KEPT} waits for run 1.1, which is not leaving that node"),
         (
-            lambda r: change(r, "operation", 1, devices=((2, 3, 4),)),
+            lambda r: change(r, "earmark", 1, devices=((2, 3, 4),)),
             f"{KEPT} names a device that run 1.1 holds, for which it does not wait",
         ),
     ],
@@ -73,8 +73,8 @@ def test_what_does_not_go_together_is_told(spoil: Callable[[Rows], object], told
 
 def test_a_device_that_is_kept_twice_is_told() -> None:
     spoilt = rows()
-    change(spoilt, "operation", 1, devices=((4, 5, 6),))
-    spoilt["operation", 2] = replace(spoilt["operation", 1], id=2, job_id=4)
-    assert "operation 2, which keeps a part of node n1 for job 4, names a device that is kept for another job" in list(
+    change(spoilt, "earmark", 1, devices=((4, 5, 6),))
+    spoilt["earmark", 2] = replace(spoilt["earmark", 1], id=2, job_id=4)
+    assert "earmark 2, which keeps a part of node n1 for job 4, names a device that is kept for another job" in list(
         contradictions((table, key, row) for (table, key), row in spoilt.items())
     )

@@ -242,7 +242,7 @@ class Site:
         self.check_now()
         self.evidence.check(self.database)
         assert not self.database.ask("SELECT job_id FROM run WHERE ended_us IS NULL")
-        assert not self.database.ask("SELECT id FROM operation")
+        assert not self.database.ask("SELECT id FROM earmark")
         assert not job_processes(self.folder)
 
     def check_now(self) -> None:

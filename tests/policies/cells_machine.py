@@ -336,7 +336,7 @@ class CellsMachine(RuleBasedStateMachine):
             if not self._everybody_works():
                 break
         assert not state.runs.rows, f"these never end: {sorted(state.runs.rows)}"
-        assert not state.operations.rows, "something is still kept"
+        assert not state.earmarks.rows, "something is still kept"
         assert all(binding.pin for binding in state.bindings.rows.values()), "a cell was never given back"
         for job in state.jobs.rows.values():
             assert self._cannot(job.id), f"{job} starves"

@@ -56,7 +56,7 @@ class Watched(Tenants):
 
     def _kept(self) -> dict[Place, int]:
         """What is kept for whom."""
-        rows = self.state.operations.rows.values()
+        rows = self.state.earmarks.rows.values()
         return {(row.node, device): row.job_id for row in rows for devices in row.devices for device in devices}
 
     def _complete(self) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_service.config import Config
 from scheduler_service.core.enact import enact
 from scheduler_service.core.invariants import check
-from scheduler_service.core.messages import Earmark, Plan, Preempt
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
@@ -41,8 +41,8 @@ def victims(plan: Plan | None) -> list[int]:
     return [action.job_id for action in plan or () if isinstance(action, Preempt)]
 
 
-def earmark(plan: Plan) -> Earmark:
-    (found,) = [action for action in plan if isinstance(action, Earmark)]
+def earmark(plan: Plan) -> AddEarmark:
+    (found,) = [action for action in plan if isinstance(action, AddEarmark)]
     return found
 
 

@@ -63,7 +63,7 @@ def test_what_a_victim_was_to_leave_is_kept_when_another_of_its_devices_breaks()
     tenants.step(FaultsSeen("one", "a", ((1, "XID 79"),)))
     assert tenants.earmark(owners[2]) == before
     tenants.step(FaultsSeen("one", "a", ((0, "XID 79"),)))  # the other one is well again
-    assert [tenants.state.operations.rows[i].devices for i in tenants.state.earmarks_of[owners[2]]] == [((1,),)]
+    assert [tenants.state.earmarks.rows[i].devices for i in tenants.state.earmarks_of[owners[2]]] == [((1,),)]
     tenants.leave(guest)
     assert tenants.at(owners[2]) == ["one[1]"]
 

@@ -73,7 +73,7 @@ def test_guests_leave_for_the_owner_of_the_cpus() -> None:
     assert [tenants.waits(job) for job in owners] == [Reason.WAITING_FOR_VICTIMS] * 3
     assert [tenants.job(guest).state for guest in guests] == [JobState.STOPPING] * 2
     tenants.leave(guests[0])
-    earmarks = [row for row in tenants.state.operations.rows.values() if row.victims]
+    earmarks = [row for row in tenants.state.earmarks.rows.values() if row.victims]
     assert [row.kept for row in earmarks] == [Vector()]
     assert [tenants.job(job).state for job in owners] == [JobState.RUNNING, JobState.RUNNING, JobState.QUEUED]
     tenants.leave(guests[1])

@@ -108,9 +108,9 @@ def test_a_gang_of_guests_has_two_nodes_cleared_and_loses_both_at_once() -> None
     wide = guest(tenants, "A", 4, 4, grace=5)
     trial = guest(tenants, "A", 3, 3, trial=True)
     assert leaving(tenants, wide) == [wide]
-    assert len(tenants.state.operations.rows) == 2
+    assert len(tenants.state.earmarks.rows) == 2
     owner = tenants.ask("B", 4, 4)
-    assert {row.job_id for row in tenants.state.operations.rows.values()} == {owner}
+    assert {row.job_id for row in tenants.state.earmarks.rows.values()} == {owner}
     tenants.leave(wide)
     assert tenants.guaranteed(owner)
     assert tenants.job(trial).state is JobState.QUEUED

@@ -23,7 +23,7 @@ from scheduler_service.core.messages import (
     Submitted,
     VcRequested,
 )
-from scheduler_service.core.model import Cluster, Operation, Run, RunPhase
+from scheduler_service.core.model import Cluster, Earmark, Run, RunPhase
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, mask_of
@@ -115,7 +115,7 @@ class Site:
         found[f"more than the least for {kind}"] += leave > least
         found[f"runs above the least for {kind}"] += leave - least
         new = [row for _, _, _, row in taken.entries]
-        kept = [row for row in new if isinstance(row, Operation)]
+        kept = [row for row in new if isinstance(row, Earmark)]
         if len(sizes) == 1 and kept:
             (devices,), seat = kept[-1].devices, self.state.pools.seats[kept[-1].node]
             binds = [(pool.shape.levels.index(row.level), row.index) for row in new if isinstance(row, Binding)]

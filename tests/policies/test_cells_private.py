@@ -50,7 +50,7 @@ class Shared:
         used = set()
         for node, mask in state.guaranteed_devices.items():
             used |= {plain.leaf(state.nodes.rows[node].name, device) for device in range(4) if mask >> device & 1}
-        for earmark in state.operations.rows.values():
+        for earmark in state.earmarks.rows.values():
             name = state.nodes.rows[earmark.node].name
             used |= {plain.leaf(name, device) for devices in earmark.devices for device in devices}
         free: Free = {}

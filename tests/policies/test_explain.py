@@ -358,7 +358,7 @@ def test_asking_what_a_submit_would_do_leaves_nothing_behind() -> None:
     before = d.state.snapshot()
     what: JobSpec = spec(4, trial=True)
     asked = step(d.state, [Submitted("ann", "r", what)], d.now, Random(7), d.policy)
-    assert any(change.table == "operation" for change in asked.changes)
+    assert any(change.table == "earmark" for change in asked.changes)
     d.state.undo()
     assert d.state.snapshot() == before
     assert not d.state.log

@@ -134,4 +134,4 @@ def test_nobody_is_preempted() -> None:
     d.join()
     running, trial = d.submit(devices=8), d.trial(8)
     assert d.states(running, trial) == [JobState.STARTING, JobState.QUEUED]
-    assert not d.state.operations.rows
+    assert not d.state.earmarks.rows

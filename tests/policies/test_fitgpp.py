@@ -55,7 +55,7 @@ def test_each_waiting_trial_has_its_own_victims_and_earmark() -> None:
     d, jobs = full()
     trials = [d.trial(2), d.trial(2), d.trial(2)]
     assert d.states(*jobs) == [JobState.RUNNING] + [JobState.STOPPING] * 3
-    assert len(d.state.operations.rows) == 3
+    assert len(d.state.earmarks.rows) == 3
     d.exit(jobs[1], yielded=True)  # the victim of the last of them
     assert [d.job(t).state for t in trials] == [JobState.QUEUED, JobState.QUEUED, JobState.STARTING]
 

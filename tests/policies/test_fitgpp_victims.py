@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_service.core.messages import Earmark, Plan, Preempt
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, NodeState, Run, RunKey, RunPhase
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.indices.runs import refresh_candidate
@@ -97,7 +97,7 @@ def a_trial(demand: Vector) -> Job:
 
 def _read(plan: Plan) -> tuple[str, tuple[RunKey, ...]]:
     *preemptions, earmark = plan
-    assert isinstance(earmark, Earmark)
+    assert isinstance(earmark, AddEarmark)
     keys = earmark.victims
     assert [action.job_id for action in preemptions if isinstance(action, Preempt)] == [key.job_id for key in keys]
     assert len(keys) == len(preemptions)
@@ -300,7 +300,7 @@ def test_the_decision_shows_the_lowest_scores_and_the_chosen(alike: bool) -> Non
     plan = fitgpp_victims(state, trial, FitGppSettings(), seeded())
     assert plan is not None
     earmark = plan[-1]
-    assert isinstance(earmark, Earmark)
+    assert isinstance(earmark, AddEarmark)
     decision = earmark.decision
     assert (decision.considered, decision.rule, decision.node) == (41, "random" if len(plan) > 2 else "fitgpp", big)
     scores = eqn_3(state, 4.0)

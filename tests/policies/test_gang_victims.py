@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.invariants import check
-from scheduler_service.core.messages import Earmark, Plan, Preempt
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Run, RunPhase, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
@@ -157,7 +157,7 @@ def test_the_plan_makes_room_for_every_task(
     assert all(job in j and state.jobs.rows[job].preempted_for_trial < settings.cap for job in victims)
     seated: list[int] = []
     for action in plan:
-        if not isinstance(action, Earmark):
+        if not isinstance(action, AddEarmark):
             continue
         leaving = reduce(add, (held(j[job], action.node) for job in victims), ZERO)
         want = reduce(add, (needs[rank] for rank in action.tasks), ZERO)
@@ -217,7 +217,7 @@ def test_a_gang_trial_with_room_on_one_node_and_victims_on_another() -> None:
     assert d.job(trial).state is JobState.QUEUED
     leaving = [job for job in (one, two, three) if d.job(job).state is JobState.STOPPING]
     assert len(leaving) == 2
-    assert {operation.deadline_us for operation in d.state.operations.rows.values()} == {None}
+    assert {earmark.deadline_us for earmark in d.state.earmarks.rows.values()} == {None}
     d.step(after=3600)
     d.exit(leaving[0], yielded=True)
     assert d.job(trial).state is JobState.QUEUED

@@ -3,7 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scheduler_service.core.messages import Earmark, Plan, Preempt
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, Run, RunKey
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
@@ -89,7 +89,7 @@ def test_those_with_most_before_them_leave_first(state: State, demand: Vector) -
 def test_the_decision_says_how_long(state: State, demand: Vector) -> None:
     plan = lrtp_victims(state, a_trial(demand), FitGppSettings())
     for action in plan or ():
-        if isinstance(action, Earmark):
+        if isinstance(action, AddEarmark):
             assert action.decision.rule == "lrtp"
             for candidate in action.decision.candidates:
                 assert candidate.score == -max(left_of(state, candidate.key), 0)

@@ -73,7 +73,7 @@ def test_what_was_kept_in_cells_is_kept_for_nobody_without_them() -> None:
     guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
     comes = t.ask("A", 4, trial=True)
     t.turn_off(FITGPP.policy)
-    assert not t.state.operations.rows
+    assert not t.state.earmarks.rows
     plain = t.submit(spec(4))
     t.leave(guest)
     assert t.job(plain).state is not JobState.QUEUED
@@ -153,7 +153,7 @@ def test_what_is_kept_for_a_trial_without_a_virtual_cluster_is_kept_no_more() ->
     trial = d.trial(4)
     assert d.job(trial).reason is Reason.WAITING_FOR_VICTIMS
     d.turn_on()
-    assert not d.state.operations.rows
+    assert not d.state.earmarks.rows
     d.exit(job, yielded=True)
     assert [d.job(one).state for one in (job, trial)] == [JobState.QUEUED] * 2
 

@@ -183,7 +183,7 @@ class History:
         for job in sorted(state.active):
             self.site.step(*(self.site.exited(job, run.task) for run in state.runs_of(job)))
         assert not state.jobs.rows
-        assert not state.operations.rows
+        assert not state.earmarks.rows
         self.turn_on(self.promised)
         assert all(binding.pin for binding in self.site.state.bindings.rows.values()), "a cell is bound for ever"
 

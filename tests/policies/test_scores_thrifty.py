@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.invariants import check
-from scheduler_service.core.messages import Earmark, NodeSilent, Plan, Preempt, Submitted
+from scheduler_service.core.messages import AddEarmark, NodeSilent, Plan, Preempt, Submitted
 from scheduler_service.core.model import (
     Decision,
     Job,
@@ -48,7 +48,7 @@ def one_leaves_for_nobody(policy: str = "thrifty", grace: int = 10) -> tuple[Dri
     trial = d.trial(2)
     d.exit(jobs[0])
     assert d.states(*jobs[1:], trial) == [JobState.RUNNING, JobState.RUNNING, JobState.STOPPING, JobState.STARTING]
-    assert not d.state.operations.rows
+    assert not d.state.earmarks.rows
     return d, jobs
 
 
@@ -174,7 +174,7 @@ def test_a_gang_waits_on_two_nodes() -> None:
     gang = changed(spec(2, trial=True, cpu=2_000, memory=2_048), gang=alike)
     trial = d.state.cluster.next_job
     assert not orders_to_stop(d.step(Submitted("ann", "", gang)))
-    assert {d.state.operations.rows[i].victims for i in d.state.earmarks_of[trial]} == {
+    assert {d.state.earmarks.rows[i].victims for i in d.state.earmarks_of[trial]} == {
         (RunKey(jobs[1], 1),),
         (RunKey(jobs[2], 1),),
     }
@@ -204,7 +204,7 @@ def states(draw: st.DrawFn) -> State:
             built.state.put(built.state.runs, key, told)
             if draw(st.integers(0, 3)) == 0:
                 waiting = built.trial(run.demand)
-                promise = Earmark(waiting.id, node, run.demand, (key,), _decision(waiting))
+                promise = AddEarmark(waiting.id, node, run.demand, (key,), _decision(waiting))
                 if enact(built.state, (promise,), 0) is not None:
                     built.state.put(built.state.jobs, waiting.id, changed(waiting, state=JobState.CANCELLED))
     if draw(st.integers(0, 4)) == 0:
@@ -224,7 +224,7 @@ def gone(state: State, key: RunKey) -> int:
 
 def soonest(state: State, need: Vector) -> int | None:
     """When some node has room, if only those leave that leave for nobody; None: never."""
-    promised = {key for operation in state.operations.rows.values() for key in operation.victims}
+    promised = {key for earmark in state.earmarks.rows.values() for key in earmark.victims}
     times = []
     for node in state.nodes.rows.values():
         here = [run for run in state.runs.rows.values() if run.node == node.id and run.phase is RunPhase.STOPPING]
@@ -244,7 +244,7 @@ def test_it_is_fitgpp_s_plan_unless_there_is_room_as_soon(state: State, demand: 
     usual = fitgpp_victims(state, trial, settings, seeded())
     plan = thrifty_victims(state, trial, settings, seeded())
     at = soonest(state, demand)
-    waits = max((gone(state, key) for operation in state.operations.rows.values() for key in operation.victims), default=0)
+    waits = max((gone(state, key) for earmark in state.earmarks.rows.values() for key in earmark.victims), default=0)
     told = [state.jobs.rows[act.job_id].spec.grace_us for act in usual or () if isinstance(act, Preempt)]
     shares = at is not None and (usual is None or (at <= max(told) and waits <= max(told)))
     event(f"shares: {shares}, FitGpp has a plan: {usual is not None}")
@@ -261,4 +261,4 @@ def test_it_is_fitgpp_s_plan_unless_there_is_room_as_soon(state: State, demand: 
 
 def victims_of(plan: Plan) -> list[RunKey]:
     assert not any(isinstance(act, Preempt) for act in plan)
-    return [key for act in plan if isinstance(act, Earmark) for key in act.victims]
+    return [key for act in plan if isinstance(act, AddEarmark) for key in act.victims]

@@ -94,7 +94,7 @@ def test_what_is_put_right_when_the_state_is_loaded_is_in_the_database_before_an
         for _ in range(2):
             state, view, writer = load_state(database, epoch, config.model_copy(update={"virtual_clusters": virtual_clusters}))
             writer.close()
-            assert (len(state.operations.rows), len(view.operations)) == (left, left)
+            assert (len(state.earmarks.rows), len(view.earmarks)) == (left, left)
             assert view.commit_no == load(database).commit_no
             again, _, other = load_state(database, epoch, config.model_copy(update={"virtual_clusters": virtual_clusters}))
             other.close()

@@ -14,6 +14,8 @@ from scheduler_service.core.model import (
     Decision,
     Dependency,
     DependencyKind,
+    Earmark,
+    EarmarkPhase,
     Elements,
     EventKind,
     Exit0AfterStop,
@@ -25,9 +27,6 @@ from scheduler_service.core.model import (
     Node,
     NodeDevice,
     NodeState,
-    Operation,
-    OperationKind,
-    OperationPhase,
     Reason,
     Retry,
     Run,
@@ -79,7 +78,7 @@ TABLES = {
     Run: "run",
     Node: "node",
     NodeDevice: "device",
-    Operation: "operation",
+    Earmark: "earmark",
     VirtualCluster: "virtual_cluster",
     Binding: "cell_binding",
     ExchangeOrder: "exchange_order",
@@ -99,9 +98,9 @@ def run(job_id: int, number: int = 1, **fields: Any) -> Run:
     return Run(job_id, number, **{**given, **fields})
 
 
-def operation(op_id: int, job_id: int, **fields: Any) -> Operation:
-    given = {"kind": OperationKind.EARMARK, "phase": OperationPhase.VACATING, "node": 1, "want": Vector(2, 2, 2)}
-    return Operation(op_id, job_id=job_id, **{**given, **fields})
+def earmark(earmark_id: int, job_id: int, **fields: Any) -> Earmark:
+    given = {"phase": EarmarkPhase.VACATING, "node": 1, "want": Vector(2, 2, 2)}
+    return Earmark(earmark_id, job_id=job_id, **{**given, **fields})
 
 
 def submitted(job_id: int) -> JobEvent:
@@ -133,7 +132,7 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         runs=tuple(sorted((r for r in kinds[Run] if r.phase is not RunPhase.ENDED), key=lambda r: r.key)),
         nodes=tuple(sorted(kinds[Node], key=lambda r: r.id)),
         devices=tuple(sorted(kinds[NodeDevice], key=lambda r: (r.node, r.index))),
-        operations=tuple(sorted(kinds[Operation], key=lambda r: r.id)),
+        earmarks=tuple(sorted(kinds[Earmark], key=lambda r: r.id)),
         vcs=tuple(sorted(kinds[VirtualCluster], key=lambda r: r.id)),
         bindings=tuple(sorted(kinds[Binding], key=lambda r: (r.pool, r.level, r.index))),
         market=Market(
@@ -330,12 +329,12 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             want = draw(vectors)
             kept = Vector(*(draw(st.integers(0, part)) for part in want))
             victims = draw(st.lists(st.builds(RunKey, big, natural), max_size=2).map(tuple))
-            kind, phase = OperationKind.EARMARK, draw(st.sampled_from(OperationPhase))
+            phase = draw(st.sampled_from(EarmarkPhase))
             node = draw(st.integers(1, nodes))
             tasks_there = draw(st.lists(natural, max_size=2).map(tuple))
             devices = tuple(draw(nodes_of) for _ in tasks_there)
             last = draw(times), draw(maybe(times)), tasks_there, devices
-            rows.append(Operation(j, kind, phase, j, node, want, kept, victims, *last))
+            rows.append(Earmark(j, phase, j, node, want, kept, victims, *last))
     for v in range(1, draw(st.integers(0, 3)) + 1):
         row = draw(st.builds(VirtualCluster, st.just(v), st.just(f"vc {v}"), quotas_of, pins_of, positive, vc_policies))
         cells = draw(st.lists(st.tuples(words, words, natural), max_size=3, unique=True))

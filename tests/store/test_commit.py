@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_service import store
-from scheduler_service.core.model import JobState, OperationPhase, RunKey, RunPhase
+from scheduler_service.core.model import EarmarkPhase, JobState, RunKey, RunPhase
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Pin, Quota
 from scheduler_service.core.state.journal import Change
@@ -80,12 +80,12 @@ REFUSALS: list[tuple[str, Sequence[Change]]] = [
     ("node_capacity_not_negative", [make.changed(make.NODE, capacity=Vector(0, 0, -1))]),
     ("node_state_known", [make.changed(make.NODE, state=4)]),
     ("device_node_exists", [make.deleted(make.NODE)]),
-    ("operation_of_job", make.new(make.operation(1, 9))),
-    ("operation_node_exists", make.new(make.operation(1, 1, node=9))),
-    ("operation_kept_not_negative", make.new(make.operation(1, 1, kept=Vector(-1, 0, 0)))),
-    ("operation_keeps_no_more_than_wanted", make.new(make.operation(1, 1, kept=Vector(3, 0, 0)))),
-    ("operation_phase_known", make.new(make.operation(1, 1, phase=7))),
-    ("operation_devices_is_array", make.new(make.operation(1, 1, devices={}))),
+    ("earmark_of_job", make.new(make.earmark(1, 9))),
+    ("earmark_node_exists", make.new(make.earmark(1, 1, node=9))),
+    ("earmark_kept_not_negative", make.new(make.earmark(1, 1, kept=Vector(-1, 0, 0)))),
+    ("earmark_keeps_no_more_than_wanted", make.new(make.earmark(1, 1, kept=Vector(3, 0, 0)))),
+    ("earmark_phase_known", make.new(make.earmark(1, 1, phase=7))),
+    ("earmark_devices_is_array", make.new(make.earmark(1, 1, devices={}))),
     ("virtual_cluster_name_once", make.new(make.VC, replace(make.VC, id=2))),
     ("virtual_cluster_name_given", make.new(replace(make.VC, name=""))),
     ("virtual_cluster_weight_positive", make.new(replace(make.VC, weight=0))),
@@ -97,7 +97,7 @@ REFUSALS: list[tuple[str, Sequence[Change]]] = [
     ("cluster_pkey", make.new(replace(make.CLUSTER, id="second"))),
     ("cluster_numbers_count_up", [make.changed(make.CLUSTER, next_job=0)]),
     ("job_present", [make.changed(make.job(7), state=JobState.RUNNING)]),
-    ("operation_present", [make.deleted(make.operation(7, 1))]),
+    ("earmark_present", [make.deleted(make.earmark(7, 1))]),
     ("", make.new(make.job(2, user="a\0b"))),
     ("", make.new(make.job(2, user="\ud800"))),
     ("", make.new(make.job(2, detail="x", preempted_for_trial=2**40))),
@@ -149,8 +149,8 @@ def test_a_commit_from_a_thread_of_its_own(db: Db, epoch: int) -> None:
 
 
 def test_an_earmark_goes_through_its_phases(db: Db, epoch: int, base: int) -> None:
-    operation = make.operation(1, 1, victims=(RunKey(1, 1),))
-    db.commit(epoch, make.new(operation), [])
-    change = make.changed(operation, phase=OperationPhase.READY, kept=Vector(2, 2, 2), victims=(), deadline_us=make.T)
+    earmark = make.earmark(1, 1, victims=(RunKey(1, 1),))
+    db.commit(epoch, make.new(earmark), [])
+    change = make.changed(earmark, phase=EarmarkPhase.READY, kept=Vector(2, 2, 2), victims=(), deadline_us=make.T)
     db.commit(epoch, [change], [])
-    assert db.load().operations == (change.new,)
+    assert db.load().earmarks == (change.new,)

@@ -78,10 +78,10 @@ def test_a_story_comes_back_in_order(db: Db, epoch: int, first: list[JobEvent], 
 
 def test_deleted_rows_are_gone_and_may_make_room_for_others(db: Db, epoch: int) -> None:
     job, run = make.job(1), make.run(1)
-    operation = make.operation(1, 1)
-    db.commit(epoch, make.new(make.CLUSTER, make.NODE, make.DEVICE, job, run, operation), [])
+    earmark = make.earmark(1, 1)
+    db.commit(epoch, make.new(make.CLUSTER, make.NODE, make.DEVICE, job, run, earmark), [])
     moved = replace(make.DEVICE, index=3)
-    changes = [*make.new(moved), make.deleted(make.DEVICE), make.deleted(operation)]
+    changes = [*make.new(moved), make.deleted(make.DEVICE), make.deleted(earmark)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, [make.CLUSTER, make.NODE, moved, job, run])
 

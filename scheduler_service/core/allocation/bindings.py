@@ -12,7 +12,7 @@ from scheduler_service.core.cells.queries import devices_of, nodes_in
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Bind
-from scheduler_service.core.model import Job, Operation, Run
+from scheduler_service.core.model import Earmark, Job, Run
 from scheduler_service.core.model.values import Mask, Vector, fits, mask_of, times
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner
 from scheduler_service.core.state.state import State
@@ -138,13 +138,13 @@ def running_in(state: State, binding: Binding) -> set[int]:
     return found
 
 
-Kept = Mapping[int, Sequence[Operation]]
+Kept = Mapping[int, Sequence[Earmark]]
 """Node -> what is kept there for jobs that are to be guaranteed."""
 
 
 def kept_on(state: State) -> Kept:
-    found: dict[int, list[Operation]] = {}
-    for row in state.operations.rows.values():
+    found: dict[int, list[Earmark]] = {}
+    for row in state.earmarks.rows.values():
         if row.devices and state.jobs.rows[row.job_id].spec.guarantee is not Guarantee.OPPORTUNISTIC:
             found.setdefault(row.node, []).append(row)
     return found

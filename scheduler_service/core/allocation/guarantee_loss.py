@@ -77,7 +77,7 @@ def strand(state: State, vc: str, why: str, now: Micros) -> None:
     runs = [state.runs.rows[key] for key in state.guaranteed_runs.get(vc, ())]
     for job_id in sorted({run.job_id for run in runs if not _at_home(state, run.job_id, run.node, mask_of(run.devices))}):
         demote(state, job_id, now, text=why)
-    kept = [row for row in state.operations.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
+    kept = [row for row in state.earmarks.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
     for job_id in sorted({row.job_id for row in kept if not _at_home(state, row.job_id, row.node, row.mask)}):
         drop_earmarks(state, now, job_id, why)
 

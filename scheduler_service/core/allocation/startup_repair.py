@@ -4,7 +4,7 @@ from scheduler_service.core.allocation.bindings import give_back_unused, in_own_
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.allocation.transitions import stop_job
-from scheduler_service.core.model import EventKind, Operation, Reason, Run, StopReason
+from scheduler_service.core.model import Earmark, EventKind, Reason, Run, StopReason
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
@@ -16,7 +16,7 @@ def repair_at_startup(state: State) -> None:
     nobody is in, and work without devices has no more than there is for it. Where the settings are as they were, this changes
     nothing."""
     now = state.cluster.clock_us
-    for job_id in sorted({row.job_id for row in state.operations.rows.values() if not _serves(state, row)}):
+    for job_id in sorted({row.job_id for row in state.earmarks.rows.values() if not _serves(state, row)}):
         drop_earmarks(state, now, job_id, "it could not start there: the scheduler's settings are others than before")
     if state.pools is None:
         return
@@ -27,7 +27,7 @@ def repair_at_startup(state: State) -> None:
         _clear_host(state, node, now)
 
 
-def _serves(state: State, earmark: Operation) -> bool:
+def _serves(state: State, earmark: Earmark) -> bool:
     """Whether its job can start on it: it is scheduled, and may have those cells, if it waits for its virtual cluster's."""
     job = state.jobs.rows[earmark.job_id]
     if not state.serves(job) or state.pools is None or job.spec.guarantee is Guarantee.OPPORTUNISTIC:

@@ -203,8 +203,8 @@ def end_run(state: State, now: Micros, run: Run, **outcome: Any) -> Run:
     if run.guaranteed:
         left(state, run)
     released = run.demand
-    for operation_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
-        released = sub(released, fill_earmark(state, now, operation_id, run, released))
+    for earmark_id in state.promised_by.get(run.key, ()) if state.promised_by else ():
+        released = sub(released, fill_earmark(state, now, earmark_id, run, released))
     return ended
 
 

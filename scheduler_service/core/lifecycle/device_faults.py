@@ -41,10 +41,10 @@ def take_faults(state: State, now: Micros, node: Node, faults: Mapping[int, str]
             continue
         for run in state.holders(node.id, index):
             log_event(state, now, run.job_id, EventKind.DEVICE_FAULT, run=run.run, node=node.id, text=f"device {index}: {why}")
-            for operation_id in state.promised_by.get(run.key, ()):
-                operation = state.operations.rows[operation_id]
-                if not operation.devices or operation.mask >> index & 1:
-                    drop_earmarks(state, now, operation.job_id, f"device {index} is faulty")
+            for earmark_id in state.promised_by.get(run.key, ()):
+                earmark = state.earmarks.rows[earmark_id]
+                if not earmark.devices or earmark.mask >> index & 1:
+                    drop_earmarks(state, now, earmark.job_id, f"device {index} is faulty")
     if state.free_resources.free(node.id).devices < 0 or state.kept_devices.get(node.id, 0) & state.faulty_devices.get(
         node.id, 0
     ):

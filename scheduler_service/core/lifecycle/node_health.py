@@ -51,8 +51,8 @@ def drain(state: State, now: Micros, node: Node, reason: str, user: str) -> None
 
 def drop_earmarks_on(state: State, node_id: int, now: Micros, why: str) -> None:
     """In order of ids: that of the rows depends on what was undone before."""
-    for operation in sorted((row for row in state.operations.rows.values() if row.node == node_id), key=lambda row: row.id):
-        drop_earmarks(state, now, operation.job_id, why)
+    for earmark in sorted((row for row in state.earmarks.rows.values() if row.node == node_id), key=lambda row: row.id):
+        drop_earmarks(state, now, earmark.job_id, why)
 
 
 def strike(state: State, now: Micros, node_id: int, why: str) -> None:

@@ -6,11 +6,11 @@ not at all. Replies go to whoever sent the event; orders go to nodes.
 
 from scheduler_service.core.messages.actions import (
     Action,
+    AddEarmark,
     Agree,
     Bind,
     Demote,
     DropEarmark,
-    Earmark,
     NoteIdle,
     OfferIdle,
     Place,
@@ -81,6 +81,7 @@ __all__ = [
     "Accepted",
     "Acknowledged",
     "Action",
+    "AddEarmark",
     "Agree",
     "Bind",
     "CancelRequested",
@@ -88,7 +89,6 @@ __all__ = [
     "Demote",
     "DrainRequested",
     "DropEarmark",
-    "Earmark",
     "Event",
     "ExchangeRequest",
     "Exchanged",

@@ -37,7 +37,7 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Earmark:
+class AddEarmark:
     """Keep `want` on the node for a waiting trial: what is free now, and what the victims release.
 
     A gang has one for each of its nodes, all in one plan; `tasks` are the ranks that are to run on this one.
@@ -120,7 +120,7 @@ class Withdraw:
 
 @dataclass(frozen=True, slots=True)
 class DropEarmark:
-    operation: int
+    earmark: int
     why: str
 
 
@@ -137,7 +137,7 @@ class Wait:
 Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 
-Action = Place | Preempt | Earmark | DropEarmark | Wait | Bind | Reclaim | Promote | Demote | Trade
+Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Bind | Reclaim | Promote | Demote | Trade
 
 
 Plan = tuple[Action, ...]

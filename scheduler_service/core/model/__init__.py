@@ -1,4 +1,4 @@
-"""The rows that the engine keeps: jobs, runs, nodes, devices, operations. Those of virtual clusters are in `vc`.
+"""The rows that the engine keeps: jobs, runs, nodes, devices, earmarks. Those of virtual clusters are in `vc`.
 
 Every row is frozen: a change is a new row in its table (see `state`), so readers and the store can keep the rows they
 were given without copying. All are plain values: what is true of the cluster, without behaviour. Those that change have
@@ -8,13 +8,12 @@ no slots, which makes changing them cheap (see `rows`).
 from scheduler_service.core.model.enums import (
     ENDED,
     DependencyKind,
+    EarmarkPhase,
     EventKind,
     Exit0AfterStop,
     JobClass,
     JobState,
     NodeState,
-    OperationKind,
-    OperationPhase,
     Reason,
     StopReason,
 )
@@ -31,9 +30,9 @@ from scheduler_service.core.model.jobs import (
 )
 from scheduler_service.core.model.nodes import (
     Cluster,
+    Earmark,
     Node,
     NodeDevice,
-    Operation,
     present,
 )
 from scheduler_service.core.model.run_phase import RunPhase
@@ -51,6 +50,8 @@ __all__ = [
     "Decision",
     "Dependency",
     "DependencyKind",
+    "Earmark",
+    "EarmarkPhase",
     "Elements",
     "EventKind",
     "Exit0AfterStop",
@@ -62,9 +63,6 @@ __all__ = [
     "Node",
     "NodeDevice",
     "NodeState",
-    "Operation",
-    "OperationKind",
-    "OperationPhase",
     "Reason",
     "Retry",
     "Run",

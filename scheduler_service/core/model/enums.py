@@ -106,12 +106,7 @@ class NodeState(IntEnum):
     """It is no node of the cluster any more. Its row stays, for the runs that were there."""
 
 
-class OperationKind(IntEnum):
-    EARMARK = 1
-    """Resources of a node kept for a waiting trial, together with the runs that were told to leave for it."""
-
-
-class OperationPhase(IntEnum):
+class EarmarkPhase(IntEnum):
     VACATING = 1
     """Part of what is kept still belongs to victims that have not left yet."""
     READY = 2

@@ -1,6 +1,6 @@
 """Nodes, their devices, what is kept for whom, and the cluster as a whole."""
 
-from scheduler_service.core.model.enums import NodeState, OperationKind, OperationPhase
+from scheduler_service.core.model.enums import EarmarkPhase, NodeState
 from scheduler_service.core.model.jobs import RunKey
 from scheduler_service.core.model.rows import dataclass, derived
 from scheduler_service.core.model.values import ZERO, Mask, Micros, Vector, mask_of
@@ -53,15 +53,14 @@ class NodeDevice:
 
 
 @dataclass(frozen=True)
-class Operation:
-    """Something that takes several phases and must survive a change of leader. Here: an earmark.
+class Earmark:
+    """Resources of a node that are kept for one job that has not started, with the runs that were told to stop for it.
 
     What is kept (`kept`) is neither free nor owned; what is still missing (`want - kept`) is promised by `victims`.
     """
 
     id: int
-    kind: OperationKind
-    phase: OperationPhase
+    phase: EarmarkPhase
     job_id: int
     node: int
     want: Vector
@@ -91,7 +90,7 @@ class Cluster:
     seed: int
     next_job: int = 1
     next_node: int = 1
-    next_operation: int = 1
+    next_earmark: int = 1
     next_vc: int = 1
     clock_us: Micros = 0
     """The time of the last step; time never goes back behind it."""

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from scheduler_service.core.model import Job, JobState, Node, NodeState, Operation, Run, RunKey
+from scheduler_service.core.model import Earmark, Job, JobState, Node, NodeState, Run, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, Vector, add, fits, mask_of
 
 _INACTIVE = frozenset({JobState.QUEUED, JobState.SUSPENDED})
@@ -19,7 +19,7 @@ def contradictions(rows: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:
     tables: dict[str, dict[Any, Any]] = defaultdict(dict)
     for name, key, row in rows:
         tables[name][key] = row
-    jobs, runs, nodes, kept = tables["job"], tables["run"], tables["node"], tables["operation"]
+    jobs, runs, nodes, kept = tables["job"], tables["run"], tables["node"], tables["earmark"]
     yield from _of_jobs(jobs, runs)
     devices: dict[int, set[int]] = defaultdict(set)
     for node, index in tables["device"]:
@@ -59,7 +59,7 @@ def _of_devices(runs: dict[RunKey, Run], nodes: dict[int, Node], devices: dict[i
                 yield f"{what} {index} of node {node} is held by run {other} and by run {key}"
 
 
-def _of_amounts(runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Operation]) -> Iterator[str]:
+def _of_amounts(runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Earmark]) -> Iterator[str]:
     """No node has given more than it has."""
     taken: dict[int, Vector] = defaultdict(lambda: ZERO)
     for run in runs.values():
@@ -78,7 +78,7 @@ def _said(amount: Vector) -> str:
 
 
 def _of_earmarks(
-    jobs: dict[int, Job], runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Operation]
+    jobs: dict[int, Job], runs: dict[RunKey, Run], nodes: dict[int, Node], kept: dict[int, Earmark]
 ) -> Iterator[str]:
     """What is kept is for a job that waits, is kept once, and comes from runs that are leaving."""
     held: dict[int, dict[RunKey, Mask]] = defaultdict(dict)
@@ -86,7 +86,7 @@ def _of_earmarks(
         held[run.node][key] = mask_of(run.devices)
     named: dict[int, Mask] = defaultdict(int)
     for row in kept.values():
-        what = f"operation {row.id}, which keeps a part of node {nodes[row.node].name} for job {row.job_id},"
+        what = f"earmark {row.id}, which keeps a part of node {nodes[row.node].name} for job {row.job_id},"
         job = jobs.get(row.job_id)
         if job is None or job.state is not JobState.QUEUED:
             yield f"{what} is for a job that does not wait"

@@ -45,7 +45,7 @@ class Deadline(IntEnum):
     """What is to happen at a point in time that some row names."""
 
     EARMARK = 1
-    """operation.deadline_us"""
+    """earmark.deadline_us"""
     ELIGIBLE = 2
     """job.eligible_us"""
     TIME_LIMIT = 3

@@ -13,14 +13,14 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.state.candidates import Candidates
-from scheduler_service.core.state.indices.jobs import of_job, of_operation
+from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_order, of_vc
 from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
-    *("cluster", "node", "device", "virtual_cluster", "cell_binding", "job", "run", "operation"),
+    *("cluster", "node", "device", "virtual_cluster", "cell_binding", "job", "run", "earmark"),
     *("exchange_order", "exchange", "exchange_surplus", "idle_cells"),
 )
 """The order in which tables are loaded."""
@@ -32,7 +32,7 @@ _INDEX: dict[str, Reindex] = {
     "run": of_run,
     "node": of_node,
     "device": of_device,
-    "operation": of_operation,
+    "earmark": of_earmark,
     "virtual_cluster": of_vc,
     "cell_binding": of_binding,
     "exchange_order": of_order,

@@ -13,12 +13,12 @@ from scheduler_service.core.cells.positions import cpus_of
 from scheduler_service.core.model import (
     ENDED,
     Cluster,
+    Earmark,
     Job,
     JobClass,
     JobEvent,
     Node,
     NodeDevice,
-    Operation,
     Run,
     RunKey,
     present,
@@ -52,7 +52,7 @@ Reindex = Callable[["Tables", Any, Any], None]
 
 
 class Tables:
-    """Tables: cluster, jobs, runs, nodes, devices, operations, vcs, bindings, and those of cell exchange (live rows only; of
+    """Tables: cluster, jobs, runs, nodes, devices, earmarks, vcs, bindings, and those of cell exchange (live rows only; of
     the ledger, none)."""
 
     def __init__(self, cluster: Cluster, settings: Settings, reindex: Mapping[str, Reindex]) -> None:
@@ -133,9 +133,9 @@ class Tables:
         """Virtual cluster -> the kinds of its cells of which it is noted how long they have been idle."""
         self.requests: dict[tuple[str, str], int] = {}
         self.earmarks_of: dict[int, set[int]] = {}
-        """Waiting trial -> its earmark operations: one for each node on which something is kept for it."""
+        """Waiting trial -> its earmark earmarks: one for each node on which something is kept for it."""
         self.promised_by: dict[RunKey, tuple[int, ...]] = {}
-        """Victim -> the operations that wait for what it holds."""
+        """Victim -> the earmarks that wait for what it holds."""
         self.deadlines: list[tuple[Micros, Deadline, Any]] = []
         """(time, Deadline, key of the row as a tuple), soonest first."""
         self.dependents: dict[int, set[int]] = {}
@@ -152,7 +152,7 @@ class Tables:
         self.runs: Table[RunKey, Run] = Table("run", MethodType(reindex["run"], self), lambda run: run.phase.over)
         self.nodes: Table[int, Node] = Table("node", MethodType(reindex["node"], self))
         self.devices: Table[tuple[int, int], NodeDevice] = Table("device", MethodType(reindex["device"], self))
-        self.operations: Table[int, Operation] = Table("operation", MethodType(reindex["operation"], self))
+        self.earmarks: Table[int, Earmark] = Table("earmark", MethodType(reindex["earmark"], self))
         self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", MethodType(reindex["virtual_cluster"], self))
         self.bindings: Table[CellKey, Binding] = Table("cell_binding", MethodType(reindex["cell_binding"], self))
         open_order, returned = OrderState.OPEN, ExchangeState.RETURNED
@@ -168,7 +168,7 @@ class Tables:
         self.cluster_table.replace(0, cluster)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.operations)
+        tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.earmarks)
         return (*tables, self.vcs, self.bindings, self.orders, self.exchanges, self.ledger, self.surpluses, self.idle)
 
     def waiting(self, vc: str, lane: Lane) -> Iterator[QueueKey]:

@@ -8,7 +8,7 @@ from itertools import islice
 from scheduler_service.core.allocation.bindings import entitled
 from scheduler_service.core.cells.queries import devices_of
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Action, Earmark, Place, Plan, Promote, Reclaim, Rng, Spot, Wait
+from scheduler_service.core.messages import Action, AddEarmark, Place, Plan, Promote, Reclaim, Rng, Spot, Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.values import ZERO, add, first_of, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
@@ -103,7 +103,7 @@ def _make_room(state: State, job: Job, needs: list[int], nodes: list[int], free:
             devices.append(chosen)
         held = {index for chosen in devices for index in chosen}
         victims = tuple(sorted(run.key for run in mine if held & set(run.devices)))
-        actions.append(Earmark(job.id, node, want, victims, None, ranks, tuple(devices)))
+        actions.append(AddEarmark(job.id, node, want, victims, None, ranks, tuple(devices)))
     return (*actions, Wait(job.id, Reason.WAITING_FOR_VICTIMS))
 
 

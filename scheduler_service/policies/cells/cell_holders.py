@@ -48,10 +48,10 @@ def _holders(state: State, vc: VirtualCluster, job: Job) -> set[int]:
     keys = (key for node in sorted(wanted) for key in sorted(state.runs_on.get(node, ())))
     runs = (state.runs.rows[key] for key in islice(keys, LOOKED_AT))
     found = {run.job_id for run in runs if run.guaranteed and mask_of(run.devices) & wanted[run.node]}
-    for operation in state.operations.rows.values():
-        guest = state.jobs.rows[operation.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
-        if not guest and operation.mask & wanted.get(operation.node, 0):
-            found.add(operation.job_id)
+    for earmark in state.earmarks.rows.values():
+        guest = state.jobs.rows[earmark.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
+        if not guest and earmark.mask & wanted.get(earmark.node, 0):
+            found.add(earmark.job_id)
     return found
 
 

@@ -15,7 +15,7 @@ from scheduler_service.core.cells.queries import cells_of
 from scheduler_service.core.cells.request import Asked, asked
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.exchange.ownership import most_cells
-from scheduler_service.core.messages import Action, Bind, DropEarmark, Earmark, Place, Plan, Reclaim, Spot, Wait
+from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, Place, Plan, Reclaim, Spot, Wait
 from scheduler_service.core.model import Decision, Job, Reason, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
@@ -112,7 +112,7 @@ def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decis
         for rank in ranks:
             want = add(want, tasks[rank])
         devices = tuple(spots[rank].devices for rank in ranks)
-        actions.append(Earmark(job.id, node, want, tuple(in_the_way.get(node, ())), decision, ranks, devices))
+        actions.append(AddEarmark(job.id, node, want, tuple(in_the_way.get(node, ())), decision, ranks, devices))
     return (*actions, Wait(job.id, Reason.WAITING_FOR_VICTIMS))
 
 
@@ -124,9 +124,9 @@ def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
     if not any(wanted.values()):
         return []
     losing: dict[int, int] = {}  # an earmark of each: with it go all of its job
-    for operation in state.operations.rows.values():
-        if operation.mask & wanted.get(operation.node, 0):
-            losing[operation.job_id] = min(operation.id, losing.get(operation.job_id, operation.id))
+    for earmark in state.earmarks.rows.values():
+        if earmark.mask & wanted.get(earmark.node, 0):
+            losing[earmark.job_id] = min(earmark.id, losing.get(earmark.job_id, earmark.id))
     return [DropEarmark(losing[job_id], "somebody has a right to its devices") for job_id in sorted(losing)]
 
 
@@ -150,8 +150,8 @@ def _leaves_in_time(state: State, job_id: int) -> bool:
 def place_on_cells_kept(state: State, job: Job) -> Place:
     """Has the job start on the devices that its earmarks keep."""
     spots: dict[int, Spot] = {}
-    for operation_id in state.earmarks_of[job.id]:
-        earmark = state.operations.rows[operation_id]
+    for earmark_id in state.earmarks_of[job.id]:
+        earmark = state.earmarks.rows[earmark_id]
         for rank, devices in zip(earmark.tasks, earmark.devices, strict=True):
             spots[rank] = Spot(earmark.node, devices)
     guaranteed = job.spec.guarantee is not Guarantee.OPPORTUNISTIC

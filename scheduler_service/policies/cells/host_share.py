@@ -52,7 +52,7 @@ def _once_left(state: State, node: int, spots: Iterable[Spot], leaving: Iterable
         mask |= mask_of(spot.devices) if spot.node == node else 0
     for key in leaving:
         free = add(free, state.runs.rows[key].demand)
-    for row in state.operations.rows.values():
+    for row in state.earmarks.rows.values():
         if row.node == node and row.mask & mask:
             free = add(free, row.kept)
     return free

@@ -17,7 +17,7 @@ from scheduler_service.core.cells.pool_queries import unused_around
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import nodes_in
-from scheduler_service.core.messages import Action, Demote, DropEarmark, Earmark, Plan, Preempt, Reclaim, Rng, Wait
+from scheduler_service.core.messages import Action, AddEarmark, Demote, DropEarmark, Plan, Preempt, Reclaim, Rng, Wait
 from scheduler_service.core.model import Decision, Job, JobClass, Reason, RunKey
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
@@ -76,7 +76,7 @@ def by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
 
 def _has(state: State, job: Job) -> list[tuple[int, Mask]]:
     """What the job holds, or what is kept for it: nodes and devices."""
-    kept = (state.operations.rows[i] for i in sorted(state.earmarks_of.get(job.id, ())))
+    kept = (state.earmarks.rows[i] for i in sorted(state.earmarks_of.get(job.id, ())))
     return [(run.node, mask_of(run.devices)) for run in state.runs_of(job.id)] or [
         (earmark.node, earmark.mask) for earmark in kept
     ]
@@ -195,7 +195,7 @@ def _preempting(plan: Plan, victims: list[Job], trial: Job, vc: VirtualCluster, 
     for action in plan:
         if isinstance(action, Reclaim) and action.job_id in mine:
             actions.append(Preempt(action.job_id, trial.id, vc.policy.cap, shown))
-        elif isinstance(action, Earmark):
+        elif isinstance(action, AddEarmark):
             actions.append(replace(action, decision=shown))
         else:
             actions.append(action)

@@ -5,7 +5,7 @@ Nothing is changed here, but the choice of victims may draw from `rng`. The call
 
 from collections.abc import Iterator, Sequence
 
-from scheduler_service.core.messages import Earmark, Preempt, Rng
+from scheduler_service.core.messages import AddEarmark, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, Reason
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.state.free_resources import largest_first, pack
@@ -56,7 +56,7 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
                 guarded = _guarded(state, now)
                 blockers.append(Blocker(Reason.NOTHING_TO_PREEMPT, "; ".join(filter(None, (NOT_ENOUGH, guarded)))))
         else:
-            decision = next(action.decision for action in plan if isinstance(action, Earmark))
+            decision = next(action.decision for action in plan if isinstance(action, AddEarmark))
             told = {action.job_id for action in plan if isinstance(action, Preempt)}
             scores = {c.key: c.score for c in decision.candidates} if decision else {}
             keys = (run.key for job_id in sorted(told) for run in state.runs_of(job_id))

@@ -78,7 +78,7 @@ def counted(count: int, what: str) -> str:
 
 
 def _leaving(state: State, job: Job) -> list[RunKey]:
-    return [key for i in sorted(state.earmarks_of[job.id]) for key in state.operations.rows[i].victims]
+    return [key for i in sorted(state.earmarks_of[job.id]) for key in state.earmarks.rows[i].victims]
 
 
 def _when_they_leave(state: State, leaving: tuple[Victim, ...]) -> Estimate:

@@ -146,7 +146,7 @@ def _empty(state: State) -> NDArray[np.int64]:
                 faulty = state.faulty_devices.get(run.node, 0)
                 offered[:, run.node] += run.demand
                 offered[2, run.node] -= sum(faulty >> device & 1 for device in run.devices)
-    for earmark in state.operations.rows.values():
+    for earmark in state.earmarks.rows.values():
         if state.free_resources.is_open(earmark.node):
             offered[:, earmark.node] += earmark.kept
     return offered

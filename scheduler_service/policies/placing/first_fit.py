@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Spot, Wait
-from scheduler_service.core.model import Job, JobClass, OperationPhase, Reason
+from scheduler_service.core.model import EarmarkPhase, Job, JobClass, Reason
 from scheduler_service.core.model.values import add, first_of, fits
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.state import State
@@ -36,8 +36,8 @@ def place(state: State, job: Job) -> Place | None:
 def place_on_earmarks(state: State, job: Job) -> Place:
     """Puts the job where everything is kept for it."""
     nodes = [0] * len(job.spec.tasks())
-    for operation_id in state.earmarks_of[job.id]:
-        earmark = state.operations.rows[operation_id]
+    for earmark_id in state.earmarks_of[job.id]:
+        earmark = state.earmarks.rows[earmark_id]
         for rank in earmark.tasks:
             nodes[rank] = earmark.node
     return place_on(state, job, nodes)
@@ -48,8 +48,8 @@ def start_on_earmarks(state: State, place: Callable[[State, Job], Place]) -> Pro
     queue, who may be waiting for that very room, do not hold them up. Every policy begins with them: what is kept may have been
     so by the policy that was there before."""
     for job_id in sorted(state.earmarks_of, key=lambda job_id: min(state.earmarks_of[job_id])):
-        earmarks = [state.operations.rows[i] for i in state.earmarks_of[job_id]]
-        if all(earmark.phase is OperationPhase.READY for earmark in earmarks):
+        earmarks = [state.earmarks.rows[i] for i in state.earmarks_of[job_id]]
+        if all(earmark.phase is EarmarkPhase.READY for earmark in earmarks):
             yield (place(state, state.jobs.rows[job_id]),)
 
 
@@ -67,8 +67,8 @@ def place_on(state: State, job: Job, nodes: list[int]) -> Place:
 def offered_to(state: State, job: Job) -> NDArray[np.int64]:
     """(3, nodes + 1): what each node has for the job, with what is kept there for it; a copy."""
     offered = state.free_resources.offered().copy()
-    for operation_id in state.earmarks_of.get(job.id, ()):
-        earmark = state.operations.rows[operation_id]
+    for earmark_id in state.earmarks_of.get(job.id, ()):
+        earmark = state.earmarks.rows[earmark_id]
         if state.free_resources.is_open(earmark.node):
             offered[:, earmark.node] += earmark.kept
     return offered
@@ -76,15 +76,15 @@ def offered_to(state: State, job: Job) -> NDArray[np.int64]:
 
 def take_promised(state: State, job: Job, offered: NDArray[np.int64]) -> None:
     """Takes off what others' earmarks still miss: what their victims release goes there first."""
-    for earmark in state.operations.rows.values():
+    for earmark in state.earmarks.rows.values():
         if earmark.job_id != job.id and state.free_resources.is_open(earmark.node):
             offered[:, earmark.node] -= np.array(earmark.want) - np.array(earmark.kept)
 
 
 def _first_node(state: State, job: Job) -> int | None:
     first = state.free_resources.first_fit(job.spec.demand)
-    for operation_id in state.earmarks_of.get(job.id, ()):
-        earmark = state.operations.rows[operation_id]
+    for earmark_id in state.earmarks_of.get(job.id, ()):
+        earmark = state.earmarks.rows[earmark_id]
         here = add(state.free_resources.free(earmark.node), earmark.kept)
         if (
             state.free_resources.is_open(earmark.node)

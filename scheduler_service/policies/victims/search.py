@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.messages import Earmark, Plan, Preempt, Rng
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
 from scheduler_service.core.model import CandidateScore, Decision, Job
 from scheduler_service.core.model.values import ZERO, Vector, add, fits, sub
 from scheduler_service.core.state.free_resources import largest_first
@@ -264,7 +264,7 @@ def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) 
         for rank in ranks:
             want = add(want, field.need(rank))
         leaving = tuple(run.key for job in field.victims for run in state.runs_of(job) if run.node == node)
-        earmarks.append(Earmark(trial.id, node, want, leaving, decision, ranks))
+        earmarks.append(AddEarmark(trial.id, node, want, leaving, decision, ranks))
     return (*preemptions, *earmarks)
 
 

@@ -7,7 +7,7 @@ trial. Here that one is promised it, where it comes as soon as FitGpp's own vict
 
 from collections.abc import Iterator
 
-from scheduler_service.core.messages import Earmark, Plan, Preempt, Rng
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, Run
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, add, fits
 from scheduler_service.core.state.free_resources import pack
@@ -73,7 +73,7 @@ def _gone(run: Run) -> Micros:
     return (run.stop_us or 0) + run.stop_grace_us
 
 
-def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], decision: Decision) -> Iterator[Earmark]:
+def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], decision: Decision) -> Iterator[AddEarmark]:
     """On each node of the trial what its tasks need there, with as many of those that leave as this takes."""
     tasks = trial.spec.tasks()
     for node in sorted(set(nodes)):
@@ -85,4 +85,4 @@ def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], de
             if run.node == node and not fits(want, room):
                 room = add(room, run.demand)
                 keys.append(run.key)
-        yield Earmark(trial.id, node, want, tuple(keys), decision, ranks)
+        yield AddEarmark(trial.id, node, want, tuple(keys), decision, ranks)

@@ -171,10 +171,10 @@ Kept = dict[int, dict[int, tuple[int, str]]]
 
 def _kept(state: State) -> Kept:
     found: Kept = {}
-    for operation in state.operations.rows.values():
-        job = state.jobs.rows[operation.job_id]
-        for devices in operation.devices:
-            found.setdefault(operation.node, {}).update(dict.fromkeys(devices, (job.id, job.spec.vc)))
+    for earmark in state.earmarks.rows.values():
+        job = state.jobs.rows[earmark.job_id]
+        for devices in earmark.devices:
+            found.setdefault(earmark.node, {}).update(dict.fromkeys(devices, (job.id, job.spec.vc)))
     return found
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from scheduler_service.core.model import (
     Cluster,
+    Earmark,
+    EarmarkPhase,
     Job,
     JobClass,
     JobSpec,
@@ -13,9 +15,6 @@ from scheduler_service.core.model import (
     Node,
     NodeDevice,
     NodeState,
-    Operation,
-    OperationKind,
-    OperationPhase,
     Reason,
     Run,
     RunKey,
@@ -39,7 +38,7 @@ def cluster_new(c: Cluster) -> Record:
         "seed": c.seed,
         "next_job": c.next_job,
         "next_node": c.next_node,
-        "next_operation": c.next_operation,
+        "next_earmark": c.next_earmark,
         "next_vc": c.next_vc,
         "clock_us": c.clock_us,
         "next_order": c.next_order,
@@ -155,10 +154,9 @@ def device_new(d: NodeDevice) -> Record:
     }
 
 
-def operation_new(o: Operation) -> Record:
+def earmark_new(o: Earmark) -> Record:
     return {
         "id": o.id,
-        "kind": o.kind,
         "phase": o.phase,
         "job_id": o.job_id,
         "node": o.node,
@@ -257,11 +255,11 @@ def to_device(v: Sequence[Any]) -> NodeDevice:
     return NodeDevice(v[0], v[1], v[2], v[3], v[4], tuple(v[5]), v[6], v[7], v[8])
 
 
-def to_operation(v: Sequence[Any]) -> Operation:
-    want, kept = Vector(v[5], v[6], v[7]), Vector(v[8], v[9], v[10])
-    victims, tasks, devices = _keys(v[11]), tuple(v[14]), tuple(map(tuple, v[15]))
-    row = OperationKind(v[1]), OperationPhase(v[2]), v[3], v[4], want, kept, victims, v[12], v[13], tasks, devices
-    return Operation(v[0], *row)
+def to_earmark(v: Sequence[Any]) -> Earmark:
+    want, kept = Vector(v[4], v[5], v[6]), Vector(v[7], v[8], v[9])
+    victims, tasks, devices = _keys(v[10]), tuple(v[13]), tuple(map(tuple, v[14]))
+    row = EarmarkPhase(v[1]), v[2], v[3], want, kept, victims, v[11], v[12], tasks, devices
+    return Earmark(v[0], *row)
 
 
 def to_vc(v: Sequence[Any]) -> VirtualCluster:

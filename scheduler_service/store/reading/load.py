@@ -13,12 +13,12 @@ from sqlalchemy import Connection, Select, and_, bindparam, func, select, text, 
 from scheduler_service.core.model import (
     ENDED,
     Cluster,
+    Earmark,
     Job,
     JobEvent,
     JobState,
     Node,
     NodeDevice,
-    Operation,
     Run,
     RunKey,
 )
@@ -40,7 +40,7 @@ class Loaded:
     runs: tuple[Run, ...]
     nodes: tuple[Node, ...]
     devices: tuple[NodeDevice, ...]
-    operations: tuple[Operation, ...]
+    earmarks: tuple[Earmark, ...]
     vcs: tuple[VirtualCluster, ...]
     bindings: tuple[Binding, ...]
     market: Market
@@ -68,7 +68,7 @@ _LAST_RUNS = (
 )
 _NODES = select(tables.node).order_by(tables.node.c.id)
 _DEVICES = select(tables.device).order_by(tables.device.c.node, tables.device.c.index)
-_OPERATIONS = select(tables.operation).order_by(tables.operation.c.id)
+_EARMARKS = select(tables.earmark).order_by(tables.earmark.c.id)
 _VCS = select(tables.virtual_cluster).order_by(tables.virtual_cluster.c.id)
 _BINDING = tables.cell_binding
 _BINDINGS = select(_BINDING).order_by(_BINDING.c.pool.collate("C"), _BINDING.c.level.collate("C"), _BINDING.c.index)
@@ -92,7 +92,7 @@ def load(conn: Connection, jobs: bool = True) -> Loaded:
             runs=tuple(map(rows.to_run, conn.execute(_RUNS))),
             nodes=tuple(map(rows.to_node, conn.execute(_NODES))),
             devices=tuple(map(rows.to_device, conn.execute(_DEVICES))),
-            operations=tuple(map(rows.to_operation, conn.execute(_OPERATIONS))),
+            earmarks=tuple(map(rows.to_earmark, conn.execute(_EARMARKS))),
             vcs=tuple(map(rows.to_vc, conn.execute(_VCS))),
             bindings=tuple(map(rows.to_binding, conn.execute(_BINDINGS))),
             market=live_market(conn),

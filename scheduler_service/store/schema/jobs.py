@@ -5,11 +5,10 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from scheduler_service.core.model import (
     ENDED,
+    EarmarkPhase,
     EventKind,
     JobClass,
     JobState,
-    OperationKind,
-    OperationPhase,
     Reason,
     RunPhase,
     StopReason,
@@ -121,12 +120,11 @@ run = Table(
 # On ended_us and not on phase, so that a change of phase leaves the index alone.
 Index("run_one_live", run.c.job_id, run.c.task, unique=True, postgresql_where=text("ended_us IS NULL"))
 
-operation = Table(
-    "operation",
+earmark = Table(
+    "earmark",
     metadata,
     big("id"),
-    enum("kind", OperationKind, "What it is"),
-    enum("phase", OperationPhase, "Where it stands; a new leader goes on from here"),
+    enum("phase", EarmarkPhase, "Where it stands; a new leader goes on from here"),
     big("job_id", "For whom"),
     big("node"),
     *vector("want", "What is to be kept in the end"),
@@ -136,21 +134,20 @@ operation = Table(
     micros("deadline_us", "When it lapses; null while it cannot", null=True),
     column("tasks", ARRAY(Integer()), "The ranks of the job's tasks that are to run there"),
     json("devices", "In cells: which devices are kept, an array for each of the tasks; empty: any"),
-    PrimaryKeyConstraint("id", name="operation_pkey"),
-    ForeignKeyConstraint(["job_id"], ["job.id"], name="operation_of_job"),
-    ForeignKeyConstraint(["node"], ["node.id"], name="operation_node_exists"),
-    known("operation", "kind", OperationKind),
-    known("operation", "phase", OperationPhase),
-    amounts("operation", "want"),
-    amounts("operation", "kept"),
+    PrimaryKeyConstraint("id", name="earmark_pkey"),
+    ForeignKeyConstraint(["job_id"], ["job.id"], name="earmark_of_job"),
+    ForeignKeyConstraint(["node"], ["node.id"], name="earmark_node_exists"),
+    known("earmark", "phase", EarmarkPhase),
+    amounts("earmark", "want"),
+    amounts("earmark", "kept"),
     rule(
-        "operation_keeps_no_more_than_wanted",
+        "earmark_keeps_no_more_than_wanted",
         "kept_cpu_milli <= want_cpu_milli AND kept_memory_mib <= want_memory_mib AND kept_devices <= want_devices",
     ),
-    rule("operation_victims_is_array", "jsonb_typeof(victims) = 'array'"),
-    rule("operation_devices_is_array", "jsonb_typeof(devices) = 'array'"),
-    rule("operation_id_positive", "id > 0"),
-    comment="What takes several phases and must survive a change of leader; deleted when done",
+    rule("earmark_victims_is_array", "jsonb_typeof(victims) = 'array'"),
+    rule("earmark_devices_is_array", "jsonb_typeof(devices) = 'array'"),
+    rule("earmark_id_positive", "id > 0"),
+    comment="What is kept on a node for a job that has not started; deleted once it has",
 )
 
 job_event = Table(

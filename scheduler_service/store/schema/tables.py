@@ -40,9 +40,9 @@ from scheduler_service.store.schema.exchange import exchange_ledger as exchange_
 from scheduler_service.store.schema.exchange import exchange_order as exchange_order
 from scheduler_service.store.schema.exchange import exchange_surplus as exchange_surplus
 from scheduler_service.store.schema.exchange import idle_cells as idle_cells
+from scheduler_service.store.schema.jobs import earmark as earmark
 from scheduler_service.store.schema.jobs import job as job
 from scheduler_service.store.schema.jobs import job_event as job_event
-from scheduler_service.store.schema.jobs import operation as operation
 from scheduler_service.store.schema.jobs import run as run
 
 cluster = Table(
@@ -52,7 +52,7 @@ cluster = Table(
     big("seed", "Of every random choice, together with commit_no"),
     big("next_job", "The id that the next job gets"),
     big("next_node"),
-    big("next_operation"),
+    big("next_earmark"),
     big("next_vc"),
     micros("clock_us", "The time of the last step, behind which time never goes back"),
     big("next_order"),
@@ -60,7 +60,7 @@ cluster = Table(
     Column("one", Boolean(), nullable=False, server_default=text("true"), comment="Always true: there is one row"),
     PrimaryKeyConstraint("one", name="cluster_pkey"),
     rule("cluster_one_row", "one"),
-    rule("cluster_numbers_count_up", "next_job > 0 AND next_node > 0 AND next_operation > 0 AND next_vc > 0"),
+    rule("cluster_numbers_count_up", "next_job > 0 AND next_node > 0 AND next_earmark > 0 AND next_vc > 0"),
     rule("cluster_exchange_numbers_count_up", "next_order > 0 AND next_exchange > 0"),
     rule("cluster_id_given", "id <> ''"),
     comment="The one row about the cluster as a whole; absent until the first commit of the first leader",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from scheduler_service.core.model import Job, JobState, Operation, Reason
+from scheduler_service.core.model import Earmark, Job, JobState, Reason
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, insert_or_remove, set_or_drop
@@ -125,7 +125,7 @@ def _stand_in_lanes(state: Tables, job: Job, key: QueueKey, stands: bool) -> Non
             del state.lanes[at]
 
 
-def of_operation(state: Tables, old: Operation | None, new: Operation | None) -> None:
+def of_earmark(state: Tables, old: Earmark | None, new: Earmark | None) -> None:
     for row, there in ((old, False), (new, True)):
         if row is None:
             continue
@@ -142,7 +142,7 @@ def of_operation(state: Tables, old: Operation | None, new: Operation | None) ->
     state.unsettled = True
 
 
-def _keep(state: Tables, earmark: Operation, keeps: bool) -> None:
+def _keep(state: Tables, earmark: Earmark, keeps: bool) -> None:
     """Devices, idle or not yet, that are kept for the job."""
     node, mask = earmark.node, earmark.mask
     kept, idle = state.kept_devices.get(node, 0), state.idle_devices.get(node, 0)
