@@ -20,18 +20,15 @@ class RunPhase(IntEnum):
     """It was told to stop: what it holds comes free within its grace period."""
     holds_devices: bool
     holds_host: bool
-    """It holds CPUs and memory of its node. A run that holds nothing is over."""
+    """It holds CPUs and memory of its node."""
+    over: bool
+    """It holds nothing any more."""
 
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
     ENDED = 4
     READY = 5
-
-    @property
-    def over(self) -> bool:
-        """Whether it holds nothing any more."""
-        return not self.holds_host
 
 
 for _phase, _predicates in {
@@ -44,6 +41,7 @@ for _phase, _predicates in {
 }.items():
     _phase.to_launch, _phase.counts_for_gang, _phase.preemptible = _predicates[:3]
     _phase.exits_soon, _phase.holds_devices, _phase.holds_host = _predicates[3:]
+    _phase.over = not any(_predicates)
 
 NEXT = MappingProxyType(
     {
