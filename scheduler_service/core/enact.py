@@ -44,6 +44,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.eligibility import claim_of, spared, why_not
 from scheduler_service.core.state.queue_keys import stands, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -190,20 +191,16 @@ def _preempt(state: State, action: Preempt, now: Micros) -> None:
     runs = state.runs_of(action.job_id)
     if job is None or not runs or any(run.phase.exits_soon for run in runs):
         raise PlanRefused(f"job {action.job_id} does not run")
-    require(job.spec.job_class is JobClass.BEST_EFFORT, f"job {job.id} is not best-effort")
-    require(job.spec.vc == trial.spec.vc if trial is not None else True, f"job {job.id} is another virtual cluster's")
-    require(job.preempted_for_trial < action.cap, f"job {job.id} was preempted {job.preempted_for_trial} times already")
-    require(all(run.guarded_us is None for run in runs), f"job {job.id} has not run for its guaranteed time yet")
-    for run in runs:
-        node = state.nodes.rows[run.node]
-        require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
     if trial is None or trial.state is not JobState.QUEUED or trial.spec.job_class is not JobClass.TRIAL:
         raise PlanRefused(f"job {action.trial} is not a waiting trial")
-    require(job.priority <= trial.priority, f"job {job.id} has a higher priority than trial {trial.id}")
-    guest = trial.spec.guarantee is Guarantee.OPPORTUNISTIC
-    require(
-        not (guest and any(run.guaranteed for run in runs)), f"job {job.id} is guaranteed, and trial {trial.id} will not be"
-    )
+    if (refusal := why_not(claim_of(trial), trial, job, runs)) is not None:
+        raise PlanRefused(refusal)
+    require(job.preempted_for_trial < action.cap, f"job {job.id} was preempted {job.preempted_for_trial} times already")
+    for run in runs:
+        if (why := spared(state, run, job)) is not None:
+            raise PlanRefused(f"job {job.id} {why.value}")
+        node = state.nodes.rows[run.node]
+        require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
     counted = job.preempted_for_trial + 1
     stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, trial.id, preempted_for_trial=counted)
     facts: dict[str, Any] = {"cause_job": trial.id, "decision": action.decision}

@@ -143,10 +143,10 @@ def test_it_is_checked_that_a_guest_has_no_guaranteed_or_foreign_run_go() -> Non
         )
     ]
     assert refusals == [
-        f"job {owned} is guaranteed, and trial {mine} will not be",
+        f"job {owned} is guaranteed, and job {mine} may have opportunistic runs stopped alone",
         f"job {foreign} is another virtual cluster's",
         f"job {trial} has no right to what job {foreign} holds",
-        f"job {owned} is guaranteed",
+        f"job {owned} is guaranteed, and job {mine} may have opportunistic runs stopped alone",
     ]
 
 

@@ -8,6 +8,7 @@ from scheduler_service.core.model import EventKind, Reason, Run, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.eligibility import Claim, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -24,8 +25,9 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     if claimant is None:
         raise PlanRefused(f"there is no job {action.for_job}")
     guaranteed = any(run.guaranteed for run in runs)
-    yields = job.spec.vc == claimant.spec.vc and job.priority < claimant.priority and _by_priority(state, job.spec.vc)
-    require(not guaranteed or yields, f"job {job.id} is guaranteed")
+    yields = _by_priority(state, job.spec.vc) and why_not(Claim.PRIORITY, claimant, job, runs) is None
+    if not yields and (refusal := why_not(Claim.GUARANTEED, claimant, job, runs)) is not None:
+        raise PlanRefused(refusal)
     guest = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
     require(not guest or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
     most = None if guaranteed else state.settings.reclaim_grace_us

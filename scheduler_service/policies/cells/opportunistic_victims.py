@@ -12,6 +12,7 @@ from scheduler_service.core.cells.request import asked
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
 from scheduler_service.core.model import Job, JobClass
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
+from scheduler_service.core.state.eligibility import Claim, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
@@ -26,7 +27,10 @@ def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> P
         able = [other for other in _guests(state, vc) if may_go(state, other, job) and other.preempted_for_trial < policy.cap]
         order, decision = in_order(state, vc, job, able, rng)
     elif policy.name == BY_PRIORITY:
-        order, decision = [other for other in reversed(_guests(state, vc)) if other.priority < job.priority], None
+        order, decision = (
+            [other for other in reversed(_guests(state, vc)) if why_not(Claim.PRIORITY, job, other, ()) is None],
+            None,
+        )
     else:
         return None
     order = sorted(order, key=lambda other: other.priority)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from scheduler_service.core.messages import AddEarmark, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, Reason
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
+from scheduler_service.core.state.eligibility import Spared, spared
 from scheduler_service.core.state.free_resources import largest_first, pack
 from scheduler_service.core.state.queue_keys import PAUSES, queue_key, startable
 from scheduler_service.core.state.state import State
@@ -69,9 +70,9 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
 
 def _guarded(state: State, now: Micros) -> str:
     """The runs that no trial may have preempted yet; empty where there are none."""
-    jobs = (job_id for job_id in state.active if state.jobs.rows[job_id].spec.job_class is JobClass.BEST_EFFORT)
-    runs = (run for job_id in jobs for run in state.runs_of(job_id) if state.free_resources.is_open(run.node))
-    if not (until := [run.guarded_us for run in runs if run.guarded_us is not None]):
+    runs = (run for job_id in state.active for run in state.runs_of(job_id) if state.free_resources.is_open(run.node))
+    guarded = (run for run in runs if spared(state, run, state.jobs.rows[run.job_id]) is Spared.GUARDED)
+    if not (until := [run.guarded_us for run in guarded if run.guarded_us is not None]):
         return ""
     first = max(0, -(-(min(until) - now) // SECOND))
     return f"{counted(len(until), 'run')} within the guaranteed run time (min_run), the first for {first} s more"

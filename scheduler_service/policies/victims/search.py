@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
 from scheduler_service.core.model import CandidateScore, Decision, Job
 from scheduler_service.core.model.values import ZERO, Vector, add, fits, sub
+from scheduler_service.core.state.eligibility import RULES, claim_of
 from scheduler_service.core.state.free_resources import largest_first
 from scheduler_service.core.state.state import State
 
@@ -146,7 +147,11 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
     c = state.candidates
     used = slice(0, c.used)
     offered = state.free_resources.offered()
-    mask = (c.job[used] > 0) & (offered[2].take(c.node[used]) >= 0) & (c.priority[used] <= trial.priority)
+    mask = (
+        (c.job[used] > 0)
+        & (offered[2].take(c.node[used]) >= 0)
+        & RULES[claim_of(trial)].outranks(c.priority[used], trial.priority)
+    )
     slots = np.nonzero(mask)[0]
     if c.gangs and len(slots):
         slots = _whole(state, slots)

@@ -1,8 +1,9 @@
 """What follows from runs: what they hold, as what, and which of them a trial may preempt."""
 
-from scheduler_service.core.model import JobClass, Run, RunKey
+from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.values import Vector, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.eligibility import spared
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
@@ -141,14 +142,7 @@ def refresh_candidate(state: Tables, key: RunKey) -> None:
 
 def update_candidate(state: Tables, key: RunKey) -> None:
     run, job = state.runs.rows[key], state.jobs.rows.get(key.job_id)
-    if (
-        job is not None
-        and state.serves(job)
-        and job.spec.job_class is JobClass.BEST_EFFORT
-        and not run.phase.exits_soon
-        and run.guarded_us is None
-        and not state.holds_faulty(run)
-    ):
+    if job is not None and spared(state, run, job) is None:
         state.kept_candidates.put(key, run, job, state.free_resources.capacity_of(run.node))
     else:
         state.kept_candidates.drop(key)

@@ -1,0 +1,95 @@
+"""Who may have whose runs preempted: one table, asked by policies, by `enact` and by explanations alike.
+
+A claim is the right by which a job has room made for itself. The table gives each claim the runs that it may take, and what
+bounds it. Whatever is not in the table may have nobody preempted.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from operator import le, lt
+from typing import Any, NamedTuple
+
+from scheduler_service.core.model import Job, JobClass, Run
+from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.state.tables import Tables
+
+
+class Claim(Enum):
+    """By what right a job has others stopped."""
+
+    GUARANTEED = 1
+    """Work in cells that its virtual cluster owns."""
+    TRIAL = 2
+    """A trial inside its virtual cluster's guarantee, or on a site without virtual clusters."""
+    OPPORTUNISTIC_TRIAL = 3
+    """A trial that runs in others' idle cells."""
+    PRIORITY = 4
+    """A job of a virtual cluster whose policy goes by priority."""
+
+
+class Rule(NamedTuple):
+    """Which runs a claim may take. `own`: those of the claimant's virtual cluster alone; `opportunistic`: those that are
+    guaranteed nothing alone; `best_effort`: no trials; `outranks(victim's priority, claimant's)`; `bounded`: by the cap P
+    (FitGpp, Eqn 4) and by the minimum run time."""
+
+    own: bool
+    opportunistic: bool
+    best_effort: bool
+    outranks: Callable[[Any, Any], Any]
+    bounded: bool
+
+
+def _any(_victim: object, _claimant: object) -> bool:
+    return True
+
+
+RULES = {
+    #                                own,   opportunistic, best_effort, outranks, bounded
+    Claim.GUARANTEED: Rule(False, True, False, _any, False),
+    Claim.TRIAL: Rule(True, False, True, le, True),
+    Claim.OPPORTUNISTIC_TRIAL: Rule(True, True, True, le, True),
+    Claim.PRIORITY: Rule(True, False, False, lt, False),
+}
+
+
+class Spared(Enum):
+    """Why nobody who is bounded may have a run preempted now."""
+
+    NOT_BEST_EFFORT = "is not best-effort"
+    NOT_SERVED = "is from before virtual clusters were turned on or off"
+    EXITS_SOON = "is stopping already"
+    GUARDED = "has not run for its guaranteed time yet"
+    FAULTY = "holds a faulty device"
+
+
+def claim_of(trial: Job) -> Claim:
+    """By which right a trial has runs preempted."""
+    return Claim.OPPORTUNISTIC_TRIAL if trial.spec.guarantee is Guarantee.OPPORTUNISTIC else Claim.TRIAL
+
+
+def spared(state: Tables, run: Run, job: Job) -> Spared | None:
+    """Why no trial may have the run preempted, whichever; None: it depends on the trial. Facts of one run: the index of
+    candidates is made of them."""
+    if job.spec.job_class is not JobClass.BEST_EFFORT:
+        return Spared.NOT_BEST_EFFORT
+    if not run.phase.preemptible:
+        return Spared.EXITS_SOON
+    if run.guarded_us is not None:
+        return Spared.GUARDED
+    if not state.serves(job):
+        return Spared.NOT_SERVED
+    return Spared.FAULTY if state.holds_faulty(run) else None
+
+
+def why_not(claim: Claim, claimant: Job, job: Job, runs: Iterable[Run]) -> str | None:
+    """Why the claim does not reach this job's runs, by the table; None: it does. What time bounds is `spared`'s."""
+    rule = RULES[claim]
+    if rule.own and job.spec.vc != claimant.spec.vc:
+        return f"job {job.id} is another virtual cluster's"
+    if rule.best_effort and job.spec.job_class is not JobClass.BEST_EFFORT:
+        return f"job {job.id} is not best-effort"
+    if not rule.outranks(job.priority, claimant.priority):
+        return f"job {job.id} has too high a priority to make room for job {claimant.id}"
+    if rule.opportunistic and any(run.guaranteed for run in runs):
+        return f"job {job.id} is guaranteed, and job {claimant.id} may have opportunistic runs stopped alone"
+    return None
