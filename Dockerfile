@@ -24,7 +24,7 @@ COPY third_party third_party
 COPY proto proto
 COPY migrations migrations
 COPY client_sdk client_sdk
-COPY ebb_command ebb_command
+COPY ebb_common ebb_common
 COPY node_agent node_agent
 COPY scheduler_service scheduler_service
 RUN /opt/build/bin/pip wheel --quiet --no-index --no-deps --no-build-isolation --wheel-dir /wheels .

@@ -6,9 +6,9 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
+from client_sdk._base import BaseClient
 from client_sdk._exchange import AsyncExchange
 from client_sdk._requests import jobs
-from client_sdk._transport.access import access
 from client_sdk._transport.waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk._values.options import JobOptions, Time, job_id, job_spec
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from client_sdk._transport.asynchronous import AsyncTransport
 
 
-class AsyncClient:
+class AsyncClient(BaseClient["AsyncTransport"]):
     """A connection to a scheduler, made with the first call, for one event loop. Any number of its tasks may share it.
 
     >>> async def train(names):
@@ -50,24 +50,7 @@ class AsyncClient:
     generators: who may leave a loop over one early closes it by `contextlib.aclosing`, as with any such generator.
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        timeout: float = 30.0,
-        standby_reads: bool = False,
-        token: str | None = None,
-        token_file: str | os.PathLike[str] | None = None,
-        tls_ca: str | os.PathLike[str] | None = None,
-        tls_cert: str | os.PathLike[str] | None = None,
-        tls_key: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.address = jobs.address(address)
-        self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
-        self._timeout = jobs.patience(timeout)
-        self._standby_reads = standby_reads
-        self._closed = False
-        self._made: AsyncTransport | None = None
+    def _set_up(self) -> None:
         self.exchange = AsyncExchange(self._ask)
         """As `Client.exchange`."""
 

@@ -7,10 +7,10 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
+from client_sdk._base import BaseClient
 from client_sdk._exchange import Exchange
 from client_sdk._requests import jobs
 from client_sdk._requests.jobs import DEFAULT_ADDRESS
-from client_sdk._transport.access import access
 from client_sdk._transport.waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk._values.options import JobOptions, Time, job_id, job_spec
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
@@ -40,7 +40,7 @@ T = TypeVar("T")
 __all__ = ["DEFAULT_ADDRESS", "Client"]
 
 
-class Client:
+class Client(BaseClient["Transport"]):
     """A connection to a scheduler, made with the first call. Safe to use from several threads.
 
     >>> with Client() as client:                                              # doctest: +SKIP
@@ -62,25 +62,8 @@ class Client:
     `DeadlineExceeded` where it did not answer in time, and what the method's own text names.
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        timeout: float = 30.0,
-        standby_reads: bool = False,
-        token: str | None = None,
-        token_file: str | os.PathLike[str] | None = None,
-        tls_ca: str | os.PathLike[str] | None = None,
-        tls_cert: str | os.PathLike[str] | None = None,
-        tls_key: str | os.PathLike[str] | None = None,
-    ) -> None:
-        self.address = jobs.address(address)
-        self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
-        self._timeout = jobs.patience(timeout)
-        self._standby_reads = standby_reads
+    def _set_up(self) -> None:
         self._lock = threading.Lock()
-        self._closed = False
-        self._made: Transport | None = None
         self.exchange = Exchange(self._ask)
         """Cells that virtual clusters give each other for windows of time."""
 

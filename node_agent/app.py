@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from ebb_common.notify import Notifier
 from node_agent.config import Settings
 from node_agent.devices.base import Inventory
 from node_agent.devices.opening import Opened, opened
@@ -42,7 +43,6 @@ from node_agent.jobs.observations import Observations, Observing
 from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool, open_spool
-from node_agent.notify import Notifier
 from node_agent.transport import link
 from node_agent.transport.messages import Hello, LogRequest, Welcome
 

@@ -12,6 +12,7 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from ebb_common.unique_keys import UniqueKeys
 from node_agent.devices.simulated import PROFILES
 from node_agent.jobs.rendezvous import address_towards
 from node_agent.transport.security import Security, is_loopback
@@ -223,24 +224,11 @@ def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
         raise BadSettings("\n".join(map(_explain, error.errors()))) from error
 
 
-class _Once(yaml.SafeLoader):
-    """Refuses a key that is given twice, of which the last would win silently."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def _read(file: Path) -> dict[str, Any]:
     """The settings in a file, which may be none. Raises `BadSettings`."""
     try:
         with file.open(encoding="utf-8") as text:
-            told = yaml.load(text, _Once) or {}
+            told = yaml.load(text, UniqueKeys) or {}
     except OSError as error:
         raise BadSettings(f"{file} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ebb_common.notify import Notifier
 from scheduler_service import store
 from scheduler_service.config import Config
 from scheduler_service.database import Engines, Lease, Reader
@@ -30,7 +31,6 @@ from scheduler_service.leading import (
     micros,
     vc_policy_of,
 )
-from scheduler_service.notify import Notifier
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leadership import wait_to_lead

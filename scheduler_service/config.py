@@ -20,10 +20,10 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from ebb_common.unique_keys import UniqueNames
 from scheduler_service import presets, secret_arguments
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.pools_config import PoolConfig, check_pools
-from scheduler_service.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -305,7 +305,7 @@ def _read(file: Path) -> dict[str, Any]:
         if not file.is_file():
             raise ConfigError(f"there is no configuration file {file}")
         with file.open(encoding="utf-8") as text:
-            told = yaml.load(text, UniqueKeys) or {}  # safe: see there
+            told = yaml.load(text, UniqueNames) or {}  # safe: see there
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

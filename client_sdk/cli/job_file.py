@@ -31,17 +31,10 @@ def read(file: IO[str]) -> dict[str, Any]:
     """The keys and values of a job file. Raises InvalidArgument, which names what is wrong."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        """Keeps of a number how it was written, and refuses a key that is given twice, of which the last would win."""
+    from ebb_common.unique_keys import UniqueKeys
 
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode):
-                    if key.value in seen:
-                        raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is given twice", key.start_mark)
-                    seen.add(key.value)
-            return super().construct_mapping(node, deep)
+    class Loader(UniqueKeys):
+        """Keeps of a number how it was written."""
 
         def number(self, node: yaml.ScalarNode) -> Whole | Fraction:
             if node.tag.endswith("int"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from ebb_common.unique_keys import UniqueNames
 from scheduler_service import presets
 from scheduler_service.sim.cases import SEEDS, Case, Failures, Policy, Times, check_exchange, check_policy
 from scheduler_service.sim.exchange import Exchange
@@ -17,7 +18,6 @@ from scheduler_service.sim.tenants import Pool, VirtualCluster, check_pools
 from scheduler_service.sim.workloads import Workload
 from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.workloads.limits import LONGEST_S
-from scheduler_service.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -138,7 +138,7 @@ class Config(Model):
 def load(file: Path) -> Config:
     """Raises ConfigError."""
     try:
-        told = yaml.load(file.read_text(encoding="utf-8"), UniqueKeys)  # safe: see there
+        told = yaml.load(file.read_text(encoding="utf-8"), UniqueNames)  # safe: see there
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -6,7 +6,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ebb_common.notify import Notifier
 from examples.cluster import Cluster
-from node_agent.notify import Notifier as AgentNotifier
-from scheduler_service.notify import Notifier as SchedulerNotifier
 from tests.agent.conftest import AgentProcess, of_state, until
 from tests.agent.conftest import scheduler as scheduler
 from tests.agent.conftest import state as state
@@ -189,17 +187,16 @@ def test_a_scheduler_serves_leads_and_stops(systemd: Systemd, monkeypatch: pytes
         assert systemd.all().count("READY=1") == 1
 
 
-# ---- the notifiers -----------------------------------------------------------------------------------------------------
+# ---- the notifier ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("notifier", [AgentNotifier, SchedulerNotifier])
 class TestNotifier:
-    async def test_nobody_asks(self, notifier: type[AgentNotifier], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_nobody_asks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
         monkeypatch.setenv("WATCHDOG_USEC", "1000")  # without a socket nobody watches
         opened: list[object] = []
         monkeypatch.setattr(socket, "socket", lambda *args, **_: opened.append(args))  # descriptors, others open here too
-        made = notifier()
+        made = Notifier()
         made.ready()
         made.status("well")
         made.stopping()
@@ -207,8 +204,8 @@ class TestNotifier:
         assert opened == []
         assert "WATCHDOG_USEC" not in os.environ
 
-    def test_what_is_said(self, notifier: type[AgentNotifier], systemd: Systemd) -> None:
-        made = notifier()
+    def test_what_is_said(self, systemd: Systemd) -> None:
+        made = Notifier()
         assert "NOTIFY_SOCKET" not in os.environ
         made.ready()
         made.ready()
@@ -218,17 +215,11 @@ class TestNotifier:
         assert systemd.all() == ["READY=1", "STATUS=the scheduler stands by → trying again", "STOPPING=1"]
         made._socket.socket.close()
 
-    def test_who_does_not_listen_is_not_waited_for(self, notifier: type[AgentNotifier], systemd: Systemd) -> None:
-        made = notifier()
+    def test_who_does_not_listen_is_not_waited_for(self, systemd: Systemd) -> None:
+        made = Notifier()
         for number in range(10_000):
             made.status(str(number))  # more than the socket holds
         assert systemd.all()[0] == "STATUS=0"
         systemd.close()
         made.status("nobody is there")
         made._socket.socket.close()
-
-
-def test_the_two_are_one() -> None:
-    """The programs share no code, so this is written twice: it says the same."""
-    one, other = (Path(sys.modules[each.__module__].__file__ or "").read_text() for each in (AgentNotifier, SchedulerNotifier))
-    assert one.partition("\n")[2] == other.partition("\n")[2]

@@ -1,4 +1,4 @@
-"""Tells systemd how the scheduler does: sd_notify(3), for a unit with Type=notify."""
+"""Tells systemd how a daemon is doing: sd_notify(3), for a unit with Type=notify."""
 
 import asyncio
 import os

@@ -1,5 +1,5 @@
-"""What the console script `ebb` starts. It is a package of its own, because whatever is imported from `client_sdk` loads all of
-the SDK first: for 0.2 s in which Ctrl-C would end in a traceback."""
+"""What the console script `ebb` starts. It is not part of `client_sdk`, because importing anything from there loads all of the
+SDK first: 0.2 s in which Ctrl-C would end in a traceback."""
 
 import os
 import signal

@@ -1,0 +1,34 @@
+"""What `Client` and `AsyncClient` are told when they are made."""
+
+import os
+from typing import Generic, TypeVar
+
+from client_sdk._requests import jobs
+from client_sdk._transport.access import access
+
+TransportT = TypeVar("TransportT")
+
+
+class BaseClient(Generic[TransportT]):
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        timeout: float = 30.0,
+        standby_reads: bool = False,
+        token: str | None = None,
+        token_file: str | os.PathLike[str] | None = None,
+        tls_ca: str | os.PathLike[str] | None = None,
+        tls_cert: str | os.PathLike[str] | None = None,
+        tls_key: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.address = jobs.address(address)
+        self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
+        self._timeout = jobs.patience(timeout)
+        self._standby_reads = standby_reads
+        self._closed = False
+        self._made: TransportT | None = None
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Makes what only this kind of client has."""
