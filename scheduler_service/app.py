@@ -62,7 +62,10 @@ async def serve(config: Config) -> None:
     sys.setswitchinterval(0.001)  # the engine's thread must not keep the event loop waiting for 5 ms
     with guards:
         async with _database(config, end) as url:
-            with contextlib.closing(Engines(url)) as engines, contextlib.closing(_front(config, engines)) as backend:
+            with (
+                contextlib.closing(Engines(url, config.lease)) as engines,
+                contextlib.closing(_front(config, engines)) as backend,
+            ):
                 async with _tokens(config, engines) as tokens, serving(config.listen, backend, config.tls, tokens) as served:
                     address, health = served
                     await asyncio.to_thread(_migrate, url)

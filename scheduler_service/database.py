@@ -263,8 +263,10 @@ def _database_errors() -> Iterator[None]:
 class Engines:
     """Connections by use: one that writes, some that read, one for the lease, one for callers' tokens."""
 
-    def __init__(self, url: str) -> None:
-        self.writer = store.open_engine(url, writer=True, connections=2)
+    def __init__(self, url: str, lease_seconds: float) -> None:
+        """A leader that is stopped inside a commit holds the leader's row, for which its successor waits: no longer than for
+        its lease, and no shorter, or a leader that is merely slow would lose its connection before it loses the lease."""
+        self.writer = store.open_engine(url, writer=True, connections=2, idle_seconds=lease_seconds)
         self.reader = store.open_engine(url, connections=5)
         self.lease = store.open_engine(url, connections=1, lease=True)
         self.tokens = store.open_engine(url, connections=1)

@@ -11,8 +11,6 @@ from scheduler_service.store.errors import Unavailable
 
 _COMMON = {
     "jit": "off",
-    # A process that is stopped (not dead) must not keep rows for ever by a transaction that it began.
-    "idle_in_transaction_session_timeout": "10s",
     "lock_timeout": "20s",
 }
 # Plans are made once for each connection, perhaps while a table is still small: they must suit it when it has grown, and
@@ -22,18 +20,19 @@ _WRITER = {
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
-    # A leader that is stopped inside a commit holds the leader's row, for which its successor waits.
-    "idle_in_transaction_session_timeout": "2s",
 }
 
 
-def open_engine(url: str, writer: bool = False, connections: int = 5, lease: bool = False) -> Engine:
+def open_engine(url: str, writer: bool = False, connections: int = 5, lease: bool = False, idle_seconds: float = 10) -> Engine:
     """An engine for a postgresql:// URL. `writer` is for the connection of `commit`, and `lease` for the session of a
     scheduler's lease, which holds no row between two statements; others read, or migrate.
 
+    A process that is stopped (not dead) must not keep rows by a transaction that it began: PostgreSQL ends a session whose
+    transaction has had nothing to do for `idle_seconds`.
+
     No connection is made yet.
     """
-    settings = _COMMON | (_WRITER if writer else {})
+    settings = _COMMON | {"idle_in_transaction_session_timeout": f"{idle_seconds:g}s"} | (_WRITER if writer else {})
     return create_engine(
         make_url(url).set(drivername="postgresql+psycopg"),
         pool_size=connections,

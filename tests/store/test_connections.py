@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, text
 
 from scheduler_service import store
+from scheduler_service.database import Engines
 from tests.store import make
 from tests.store.fixtures import new_database
 from tests.store.proxy import Proxy
@@ -160,10 +162,16 @@ def test_a_takeover_waits_for_the_commit_in_progress(engine: Engine, conn: Conne
         assert store.load(reader).commit_no == 1
 
 
+@pytest.mark.parametrize(("lease", "limit"), [(4, "4s"), (0.5, "500ms")])
+def test_a_commit_may_pause_for_the_time_of_a_lease(database_url: str, lease: float, limit: str) -> None:
+    """A shorter limit would end commits of a leader that is slow, and that nobody would follow yet."""
+    with closing(Engines(database_url, lease)) as engines, engines.writer.connect() as writer:
+        assert writer.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == limit
+
+
 def test_a_leader_that_stops_within_a_commit_cannot_block_its_successor(
     writer: Connection, conn: Connection, epoch: int
 ) -> None:
-    assert writer.execute(text("SHOW idle_in_transaction_session_timeout")).scalar_one() == "2s"
     writer.execute(text("SET idle_in_transaction_session_timeout = '50ms'"))
     writer.execute(text("UPDATE leader SET commit_no = commit_no + 1"))  # and then it is stopped
     assert store.take(conn, "other", ttl=60, force=True) == epoch + 1
