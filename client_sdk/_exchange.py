@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 from client_sdk._requests import exchange as _requests
 from client_sdk._requests.jobs import Request
 from client_sdk._values.options import Moment, Time
-from client_sdk.models import CellExchange, CellLot, ExchangeOrder, ExchangeState, LedgerEntry, OrderKind, OrderState, Surplus
+from client_sdk.models import CellExchange, CellLot, ExchangeState, LedgerEntry, Posting, PostingKind, PostingState, Surplus
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Exchange:
         wants: CellLot | None = None,
         expires: Moment | None = None,
         request_id: str | None = None,
-    ) -> ExchangeOrder:
+    ) -> Posting:
         """Offers cells from `begin` (None: now) until `end`, or for `duration`: for at least `ask` GPU-hours of surplus (None:
         as many as they are), or for the cells in `wants`. `expires`: when it leaves the board, at the latest.
 
@@ -54,7 +54,7 @@ class Exchange:
         given. An offer whose times count from now is another one each time.
         """
         lot = _requests.lot(pool, level, cells, begin, end, duration)
-        return self._ask(_requests.post(virtual_cluster, OrderKind.OFFER, lot, ask, wants, expires, request_id))
+        return self._ask(_requests.post(virtual_cluster, PostingKind.OFFER, lot, ask, wants, expires, request_id))
 
     def request(
         self,
@@ -70,14 +70,14 @@ class Exchange:
         gives: CellLot | None = None,
         expires: Moment | None = None,
         request_id: str | None = None,
-    ) -> ExchangeOrder:
+    ) -> Posting:
         """Requests others' cells, for at most `bid` GPU-hours of surplus, or for the cells in `gives`; the rest as `offer`."""
         lot = _requests.lot(pool, level, cells, begin, end, duration)
-        return self._ask(_requests.post(virtual_cluster, OrderKind.REQUEST, lot, bid, gives, expires, request_id))
+        return self._ask(_requests.post(virtual_cluster, PostingKind.REQUEST, lot, bid, gives, expires, request_id))
 
     def accept(
         self,
-        order: ExchangeOrder | int,
+        posting: Posting | int,
         virtual_cluster: str,
         *,
         cells: int = 0,
@@ -86,22 +86,22 @@ class Exchange:
         request_id: str | None = None,
     ) -> Sequence[CellExchange]:
         """Takes an offer, all of it that is left or a part, or gives what a request asks for. A swap makes two exchanges."""
-        return self._ask(_requests.accept(order, virtual_cluster, cells, begin, end, request_id))
+        return self._ask(_requests.accept(posting, virtual_cluster, cells, begin, end, request_id))
 
-    def withdraw(self, order: ExchangeOrder | int, virtual_cluster: str = "") -> ExchangeOrder:
-        """Takes an order off the board; what was agreed on stays agreed. Operators may leave out whose it is."""
-        return self._ask(_requests.withdraw(order, virtual_cluster))
+    def withdraw(self, posting: Posting | int, virtual_cluster: str = "") -> Posting:
+        """Takes a posting off the board; what was agreed on stays agreed. Operators may leave out whose it is."""
+        return self._ask(_requests.withdraw(posting, virtual_cluster))
 
     def give_back(self, exchange: CellExchange | int, virtual_cluster: str = "") -> CellExchange:
         """Asks for the end of an exchange before its time: it is over when both sides have asked. Without a virtual cluster,
         which is for operators, it is over at once. Safe to repeat."""
         return self._ask(_requests.give_back(exchange, virtual_cluster))
 
-    def orders(self, *, virtual_cluster: str = "", states: Sequence[OrderState] = ()) -> Iterator[ExchangeOrder]:
-        """Orders in these states (none given means the board), newest first, fetched page by page as the iterator advances."""
+    def postings(self, *, virtual_cluster: str = "", states: Sequence[PostingState] = ()) -> Iterator[Posting]:
+        """Postings in these states (none given means the board), newest first, fetched page by page as you iterate."""
         token = ""
         while True:
-            page = self._ask(_requests.OrdersPage(virtual_cluster, tuple(states), token))
+            page = self._ask(_requests.PostingsPage(virtual_cluster, tuple(states), token))
             yield from page.items
             if not (token := page.next_token):
                 return
@@ -149,10 +149,10 @@ class AsyncExchange:
         wants: CellLot | None = None,
         expires: Moment | None = None,
         request_id: str | None = None,
-    ) -> ExchangeOrder:
+    ) -> Posting:
         """As `Exchange.offer`."""
         lot = _requests.lot(pool, level, cells, begin, end, duration)
-        return await self._ask(_requests.post(virtual_cluster, OrderKind.OFFER, lot, ask, wants, expires, request_id))
+        return await self._ask(_requests.post(virtual_cluster, PostingKind.OFFER, lot, ask, wants, expires, request_id))
 
     async def request(
         self,
@@ -168,14 +168,14 @@ class AsyncExchange:
         gives: CellLot | None = None,
         expires: Moment | None = None,
         request_id: str | None = None,
-    ) -> ExchangeOrder:
+    ) -> Posting:
         """As `Exchange.request`."""
         lot = _requests.lot(pool, level, cells, begin, end, duration)
-        return await self._ask(_requests.post(virtual_cluster, OrderKind.REQUEST, lot, bid, gives, expires, request_id))
+        return await self._ask(_requests.post(virtual_cluster, PostingKind.REQUEST, lot, bid, gives, expires, request_id))
 
     async def accept(
         self,
-        order: ExchangeOrder | int,
+        posting: Posting | int,
         virtual_cluster: str,
         *,
         cells: int = 0,
@@ -184,25 +184,25 @@ class AsyncExchange:
         request_id: str | None = None,
     ) -> Sequence[CellExchange]:
         """As `Exchange.accept`."""
-        return await self._ask(_requests.accept(order, virtual_cluster, cells, begin, end, request_id))
+        return await self._ask(_requests.accept(posting, virtual_cluster, cells, begin, end, request_id))
 
-    async def withdraw(self, order: ExchangeOrder | int, virtual_cluster: str = "") -> ExchangeOrder:
+    async def withdraw(self, posting: Posting | int, virtual_cluster: str = "") -> Posting:
         """As `Exchange.withdraw`."""
-        return await self._ask(_requests.withdraw(order, virtual_cluster))
+        return await self._ask(_requests.withdraw(posting, virtual_cluster))
 
     async def give_back(self, exchange: CellExchange | int, virtual_cluster: str = "") -> CellExchange:
         """As `Exchange.give_back`."""
         return await self._ask(_requests.give_back(exchange, virtual_cluster))
 
-    async def orders(
-        self, *, virtual_cluster: str = "", states: Sequence[OrderState] = ()
-    ) -> AsyncGenerator[ExchangeOrder, None]:
-        """As `Exchange.orders`."""
+    async def postings(
+        self, *, virtual_cluster: str = "", states: Sequence[PostingState] = ()
+    ) -> AsyncGenerator[Posting, None]:
+        """As `Exchange.postings`."""
         token = ""
         while True:
-            page = await self._ask(_requests.OrdersPage(virtual_cluster, tuple(states), token))
-            for order in page.items:
-                yield order
+            page = await self._ask(_requests.PostingsPage(virtual_cluster, tuple(states), token))
+            for posting in page.items:
+                yield posting
             if not (token := page.next_token):
                 return
 

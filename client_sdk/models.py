@@ -5,7 +5,7 @@ absent is None. Enum members have the numbers of `ebb.v1`; a number that this SD
 UNSPECIFIED.
 """
 
-from client_sdk._values.exchange import CellExchange, CellLot, ExchangeOrder, LedgerEntry, Surplus
+from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Posting, Surplus
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
@@ -25,9 +25,9 @@ from client_sdk._values.states import (
     JobState,
     MemorySource,
     NodeState,
-    OrderKind,
-    OrderState,
     PinState,
+    PostingKind,
+    PostingState,
 )
 from client_sdk._values.virtual_clusters import (
     BoundCell,
@@ -70,7 +70,6 @@ __all__ = [
     "DeviceCell",
     "DeviceObservation",
     "DeviceUse",
-    "ExchangeOrder",
     "ExchangeState",
     "ExchangedCells",
     "Exit0AfterStop",
@@ -94,13 +93,14 @@ __all__ = [
     "NodeDrain",
     "NodeState",
     "Observations",
-    "OrderKind",
-    "OrderState",
     "PinFault",
     "PinState",
     "PinUse",
     "PinnedCell",
     "Pool",
+    "Posting",
+    "PostingKind",
+    "PostingState",
     "PreemptionCost",
     "Preview",
     "Resources",

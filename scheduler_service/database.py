@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 from scheduler_service import store
 from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.model.access import Token
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.view import View
@@ -84,7 +84,7 @@ class Writer:
         with _database_errors():
             return _ask(store.find_requests, self._connection, requests)
 
-    def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], ExchangeOrder]:
+    def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
         with _database_errors():
             return _ask(store.find_posted, self._connection, requests)
 
@@ -155,15 +155,15 @@ class MarketReader:
     def __init__(self, engine: Engine | Memory) -> None:
         self._engine = engine
 
-    def order(self, order_id: int) -> ExchangeOrder | None:
+    def posting(self, posting_id: int) -> Posting | None:
         with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_order, connection, order_id)
+            return _ask(store.find_posting, connection, posting_id)
 
     def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
         with _database_errors(), self._engine.connect() as connection:
             return _ask(store.find_exchanges, connection, exchange_ids)
 
-    def posted(self, vc: int, request_id: str) -> ExchangeOrder | None:
+    def posted(self, vc: int, request_id: str) -> Posting | None:
         with _database_errors(), self._engine.connect() as connection:
             return _ask(store.find_posted, connection, [(vc, request_id)]).get((vc, request_id))
 
@@ -171,9 +171,9 @@ class MarketReader:
         with _database_errors(), self._engine.connect() as connection:
             return _ask(store.find_accepted, connection, [(vc, request_id)]).get((vc, request_id))
 
-    def list_orders(self, states: Collection[OrderState], vc: int, before_id: int | None, limit: int) -> list[ExchangeOrder]:
+    def list_postings(self, states: Collection[PostingState], vc: int, before_id: int | None, limit: int) -> list[Posting]:
         with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_orders, connection, states, vc, before_id, limit)
+            return _ask(store.list_postings, connection, states, vc, before_id, limit)
 
     def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
         with _database_errors(), self._engine.connect() as connection:
@@ -242,7 +242,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("device", (row.node, row.index), row) for row in loaded.devices),
         *(("virtual_cluster", row.id, row) for row in loaded.vcs),
         *(("cell_binding", (row.pool, row.level, row.index), row) for row in loaded.bindings),
-        *(("exchange_order", row.id, row) for row in loaded.market.orders),
+        *(("exchange_posting", row.id, row) for row in loaded.market.postings),
         *(("exchange", row.id, row) for row in loaded.market.exchanges),
         *(("exchange_surplus", row.vc, row) for row in loaded.market.surpluses),
         *(("idle_cells", (row.vc, row.pool, row.level), row) for row in loaded.market.idle),

@@ -11,15 +11,15 @@ from client_sdk._protobuf.call import Call, why_not
 from client_sdk._protobuf.convert import enum, time
 from client_sdk._requests.exchange import (
     PAGE,
-    AcceptOrder,
+    Accept,
     ExchangesPage,
     GetSurpluses,
     LedgerPage,
-    OrdersPage,
     Part,
-    PostOrder,
+    Post,
+    PostingsPage,
     ReturnCells,
-    WithdrawOrder,
+    Withdraw,
 )
 from client_sdk._requests.jobs import Request
 from client_sdk.errors import InvalidArgument
@@ -29,22 +29,20 @@ def encode(request: Request[Any]) -> Call[Any] | None:
     """None: it is about something else. Raises InvalidArgument for what no message can hold."""
     try:
         match request:
-            case PostOrder():
-                return _call("PostOrder", _post(request), pb.PostOrderResponse, lambda a: _order(a.order))
-            case WithdrawOrder(order_id, vc):
-                asked = pb.WithdrawOrderRequest(order_id=order_id, virtual_cluster=vc)
-                return _call("WithdrawOrder", asked, pb.WithdrawOrderResponse, lambda a: _order(a.order))
-            case AcceptOrder():
-                return _call(
-                    "AcceptOrder", _accept(request), pb.AcceptOrderResponse, lambda a: list(map(_exchange, a.exchanges))
-                )
+            case Post():
+                return _call("Post", _post(request), pb.PostResponse, lambda a: _posting(a.posting))
+            case Withdraw(posting_id, vc):
+                asked = pb.WithdrawRequest(posting_id=posting_id, virtual_cluster=vc)
+                return _call("Withdraw", asked, pb.WithdrawResponse, lambda a: _posting(a.posting))
+            case Accept():
+                return _call("Accept", _accept(request), pb.AcceptResponse, lambda a: list(map(_exchange, a.exchanges)))
             case ReturnCells(exchange_id, vc):
                 back = pb.ReturnCellsRequest(exchange_id=exchange_id, virtual_cluster=vc)
                 return _call("ReturnCells", back, pb.ReturnCellsResponse, lambda a: _exchange(a.exchange))
-            case OrdersPage(vc, states, token):
+            case PostingsPage(vc, states, token):
                 of = [int(state) for state in states]
-                listed = pb.ListOrdersRequest(page_size=PAGE, page_token=token, virtual_cluster=vc, states=of)  # type: ignore[arg-type]
-                return _call("ListOrders", listed, pb.ListOrdersResponse, _orders)
+                listed = pb.ListPostingsRequest(page_size=PAGE, page_token=token, virtual_cluster=vc, states=of)  # type: ignore[arg-type]
+                return _call("ListPostings", listed, pb.ListPostingsResponse, _postings)
             case ExchangesPage(vc, states, token):
                 of = [int(state) for state in states]
                 found = pb.ListExchangesRequest(page_size=PAGE, page_token=token, virtual_cluster=vc, states=of)  # type: ignore[arg-type]
@@ -67,8 +65,8 @@ def _call(name: str, *rest: Any) -> Call[Any]:
 # ---- out ---------------------------------------------------------------------------------------------------------------
 
 
-def _post(request: PostOrder) -> pb.PostOrderRequest:
-    return pb.PostOrderRequest(
+def _post(request: Post) -> pb.PostRequest:
+    return pb.PostRequest(
         virtual_cluster=request.virtual_cluster,
         request_id=request.request_id,
         kind=int(request.kind),  # type: ignore[arg-type]
@@ -79,11 +77,11 @@ def _post(request: PostOrder) -> pb.PostOrderRequest:
     )
 
 
-def _accept(request: AcceptOrder) -> pb.AcceptOrderRequest:
-    return pb.AcceptOrderRequest(
+def _accept(request: Accept) -> pb.AcceptRequest:
+    return pb.AcceptRequest(
         virtual_cluster=request.virtual_cluster,
         request_id=request.request_id,
-        order_id=request.order_id,
+        posting_id=request.posting_id,
         cells=request.cells,
         begin_time=_timestamp(request.begin),
         end_time=_timestamp(request.end),
@@ -110,8 +108,8 @@ def _timestamp(at: datetime | None) -> Timestamp | None:
 # ---- in ----------------------------------------------------------------------------------------------------------------
 
 
-def _orders(answer: pb.ListOrdersResponse) -> Part[models.ExchangeOrder]:
-    return Part(tuple(map(_order, answer.orders)), answer.next_page_token)
+def _postings(answer: pb.ListPostingsResponse) -> Part[models.Posting]:
+    return Part(tuple(map(_posting, answer.postings)), answer.next_page_token)
 
 
 def _exchanges(answer: pb.ListExchangesResponse) -> Part[models.CellExchange]:
@@ -127,15 +125,15 @@ def _lot(message: pb.CellLot) -> models.CellLot:
     return models.CellLot(message.pool, message.level, message.cells, *window, message.device_us)
 
 
-def _order(message: pb.ExchangeOrder) -> models.ExchangeOrder:
-    return models.ExchangeOrder(
-        id=message.order_id,
-        kind=enum(models.OrderKind, message.kind),
+def _posting(message: pb.Posting) -> models.Posting:
+    return models.Posting(
+        id=message.posting_id,
+        kind=enum(models.PostingKind, message.kind),
         virtual_cluster=message.virtual_cluster,
         lot=_lot(message.lot),
         bid_device_us=message.bid_device_us if message.HasField("bid_device_us") else None,
         swap=_lot(message.swap) if message.HasField("swap") else None,
-        state=enum(models.OrderState, message.state),
+        state=enum(models.PostingState, message.state),
         left=message.left,
         post_time=time(message, "post_time"),
         expire_time=time(message, "expire_time"),
@@ -146,8 +144,8 @@ def _order(message: pb.ExchangeOrder) -> models.ExchangeOrder:
 def _exchange(message: pb.CellExchange) -> models.CellExchange:
     return models.CellExchange(
         id=message.exchange_id,
-        offer_order_id=message.offer_order_id or None,
-        request_order_id=message.request_order_id or None,
+        offer_posting_id=message.offer_posting_id or None,
+        request_posting_id=message.request_posting_id or None,
         giver=message.giver,
         taker=message.taker,
         lot=_lot(message.lot),

@@ -10,7 +10,7 @@ from client_sdk._requests.jobs import Request, new_id
 from client_sdk._values.exchange import GPU_HOUR_US
 from client_sdk._values.options import Moment, Time
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import CellExchange, CellLot, ExchangeOrder, ExchangeState, LedgerEntry, OrderKind, OrderState, Surplus
+from client_sdk.models import CellExchange, CellLot, ExchangeState, LedgerEntry, Posting, PostingKind, PostingState, Surplus
 
 R = TypeVar("R")
 
@@ -19,9 +19,9 @@ MOST_GPU_HOURS = 10**18 // GPU_HOUR_US
 
 
 @dataclass(frozen=True, slots=True)
-class PostOrder(Request[ExchangeOrder]):
+class Post(Request[Posting]):
     virtual_cluster: str
-    kind: OrderKind
+    kind: PostingKind
     lot: CellLot
     bid_device_us: int | None
     swap: CellLot | None
@@ -30,14 +30,14 @@ class PostOrder(Request[ExchangeOrder]):
 
 
 @dataclass(frozen=True, slots=True)
-class WithdrawOrder(Request[ExchangeOrder]):
-    order_id: int
+class Withdraw(Request[Posting]):
+    posting_id: int
     virtual_cluster: str
 
 
 @dataclass(frozen=True, slots=True)
-class AcceptOrder(Request[Sequence[CellExchange]]):
-    order_id: int
+class Accept(Request[Sequence[CellExchange]]):
+    posting_id: int
     virtual_cluster: str
     cells: int
     begin: datetime | None
@@ -61,9 +61,9 @@ class Part(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class OrdersPage(Request[Part[ExchangeOrder]]):
+class PostingsPage(Request[Part[Posting]]):
     virtual_cluster: str
-    states: tuple[OrderState, ...]
+    states: tuple[PostingState, ...]
     token: str = ""
 
 
@@ -87,43 +87,43 @@ class GetSurpluses(Request[Sequence[Surplus]]):
 
 def post(
     virtual_cluster: str,
-    kind: OrderKind,
+    kind: PostingKind,
     lot: CellLot,
     gpu_hours: float | None,
     swap: CellLot | None,
     expires: Moment | None,
     request_id: str | None,
-) -> PostOrder:
+) -> Post:
     """A post that may be sent again: where it was given no request_id, it has one of its own."""
     if gpu_hours is not None and not 0 <= gpu_hours <= MOST_GPU_HOURS:
         raise InvalidArgument(f"{gpu_hours} is not an amount of GPU-hours, from 0 to {MOST_GPU_HOURS:,}")
     bid = None if gpu_hours is None else round(gpu_hours * GPU_HOUR_US)
     leaves = _moment("expires", expires, datetime.now(UTC))
-    return PostOrder(virtual_cluster, kind, lot, bid, swap, leaves, request_id or new_id())
+    return Post(virtual_cluster, kind, lot, bid, swap, leaves, request_id or new_id())
 
 
 def accept(
-    order: ExchangeOrder | int,
+    posting: Posting | int,
     virtual_cluster: str,
     cells: int,
     begin: Moment | None,
     end: Moment | None,
     request_id: str | None,
-) -> AcceptOrder:
+) -> Accept:
     now = datetime.now(UTC)
     window = _begin(begin, now), _moment("end", end, now)
-    return AcceptOrder(_id(order), virtual_cluster, cells, *window, request_id or new_id())
+    return Accept(_id(posting), virtual_cluster, cells, *window, request_id or new_id())
 
 
-def withdraw(order: ExchangeOrder | int, virtual_cluster: str) -> WithdrawOrder:
-    return WithdrawOrder(_id(order), virtual_cluster)
+def withdraw(posting: Posting | int, virtual_cluster: str) -> Withdraw:
+    return Withdraw(_id(posting), virtual_cluster)
 
 
 def give_back(exchange: CellExchange | int, virtual_cluster: str) -> ReturnCells:
     return ReturnCells(_id(exchange), virtual_cluster)
 
 
-def _id(of: ExchangeOrder | CellExchange | int) -> int:
+def _id(of: Posting | CellExchange | int) -> int:
     return of if isinstance(of, int) else of.id
 
 

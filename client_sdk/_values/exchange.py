@@ -6,7 +6,7 @@ Surplus, prices and bids are device-microseconds, whole numbers; 3,600,000,000 o
 from dataclasses import dataclass
 from datetime import datetime
 
-from client_sdk._values.states import BookingKind, ExchangeState, OrderKind, OrderState
+from client_sdk._values.states import BookingKind, ExchangeState, PostingKind, PostingState
 
 GPU_HOUR_US = 3_600_000_000
 
@@ -30,18 +30,18 @@ class CellLot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExchangeOrder:
+class Posting:
     """An offer, or a request, on the bulletin board or not any more."""
 
     id: int
-    kind: OrderKind
+    kind: PostingKind
     virtual_cluster: str
     lot: CellLot
     bid_device_us: int | None = None
     """What a request pays at most, and an offer wants at least, for the whole lot. None: as much as the lot has."""
     swap: CellLot | None = None
     """Cells in return: what an offer wants, what a request gives. None: surplus alone."""
-    state: OrderState = OrderState.OPEN
+    state: PostingState = PostingState.OPEN
     left: int = 0
     """Of an open one: cells of it that nobody has at any time of the rest of its window."""
     post_time: datetime | None = None
@@ -56,9 +56,9 @@ class CellExchange:
     """Cells of one virtual cluster that another has for a window. A swap is two of them."""
 
     id: int
-    offer_order_id: int | None
+    offer_posting_id: int | None
     """The offer that it came of; None where a request was met by its giver."""
-    request_order_id: int | None
+    request_posting_id: int | None
     """The request that it came of; None where an offer was taken by its taker."""
     giver: str
     """Empty: a virtual cluster that was deleted since."""

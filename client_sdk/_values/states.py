@@ -195,7 +195,7 @@ class Exit0AfterStop(Word):
     """The program has finished its work."""
 
 
-class OrderKind(Word):
+class PostingKind(Word):
     """What stands on the bulletin board of cells."""
 
     UNSPECIFIED = 0
@@ -203,7 +203,7 @@ class OrderKind(Word):
     REQUEST = 2
 
 
-class OrderState(Word):
+class PostingState(Word):
     """Where an offer or a request is in its life."""
 
     UNSPECIFIED = 0

@@ -33,8 +33,8 @@ def exchange() -> None:
     """
 
 
-for order_command in COMMANDS:
-    exchange.add_command(order_command)
+for posting_command in COMMANDS:
+    exchange.add_command(posting_command)
 
 
 # ---- deals -------------------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def _who(vc: str | None, site: bool = False) -> str:
 @click.option("--request-id", metavar="ID", help="The same id never takes twice.")
 @output_option("json", "yaml")
 @quiet_option
-@click.argument("order", metavar="ORDER", type=an_id)
+@click.argument("posting", metavar="POSTING", type=an_id)
 @click.pass_obj
 def accept(
     session: Session,
@@ -78,7 +78,7 @@ def accept(
     request_id: str | None,
     fmt: str | None,
     quiet: bool,
-    order: int,
+    posting: int,
 ) -> None:
     """Take an offer, or give what a request asks for.
 
@@ -89,16 +89,16 @@ def accept(
     """
     now = datetime.now(UTC)
     if lasts is not None and begin is None:
-        now = _begin_of(session, order, now)
+        now = _begin_of(session, posting, now)
     begins, ends = times(begin, lasts, end, now)
     part: dict[str, Any] = {"cells": cells or 0, "begin": begins, "end": ends}
-    made = session.client.exchange.accept(order, _who(vc), request_id=request_id, **part)
+    made = session.client.exchange.accept(posting, _who(vc), request_id=request_id, **part)
     _answer(list(made), fmt, quiet)
 
 
-def _begin_of(session: Session, order: int, now: datetime) -> datetime:
-    """When the window of an order on the board begins, if that is to come."""
-    window = next((it.lot for it in session.client.exchange.orders() if it.id == order), None)
+def _begin_of(session: Session, posting: int, now: datetime) -> datetime:
+    """When the window of a posting on the board begins, if that is to come."""
+    window = next((it.lot for it in session.client.exchange.postings() if it.id == posting), None)
     return now if window is None or window.begin is None else max(window.begin, now)
 
 
@@ -106,9 +106,9 @@ def _begin_of(session: Session, order: int, now: datetime) -> datetime:
 @_side
 @_site
 @quiet_option
-@click.argument("orders", metavar="ORDER...", type=an_id, nargs=-1, required=True)
+@click.argument("postings", metavar="POSTING...", type=an_id, nargs=-1, required=True)
 @click.pass_context
-def withdraw(ctx: click.Context, vc: str | None, site: bool, quiet: bool, orders: tuple[int, ...]) -> None:
+def withdraw(ctx: click.Context, vc: str | None, site: bool, quiet: bool, postings: tuple[int, ...]) -> None:
     """Take offers or requests off the board. What was agreed on stays agreed.
 
     \b
@@ -117,11 +117,11 @@ def withdraw(ctx: click.Context, vc: str | None, site: bool, quiet: bool, orders
     """
     client, whose = ctx.find_object(Session).client, _who(vc, site)  # type: ignore[union-attr]
 
-    def gone(order: int) -> str:
-        taken = client.exchange.withdraw(order, whose)
+    def gone(posting: int) -> str:
+        taken = client.exchange.withdraw(posting, whose)
         return f"{taken.kind.name.lower()} {taken.id} is off the board"
 
-    ask_each(ctx, orders, gone, lambda said: said, None, quiet, "order")
+    ask_each(ctx, postings, gone, lambda said: said, None, quiet, "posting")
 
 
 @exchange.command("return")
@@ -174,7 +174,7 @@ def _said(one: CellExchange) -> str:
 def list_(session: Session, vc: str, every: bool, fmt: str | None, no_header: bool, quiet: bool) -> None:
     """List exchanges, newest first. MATCHED: agreed, and not begun; ACTIVE: the taker owns the cells.
 
-    -o wide adds ORDERS (the offer and the request that were met), AGREED and NOTE.
+    -o wide adds POSTINGS (the offer and the request that were met), AGREED and NOTE.
 
     \b
     Examples:
@@ -191,7 +191,7 @@ def list_(session: Session, vc: str, every: bool, fmt: str | None, no_header: bo
     else:
         wide = fmt == "wide"
         rows = [[*_exchange(one), *(_exchange_more(one) if wide else ())] for one in found]
-        columns = [*COLUMNS, *(("ORDERS", "AGREED", "NOTE") if wide else ())]
+        columns = [*COLUMNS, *(("POSTINGS", "AGREED", "NOTE") if wide else ())]
         output.table(columns, rows, header=not no_header)
 
 
@@ -202,10 +202,10 @@ def _exchange(one: CellExchange) -> list[str]:
 
 
 def _exchange_more(one: CellExchange) -> list[str]:
-    orders = ",".join(str(order) for order in (one.offer_order_id, one.request_order_id) if order) or "-"
+    postings = ",".join(str(posting) for posting in (one.offer_posting_id, one.request_posting_id) if posting) or "-"
     notes = [f"in return for {one.in_return_for}"] if one.in_return_for else []
     notes += [f"{one.return_asked_by} would end it"] if one.return_asked_by and one.return_time is None else []
-    return [orders, output.utc(one.agree_time), ", ".join(notes) or "-"]
+    return [postings, output.utc(one.agree_time), ", ".join(notes) or "-"]
 
 
 # ---- the ledger --------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from client_sdk._requests.exchange import begin_of
 from client_sdk.cli import output
 from client_sdk.cli.session import Number, Session, no_header_option, output_option, quiet_option
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import CellLot, ExchangeOrder, OrderKind, OrderState
+from client_sdk.models import CellLot, Posting, PostingKind, PostingState
 from client_sdk.units import after, parse_duration, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +34,7 @@ _WINDOW = (
 
 
 def _window(command: F) -> F:
-    """Of an order: when, and how what is done is shown."""
+    """Of a posting: when, and how what is done is shown."""
     for option in reversed(_WINDOW):
         command = option(command)
     return command
@@ -73,7 +73,7 @@ def offer(session: Session, /, vc: str, cells: str, ask: float | None, fmt: str 
     lot, swap, expires = _lots(cells, said)
     window = {"begin": lot.begin, "end": lot.end, "expires": expires, "request_id": said["request_id"]}
     made = session.client.exchange.offer(vc, lot.pool, lot.level, lot.cells, ask=ask, wants=swap, **window)
-    _answer_order(made, fmt, quiet)
+    _answer_posting(made, fmt, quiet)
 
 
 @click.command()
@@ -92,7 +92,7 @@ def request(session: Session, /, vc: str, cells: str, bid: float | None, fmt: st
     lot, swap, expires = _lots(cells, said)
     window = {"begin": lot.begin, "end": lot.end, "expires": expires, "request_id": said["request_id"]}
     made = session.client.exchange.request(vc, lot.pool, lot.level, lot.cells, bid=bid, gives=swap, **window)
-    _answer_order(made, fmt, quiet)
+    _answer_posting(made, fmt, quiet)
 
 
 def _lots(cells: str, said: dict[str, Any]) -> tuple[CellLot, CellLot | None, datetime | None]:
@@ -128,19 +128,19 @@ def _lot(text: str, begin: datetime | None, end: datetime | None) -> CellLot:
     return CellLot(match[1], match[2], int(match[3]), begin, end)
 
 
-def _answer_order(made: ExchangeOrder, fmt: str | None, quiet: bool) -> None:
+def _answer_posting(made: Posting, fmt: str | None, quiet: bool) -> None:
     if quiet:
         click.echo(made.id)
     elif fmt is not None:
         output.emit(made, fmt)
-    elif made.state is OrderState.MATCHED:
+    elif made.state is PostingState.MATCHED:
         click.echo(f"{made.kind.name.lower()} {made.id} is met: `ebb exchange list --vc {made.virtual_cluster}` shows it")
     else:
         click.echo(f"{made.kind.name.lower()} {made.id} is on the board until {output.utc(made.expire_time)}")
 
 
 @click.command()
-@click.option("--vc", default="", metavar="NAME", help="Only orders of this virtual cluster.")
+@click.option("--vc", default="", metavar="NAME", help="Only what this virtual cluster posted.")
 @click.option("--all", "every", is_flag=True, help="Also those that have left the board.")
 @output_option("json", "yaml", "wide")
 @no_header_option
@@ -157,32 +157,32 @@ def board(session: Session, vc: str, every: bool, fmt: str | None, no_header: bo
       ebb exchange board
       ebb exchange board --vc vision --all -o wide
     """
-    states = [state for state in OrderState if state] if every else ()
-    found = list(session.client.exchange.orders(virtual_cluster=vc, states=states))
+    states = [state for state in PostingState if state] if every else ()
+    found = list(session.client.exchange.postings(virtual_cluster=vc, states=states))
     if quiet:
-        for order in found:
-            click.echo(order.id)
+        for posting in found:
+            click.echo(posting.id)
     elif fmt in ("json", "yaml"):
         output.emit(found, fmt)
     else:
         wide = fmt == "wide"
-        rows = [[*_order(order), *(_order_more(order) if wide else ())] for order in found]
+        rows = [[*_posting(posting), *(_posting_more(posting) if wide else ())] for posting in found]
         columns = [*COLUMNS, *(("STATE", "POSTED", "EXPIRES", "BY") if wide else ())]
         output.table(columns, rows, header=not no_header)
 
 
-def _order(order: ExchangeOrder) -> list[str]:
-    lot = order.lot
-    price = lot.device_us if order.bid_device_us is None else order.bid_device_us
-    who = [str(order.id), order.kind.name.lower(), order.virtual_cluster or "(deleted)", cells_words(lot)]
-    in_return = "-" if order.swap is None else f"{cells_words(order.swap)} {output.utc(order.swap.begin)}"
-    left = str(order.left) if order.kind is OrderKind.OFFER else "-"
-    return [*who, output.utc(lot.begin), output.utc(lot.end), left, hours(price) if order.swap is None else "-", in_return]
+def _posting(posting: Posting) -> list[str]:
+    lot = posting.lot
+    price = lot.device_us if posting.bid_device_us is None else posting.bid_device_us
+    who = [str(posting.id), posting.kind.name.lower(), posting.virtual_cluster or "(deleted)", cells_words(lot)]
+    in_return = "-" if posting.swap is None else f"{cells_words(posting.swap)} {output.utc(posting.swap.begin)}"
+    left = str(posting.left) if posting.kind is PostingKind.OFFER else "-"
+    return [*who, output.utc(lot.begin), output.utc(lot.end), left, hours(price) if posting.swap is None else "-", in_return]
 
 
-def _order_more(order: ExchangeOrder) -> list[str]:
-    times = output.utc(order.post_time), output.utc(order.expire_time)
-    return [order.state.name, *times, "proxy" if order.by_proxy else "tenant"]
+def _posting_more(posting: Posting) -> list[str]:
+    times = output.utc(posting.post_time), output.utc(posting.expire_time)
+    return [posting.state.name, *times, "proxy" if posting.by_proxy else "tenant"]
 
 
 def cells_words(lot: CellLot) -> str:

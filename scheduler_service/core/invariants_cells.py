@@ -93,6 +93,6 @@ def _check_exchanges(state: State) -> None:
             owned += granted(live, at).get((exchange.giver, lot.pool, lot.level), 0)
             claim(owned >= 0, f"virtual cluster {exchange.giver} gives {-owned} {lot.level} more than it owns, at {at}")
     claim(sum(row.device_us for row in state.surpluses.rows.values()) == 0, "surpluses do not sum to zero")
-    for order in state.orders.rows.values():
-        claim(order.vc in state.vcs.rows, f"order {order.id} is nobody's")
-        claim(order.expires_us > now, f"order {order.id} has expired at {order.expires_us} and is on the board")
+    for posting in state.postings.rows.values():
+        claim(posting.vc in state.vcs.rows, f"posting {posting.id} is nobody's")
+        claim(posting.expires_us > now, f"posting {posting.id} has expired at {posting.expires_us} and is on the board")

@@ -9,7 +9,7 @@ from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.handlers.exchange import (
     accept_requested,
     exchange_overdue,
-    order_posted,
+    post_requested,
     return_requested,
     withdraw_requested,
 )
@@ -44,7 +44,7 @@ from scheduler_service.core.messages import (
     NodeSeen,
     NodeSilent,
     NumbersLost,
-    OrderPosted,
+    PostRequested,
     ReleaseRequested,
     Reply,
     Report,
@@ -104,7 +104,7 @@ def overdue(state: State, now: Micros) -> None:
                 stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
             case Deadline.GANG_START:
                 gang_late(state, now, state.jobs.rows[key[0]])
-            case Deadline.WINDOW | Deadline.ORDER_EXPIRES | Deadline.ORDER_BEGINS | Deadline.IDLE:
+            case Deadline.WINDOW | Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS | Deadline.IDLE:
                 exchange_overdue(state, now, kind, key)
             case _:
                 assert_never(kind)
@@ -213,7 +213,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NodeDeleteRequested: node_delete_requested,
     VcRequested: vc_requested,
     VcDeleteRequested: vc_delete_requested,
-    OrderPosted: order_posted,
+    PostRequested: post_requested,
     WithdrawRequested: withdraw_requested,
     AcceptRequested: accept_requested,
     ReturnRequested: return_requested,

@@ -17,7 +17,7 @@ WAITING_EACH = 2000
 """Calls of one user that may wait for their turn. Further ones are refused."""
 
 _SCHEDULER = ("Submit", "Cancel", "Suspend", "Resume", "Hold", "Release", "Requeue", "Update")
-_EXCHANGE = ("PostOrder", "WithdrawOrder", "AcceptOrder", "ReturnCells")
+_EXCHANGE = ("Post", "Withdraw", "Accept", "ReturnCells")
 CHANGES = frozenset(f"/ebb.v1.Scheduler/{name}" for name in _SCHEDULER) | {f"/ebb.v1.Exchange/{name}" for name in _EXCHANGE}
 """The methods by which users change something."""
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
 from scheduler_service.core.model.access import Token
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.view import View
 
@@ -19,7 +19,7 @@ class CommitRefused(Exception):
 
 
 class RequestKnown(CommitRefused):
-    """A request_id belongs to a job, an order or an exchange that is in the database already."""
+    """A request_id belongs to a job, a posting or an exchange that is in the database already."""
 
 
 class LeadershipLost(Exception):
@@ -44,33 +44,33 @@ class Writer(Protocol):
         """The jobs that these requests, each (user, request_id), made, ended or not. Raises NotCommitted."""
         ...
 
-    def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], ExchangeOrder]:
+    def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
         """The same for offers and requests of cells; each (virtual cluster, request_id)."""
         ...
 
     def find_accepted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
-        """The same for exchanges that were made by accepting an order."""
+        """The same for exchanges that were made by accepting a posting."""
         ...
 
 
 class MarketReader(Protocol):
     """What a Reader reads of cell exchange: what is on the board and what is not any more."""
 
-    def order(self, order_id: int) -> ExchangeOrder | None: ...
+    def posting(self, posting_id: int) -> Posting | None: ...
 
     def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
         """Those, and what is given in return for them."""
         ...
 
-    def posted(self, vc: int, request_id: str) -> ExchangeOrder | None:
-        """The order that the request made."""
+    def posted(self, vc: int, request_id: str) -> Posting | None:
+        """The posting that the request made."""
         ...
 
     def accepted(self, vc: int, request_id: str) -> Exchange | None:
-        """The exchange that a virtual cluster made by accepting an order with this request_id."""
+        """The exchange that a virtual cluster made by accepting a posting with this request_id."""
         ...
 
-    def list_orders(self, states: Collection[OrderState], vc: int, before_id: int | None, limit: int) -> list[ExchangeOrder]:
+    def list_postings(self, states: Collection[PostingState], vc: int, before_id: int | None, limit: int) -> list[Posting]:
         """Newest first; vc 0: of all."""
         ...
 

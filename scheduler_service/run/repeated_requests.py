@@ -10,8 +10,8 @@ from scheduler_service.core.messages import (
     AcceptRequested,
     Event,
     Exchanged,
-    OrderChanged,
-    OrderPosted,
+    PostingChanged,
+    PostRequested,
     Reply,
     Submitted,
 )
@@ -44,11 +44,11 @@ def done_before(state: State, writer: Writer, events: Sequence[Event]) -> dict[i
     An AlreadyExists where it asked for something else by that id. Raises NotCommitted.
     """
 
-    def of_vc(event: OrderPosted | AcceptRequested) -> tuple[int, str]:
+    def of_vc(event: PostRequested | AcceptRequested) -> tuple[int, str]:
         return state.vc_ids.get(event.vc, 0), event.request_id
 
     submits = writer.find_requests([(e.user, e.request_id) for e in events if isinstance(e, Submitted)])
-    posts = writer.find_posted([of_vc(e) for e in events if isinstance(e, OrderPosted)])
+    posts = writer.find_posted([of_vc(e) for e in events if isinstance(e, PostRequested)])
     deals = writer.find_accepted([of_vc(e) for e in events if isinstance(e, AcceptRequested)])
     answers: dict[int, Reply | Exception] = {}
     for i, event in enumerate(events):
@@ -57,9 +57,9 @@ def done_before(state: State, writer: Writer, events: Sequence[Event]) -> dict[i
                 case Submitted() if job := submits.get((event.user, event.request_id)):
                     check_same_request(job, event)
                     answers[i] = Accepted(job.id)
-                case OrderPosted() if order := posts.get(of_vc(event)):
-                    check_same_post(order, event)
-                    answers[i] = OrderChanged(order.id)
+                case PostRequested() if posting := posts.get(of_vc(event)):
+                    check_same_post(posting, event)
+                    answers[i] = PostingChanged(posting.id)
                 case AcceptRequested() if exchange := deals.get(of_vc(event)):
                     check_same_deal(exchange, event)
                     answers[i] = Exchanged((exchange.id,))

@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.exchange.ownership import least_owned
-from scheduler_service.core.messages import Cells, OrderPosted
+from scheduler_service.core.messages import Cells, PostRequested
 from scheduler_service.core.model import Job
-from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.model.virtual_clusters import Owner, VcPolicy, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES
@@ -76,16 +76,16 @@ class Tenants(NamedTuple):
         """When they look next."""
         return now - now % self.every_us + self.every_us
 
-    def requests(self, state: State, now: Micros) -> list[OrderPosted]:
+    def requests(self, state: State, now: Micros) -> list[PostRequested]:
         """Of all tenants. Each stands until they look again."""
-        return [order for vc in sorted(state.vcs.rows) for order in self._of(state, state.vcs.rows[vc], now)]
+        return [posting for vc in sorted(state.vcs.rows) for posting in self._of(state, state.vcs.rows[vc], now)]
 
-    def _of(self, state: State, vc: VirtualCluster, now: Micros) -> Iterator[OrderPosted]:
+    def _of(self, state: State, vc: VirtualCluster, now: Micros) -> Iterator[PostRequested]:
         assert state.pools is not None
         for pool, count in lacking(state, vc, now).items():
             for lot in lots(count):
                 cells = Cells(pool, node_level(state.pools, pool), lot, 0, now + self.request_us)
-                yield OrderPosted(vc.name, "", OrderKind.REQUEST, cells, expires_us=now + self.every_us)
+                yield PostRequested(vc.name, "", PostingKind.REQUEST, cells, expires_us=now + self.every_us)
 
 
 def lacking(state: State, vc: VirtualCluster, now: Micros) -> dict[str, int]:

@@ -50,7 +50,7 @@ class Rejected(StoreError):
         super().__init__(constraint=constraint or "none, a value cannot be stored", detail=detail)
 
 
-REQUESTS = frozenset({"job_request_once", "exchange_order_request_once", "exchange_request_once"})
+REQUESTS = frozenset({"job_request_once", "exchange_posting_request_once", "exchange_request_once"})
 """The constraints by which a request_id makes one thing, however often it is sent."""
 
 

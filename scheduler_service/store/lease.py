@@ -154,7 +154,7 @@ def skip(conn: Connection) -> None:
         conn.execute(text("UPDATE leader SET epoch = epoch + :count, holder = ''"), {"count": SKIPPED})
         conn.execute(
             text(
-                "UPDATE cluster SET next_job = next_job + :count, next_order = next_order + :count,"
+                "UPDATE cluster SET next_job = next_job + :count, next_posting = next_posting + :count,"
                 " next_exchange = next_exchange + :count"
             ),
             {"count": SKIPPED},

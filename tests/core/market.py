@@ -10,15 +10,15 @@ from scheduler_service.core.model.exchange import (
     Booking,
     Deal,
     Exchange,
-    ExchangeOrder,
     ExchangeState,
     LedgerEntry,
     Lot,
-    OrderKind,
+    Posting,
+    PostingKind,
     exchange_due,
     expired,
-    order_due,
     posted,
+    posting_due,
     return_asked,
     turned,
     withdrawn,
@@ -49,7 +49,7 @@ def surplus_of(entries: Iterable[LedgerEntry]) -> dict[int, int]:
 class Market:
     def __init__(self) -> None:
         self.now: Micros = 0
-        self.orders: dict[int, ExchangeOrder] = {}
+        self.postings: dict[int, Posting] = {}
         self.exchanges: dict[int, Exchange] = {}
         self.entries: dict[tuple[int, int, Booking], LedgerEntry] = {}
         self.opened: Counter[int] = Counter()
@@ -58,7 +58,7 @@ class Market:
 
     @property
     def board(self) -> Board:
-        return Board(self.orders.values(), self.exchanges.values(), self.now)
+        return Board(self.postings.values(), self.exchanges.values(), self.now)
 
     @property
     def surplus(self) -> dict[int, int]:
@@ -69,24 +69,24 @@ class Market:
         return self.surplus.get(vc, 0) / HOUR
 
     def offer(self, vc: int, what: Lot, **more: Any) -> int:
-        return self._post(OrderKind.OFFER, vc, what, **more)
+        return self._post(PostingKind.OFFER, vc, what, **more)
 
     def request(self, vc: int, what: Lot, **more: Any) -> int:
-        return self._post(OrderKind.REQUEST, vc, what, **more)
+        return self._post(PostingKind.REQUEST, vc, what, **more)
 
-    def _post(self, kind: OrderKind, vc: int, what: Lot, until: int = 10_000, **more: Any) -> int:
-        order = posted(ExchangeOrder(len(self.orders) + 1, kind, vc, what, self.now, until * HOUR, **more))
-        self.orders[order.id] = order
-        return order.id
+    def _post(self, kind: PostingKind, vc: int, what: Lot, until: int = 10_000, **more: Any) -> int:
+        posting = posted(Posting(len(self.postings) + 1, kind, vc, what, self.now, until * HOUR, **more))
+        self.postings[posting.id] = posting
+        return posting.id
 
-    def withdraw(self, order: int) -> None:
-        self.orders[order] = withdrawn(self.orders[order])
+    def withdraw(self, posting: int) -> None:
+        self.postings[posting] = withdrawn(self.postings[posting])
 
     def make(self, deal: Deal) -> list[Exchange]:
         made = agreed(self.board, deal, len(self.exchanges) + 1)
         self.deals.append(deal)
-        for order in made.orders:
-            self.orders[order.id] = order
+        for posting in made.postings:
+            self.postings[posting.id] = posting
         for one in made.exchanges:
             assert one.exchange.id not in self.exchanges
             self.book(one)
@@ -110,8 +110,8 @@ class Market:
             made.append(deal)
         return made
 
-    def accept(self, order: int, vc: int, part: Lot | None = None) -> list[Exchange]:
-        return self.make(accept(self.board, order, vc, part))
+    def accept(self, posting: int, vc: int, part: Lot | None = None) -> list[Exchange]:
+        return self.make(accept(self.board, posting, vc, part))
 
     def ask_return(self, exchange: int, vc: int) -> None:
         self.book(return_asked(self.exchanges[exchange], vc, self.now))
@@ -125,11 +125,11 @@ class Market:
 
     def see(self) -> None:
         """Sees to what is due now."""
-        for order in self.orders.values():
-            self.orders[order.id] = expired(order, self.now)
+        for posting in self.postings.values():
+            self.postings[posting.id] = expired(posting, self.now)
         for exchange in list(self.exchanges.values()):
             self.book(turned(exchange, self.now))
 
     def _due(self) -> Iterator[Micros]:
-        dues = [*map(order_due, self.orders.values()), *map(exchange_due, self.exchanges.values())]
+        dues = [*map(posting_due, self.postings.values()), *map(exchange_due, self.exchanges.values())]
         return (due for due in dues if due is not None)

@@ -1,4 +1,4 @@
-"""Cell exchange: windows, orders, bookings, and what they add to quotas."""
+"""Cell exchange: windows, postings, bookings, and what they add to quotas."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from scheduler_service.core.model.exchange import (
     Deal,
     ExchangeState,
     Lot,
-    OrderKind,
-    OrderState,
+    PostingKind,
+    PostingState,
     granted,
     in_force,
     moments,
@@ -151,13 +151,13 @@ def test_others_have_no_say() -> None:
 def test_what_comes_back_early_stands_on_the_board_while_its_offer_does() -> None:
     m, exchange = traded(lot(4, 0, 10))
     m.until(4)
-    offer = m.board.orders[1]
+    offer = m.board.postings[1]
     assert m.board.left(offer, 5 * HOUR, 10 * HOUR) == 0
     m.ask_return(exchange, A)
     m.ask_return(exchange, B)
     assert m.board.left(offer, 5 * HOUR, 10 * HOUR) == 4
     m.withdraw(offer.id)
-    assert offer.id not in m.board.orders
+    assert offer.id not in m.board.postings
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -168,12 +168,12 @@ def test_an_offer_of_four_and_a_request_of_three_leave_one() -> None:
     offer = m.offer(A, lot(4))
     m.request(B, lot(3))
     m.settle()
-    assert m.board.left(m.orders[offer], 0, 10 * HOUR) == 1
+    assert m.board.left(m.postings[offer], 0, 10 * HOUR) == 1
     two, one = m.request(C, lot(2)), m.request(C, lot(1))
     m.settle()
-    assert m.orders[two].state is OrderState.OPEN, "a request is met whole"
-    assert m.orders[one].state is OrderState.MATCHED
-    assert m.board.left(m.orders[offer], 0, 10 * HOUR) == 0
+    assert m.postings[two].state is PostingState.OPEN, "a request is met whole"
+    assert m.postings[one].state is PostingState.MATCHED
+    assert m.board.left(m.postings[offer], 0, 10 * HOUR) == 0
 
 
 def test_the_rest_of_a_window_stays_on_the_board() -> None:
@@ -182,11 +182,11 @@ def test_the_rest_of_a_window_stays_on_the_board() -> None:
     m.request(B, lot(3, 2, 5))
     within, across, before, after = (m.request(C, lot(*what)) for what in ((1, 2, 5), (2, 4, 6), (4, 0, 2), (4, 5, 10)))
     m.settle()
-    assert [m.orders[i].state for i in (within, across, before, after)] == [
-        OrderState.MATCHED,
-        OrderState.OPEN,
-        OrderState.MATCHED,
-        OrderState.MATCHED,
+    assert [m.postings[i].state for i in (within, across, before, after)] == [
+        PostingState.MATCHED,
+        PostingState.OPEN,
+        PostingState.MATCHED,
+        PostingState.MATCHED,
     ]
 
 
@@ -203,31 +203,31 @@ def test_what_has_passed_is_neither_given_nor_paid() -> None:
 # ---- leaving the board -----------------------------------------------------------------------------------------------
 
 
-def test_orders_expire_and_what_was_agreed_on_goes_on() -> None:
+def test_postings_expire_and_what_was_agreed_on_goes_on() -> None:
     m = Market()
     offer, late = m.offer(A, lot(2, 0, 10), until=3), m.request(C, lot(1, 4, 10))
     m.request(B, lot(1, 2, 10))
     m.settle()
     m.until(3)
-    assert m.orders[offer].state is OrderState.EXPIRED
+    assert m.postings[offer].state is PostingState.EXPIRED
     m.settle()
     assert len(m.exchanges) == 2, "the late one had its deal before"
-    assert m.orders[late].state is OrderState.MATCHED
+    assert m.postings[late].state is PostingState.MATCHED
     m.until(4)
     assert in_force(m.exchanges.values())[A, "v100", "node"] == -2
 
 
-def test_an_order_leaves_with_its_window_and_is_not_matched_after() -> None:
+def test_a_posting_leaves_with_its_window_and_is_not_matched_after() -> None:
     m = Market()
     offer, request = m.offer(A, lot(1, 0, 5)), m.request(A, lot(1, 0, 6))
     m.until(5)
-    assert (m.orders[offer].state, m.orders[request].state) == (OrderState.EXPIRED, OrderState.OPEN)
+    assert (m.postings[offer].state, m.postings[request].state) == (PostingState.EXPIRED, PostingState.OPEN)
     m.until(6)
-    assert m.orders[request].state is OrderState.EXPIRED
-    assert not m.board.orders
+    assert m.postings[request].state is PostingState.EXPIRED
+    assert not m.board.postings
 
 
-def test_a_withdrawn_order_is_gone_and_only_an_open_one_can_be() -> None:
+def test_a_withdrawn_posting_is_gone_and_only_an_open_one_can_be() -> None:
     m = Market()
     offer = m.offer(A, lot(2))
     request = m.request(B, lot(1))
@@ -275,7 +275,7 @@ def test_one_cell_of_eight_for_sixteen_of_one_books_each_sides_own_hours() -> No
     assert (back.giver, back.taker, back.lot, back.price) == (B, A, singles, 160 * HOUR)
     assert (there.in_return_for, back.in_return_for) == (0, there.id)
     assert (m.hours(A), m.hours(B)) == (-80, 80), "A gave 8 GPUs and took 16, for 10 hours"
-    assert {m.orders[offer].state, m.orders[request].state} == {OrderState.MATCHED}
+    assert {m.postings[offer].state, m.postings[request].state} == {PostingState.MATCHED}
     m.until(0)
     assert in_force(m.exchanges.values()) == {
         (A, "v100", "node"): -1,
@@ -301,27 +301,31 @@ def test_a_request_gives_what_is_wanted_and_no_more_than_it_would() -> None:
     enough = m.request(B, lot(1), swap=lot(16, level="gpu", devices=1))
     for_nothing = m.request(C, lot(1))
     m.settle()
-    assert [m.orders[i].state for i in (too_few, enough, for_nothing)] == [OrderState.OPEN, OrderState.MATCHED, OrderState.OPEN]
+    assert [m.postings[i].state for i in (too_few, enough, for_nothing)] == [
+        PostingState.OPEN,
+        PostingState.MATCHED,
+        PostingState.OPEN,
+    ]
     assert m.exchanges[2].lot.count == 12
 
 
 def test_a_swap_is_of_whole_windows_and_leaves_the_board_when_one_begins() -> None:
     m = Market()
-    order = m.offer(A, lot(1, 5, 10), swap=lot(1, 3, 8))
+    posting = m.offer(A, lot(1, 5, 10), swap=lot(1, 3, 8))
     m.until(3)
-    assert m.orders[order].state is OrderState.EXPIRED
+    assert m.postings[posting].state is PostingState.EXPIRED
 
 
 # ---- deals are checked again -----------------------------------------------------------------------------------------
 
 WRONG: dict[str, Callable[[Deal], Deal]] = {
     "with itself": lambda d: d._replace(taker=A),
-    "no order": lambda d: d._replace(offer=0, request=0),
+    "no posting": lambda d: d._replace(offer=0, request=0),
     "less than nothing": lambda d: d._replace(price=-1),
     "no cells": lambda d: d._replace(lot=changed(d.lot, count=0)),
     "in the past": lambda d: d._replace(lot=changed(d.lot, begin_us=HOUR)),
     "no open offer of virtual cluster 3": lambda d: d._replace(giver=C),
-    "order 2 is no open offer": lambda d: d._replace(offer=2),
+    "posting 2 is no open offer": lambda d: d._replace(offer=2),
     "no open request of virtual cluster 3": lambda d: d._replace(taker=C),
     "does not have that": lambda d: d._replace(lot=changed(d.lot, count=5), request=0),
     "wants something else": lambda d: d._replace(lot=changed(d.lot, count=2)),
@@ -334,7 +338,7 @@ def test_a_deal_that_is_not_on_the_board_is_refused(why: str) -> None:
     m = Market()
     offer, request = m.offer(A, lot(4)), m.request(B, lot(3))
     m.until(2)
-    deal = m.board.deal(m.orders[request], m.orders[offer])
+    deal = m.board.deal(m.postings[request], m.postings[offer])
     assert m.board.why_not(deal) is None
     with pytest.raises(PlanRefused, match=why):
         m.make(WRONG[why](deal))
@@ -344,7 +348,7 @@ def test_a_deal_that_is_not_on_the_board_is_refused(why: str) -> None:
 def test_a_swap_has_no_other_price() -> None:
     m = Market()
     offer, request = m.offer(A, lot(1), swap=lot(2)), m.request(B, lot(1), swap=lot(2))
-    deal = m.board.deal(m.orders[request], m.orders[offer])
+    deal = m.board.deal(m.postings[request], m.postings[offer])
     with pytest.raises(PlanRefused, match="booked as what they are"):
         m.make(deal._replace(price=0))
 
@@ -352,7 +356,7 @@ def test_a_swap_has_no_other_price() -> None:
 def test_a_deal_is_made_once() -> None:
     m = Market()
     offer, request = m.offer(A, lot(4)), m.request(B, lot(2))
-    deal = m.board.deal(m.orders[request], m.orders[offer])
+    deal = m.board.deal(m.postings[request], m.postings[offer])
     m.make(deal)
     with pytest.raises(PlanRefused, match="no open request"):
         m.make(deal)
@@ -369,7 +373,7 @@ LOTS = st.builds(
 )
 VCS = st.integers(1, 4)
 POSTS = st.tuples(
-    st.sampled_from(OrderKind),
+    st.sampled_from(PostingKind),
     VCS,
     LOTS,
     st.none() | st.integers(0, 300 * HOUR),
@@ -396,15 +400,16 @@ def act(m: Market, what: str, how: Any) -> None:
         case "settle", policy:
             m.settle(policy)
         case "accept", (number, vc):
-            orders = [o for o in m.board.orders.values() if o.vc != vc]
-            if orders and m.board.left(order := orders[number % len(orders)], m.board.wanted(order).begin_us, order.lot.end_us):
-                m.accept(order.id, vc)
+            postings = [o for o in m.board.postings.values() if o.vc != vc]
+            posting = postings[number % len(postings)] if postings else None
+            if posting and m.board.left(posting, m.board.wanted(posting).begin_us, posting.lot.end_us):
+                m.accept(posting.id, vc)
         case "return", (number, vc):
             if mine := [x.id for x in m.exchanges.values() if vc in (x.giver, x.taker)]:
                 m.ask_return(mine[number % len(mine)], vc)
         case "withdraw", (number, _):
-            if m.board.orders:
-                m.withdraw(list(m.board.orders)[number % len(m.board.orders)])
+            if m.board.postings:
+                m.withdraw(list(m.board.postings)[number % len(m.board.postings)])
         case "pass", hours:
             m.until(hour + hours)
         case "sleep", hours:  # and see to what was due only then
@@ -420,10 +425,10 @@ def _check_givers(m: Market, at: int) -> None:
         if x.lot.begin_us <= at < x.lot.end_us and x.state is not ExchangeState.RETURNED:
             of[x.offer] += x.lot.count
             by[x.giver, x.lot.pool, x.lot.level] += 0 if x.offer else x.lot.count
-    for order in m.orders.values():
-        if order.kind is OrderKind.OFFER:
-            assert of[order.id] <= (order.lot.count if order.lot.begin_us <= at < order.lot.end_us else 0)
-            by[order.vc, order.lot.pool, order.lot.level] += min(of[order.id], order.lot.count)
+    for posting in m.postings.values():
+        if posting.kind is PostingKind.OFFER:
+            assert of[posting.id] <= (posting.lot.count if posting.lot.begin_us <= at < posting.lot.end_us else 0)
+            by[posting.vc, posting.lot.pool, posting.lot.level] += min(of[posting.id], posting.lot.count)
     assert all(-count <= by[key] for key, count in granted(m.exchanges.values(), at).items())
 
 
@@ -438,7 +443,7 @@ def test_the_books_balance_and_nobody_gives_more_than_was_offered(acts: list[tup
         for at in range(m.now // HOUR, m.now // HOUR + 25):
             _check_givers(m, at * HOUR)
     met = Counter(x.request for x in m.exchanges.values() if x.request)
-    assert all(count == 1 and m.orders[request].state is OrderState.MATCHED for request, count in met.items())
+    assert all(count == 1 and m.postings[request].state is PostingState.MATCHED for request, count in met.items())
     m.until(10_000)
     for x in m.exchanges.values():
         assert m.closed[x.id] == 1
@@ -450,4 +455,4 @@ def test_the_books_balance_and_nobody_gives_more_than_was_offered(acts: list[tup
         late = x.opened_us is not None and x.opened_us - x.lot.begin_us > LATE_US
         assert paid == x.price or not m.opened[x.id] or late or x.returned_us < x.lot.end_us
     assert in_force(m.exchanges.values()) == {}
-    assert all(order.state is not OrderState.OPEN for order in m.orders.values())
+    assert all(posting.state is not PostingState.OPEN for posting in m.postings.values())

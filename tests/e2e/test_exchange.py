@@ -66,7 +66,7 @@ def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder:
         ends = offer.lot.end.isoformat()
         request = int(ebb("exchange", "request", "speech", NODE, "--from", "+2s", "--to", ends, "--request-id", "ask", "-q"))
         (agreed,) = market.exchanges()
-        assert (agreed.offer_order_id, agreed.request_order_id, agreed.state) == (offer.id, request, ExchangeState.MATCHED)
+        assert (agreed.offer_posting_id, agreed.request_posting_id, agreed.state) == (offer.id, request, ExchangeState.MATCHED)
         assert site.client.get(second).state is JobState.QUEUED, "it has not begun"
         wait_for(lambda: runs(second), LIMIT)
         assert site.client.get(second).guaranteed
@@ -108,5 +108,5 @@ def test_cells_change_hands_for_a_window_over_the_death_of_the_scheduler(folder:
     assert replayed.stdout.startswith("the same: ")
     text = recording.read_text()
     assert text.count('["Section",') == 2
-    assert '["OrderPosted",' in text
+    assert '["PostRequested",' in text
     assert '["Exchange",' in text, "the second leadership began with a window that was open"

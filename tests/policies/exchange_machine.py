@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import CancelRequested, Cells, FaultsSeen, OrderChanged, VcRequested
+from scheduler_service.core.messages import CancelRequested, Cells, FaultsSeen, PostingChanged, VcRequested
 from scheduler_service.core.model import RunPhase
-from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.exchange.stage import MATCHES
 from tests.policies.tenants import OVERFLOW
@@ -53,7 +53,7 @@ class ExchangeMachine(RuleBasedStateMachine):
     # ---- the market ----------------------------------------------------------------------------------------------------
 
     @rule(
-        kind=st.sampled_from(OrderKind),
+        kind=st.sampled_from(PostingKind),
         vc=VCS,
         level=LEVELS,
         count=st.integers(1, 3),
@@ -63,7 +63,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         swap=st.one_of(st.none(), st.tuples(LEVELS, st.integers(1, 3), HOURS)),
     )
     def post(
-        self, kind: OrderKind, vc: str, level: str, count: int, begin: int, length: int, bid: int | None, swap: Any
+        self, kind: PostingKind, vc: str, level: str, count: int, begin: int, length: int, bid: int | None, swap: Any
     ) -> None:
         first = self._hour() + begin
         back = None
@@ -82,23 +82,23 @@ class ExchangeMachine(RuleBasedStateMachine):
         others = [(name, kind) for name, kind in kinds if name != vc] or [("B", "node")]
         taker, kind = data.draw(st.sampled_from(others))
         back = Cells(FOURS, kind, 1, at(first + 2), at(first + 6)) if swaps else None
-        answer = t.posted(OrderKind.OFFER, vc, 1, first if begin + swaps else 0, first + length, level=level, swap=back)
-        if isinstance(answer, OrderChanged) and answer.order in t.state.orders.rows:
-            t.taken_by(taker, answer.order)
+        answer = t.posted(PostingKind.OFFER, vc, 1, first if begin + swaps else 0, first + length, level=level, swap=back)
+        if isinstance(answer, PostingChanged) and answer.posting in t.state.postings.rows:
+            t.taken_by(taker, answer.posting)
             t.begin(*sorted(t.state.jobs.rows))
 
     def _has(self, vc: str, level: str, own: bool) -> bool:
         return bool(self.quotas[vc].get(level)) if own else vc in self.t.state.vc_ids and self.t.owns(vc, level) > 0
 
-    @precondition(lambda self: self.t.state.orders.rows)
+    @precondition(lambda self: self.t.state.postings.rows)
     @rule(data=st.data(), vc=VCS, count=st.integers(0, 2))
     def accept(self, data: st.DataObject, vc: str, count: int) -> None:
-        self.t.taken_by(vc, data.draw(st.sampled_from(sorted(self.t.state.orders.rows))), count=count)
+        self.t.taken_by(vc, data.draw(st.sampled_from(sorted(self.t.state.postings.rows))), count=count)
 
-    @precondition(lambda self: self.t.state.orders.rows)
+    @precondition(lambda self: self.t.state.postings.rows)
     @rule(data=st.data(), site=st.booleans())
     def withdraw(self, data: st.DataObject, site: bool) -> None:
-        self.t.withdraw(data.draw(st.sampled_from(sorted(self.t.state.orders.rows))), "" if site else "A")
+        self.t.withdraw(data.draw(st.sampled_from(sorted(self.t.state.postings.rows))), "" if site else "A")
 
     @precondition(lambda self: self.t.state.exchanges.rows)
     @rule(data=st.data(), sides=st.sampled_from((("A",), ("B",), ("C",), ("A", "B", "C"), ("",))))
@@ -167,7 +167,7 @@ class ExchangeMachine(RuleBasedStateMachine):
         for vc in t.state.vcs.rows.values():
             t.step(VcRequested(vc.name, False, policy=VcPolicy()))
         t.until(self._hour() + 60)
-        assert not t.state.orders.rows, "an order stands on the board for ever"
+        assert not t.state.postings.rows, "a posting stands on the board for ever"
         assert not t.state.exchanges.rows, "an exchange never ends"
         assert not t.state.idle.rows
         for vc in t.state.vcs.rows.values():

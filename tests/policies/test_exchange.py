@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound
 from scheduler_service.core.exchange.book import Board
-from scheduler_service.core.model.exchange import Deal, Lot, OrderState
+from scheduler_service.core.model.exchange import Deal, Lot, PostingState
 from scheduler_service.policies.exchange.arbiter import Match, auction, balanced, settle
 from scheduler_service.policies.exchange.proxy import Idle, ProxySettings, propose_idle, propose_withdrawals
 from tests.core.market import HOUR, Market, always, lot
@@ -45,7 +45,7 @@ def test_of_one_tenant_the_first_request_that_has_qualified_offers() -> None:
     assert settled(m, {}) == [(later, offer)]
     m.withdraw(later)
     assert settled(m, {}) == [(sooner, offer)]
-    assert m.orders[too_much].state is OrderState.OPEN
+    assert m.postings[too_much].state is PostingState.OPEN
 
 
 def test_a_tenant_without_qualified_offers_is_passed() -> None:
@@ -78,7 +78,7 @@ def test_ties_go_to_the_lower_virtual_cluster_and_the_earlier_post() -> None:
     b, a = m.request(B, lot()), m.request(A, lot())
     a2 = m.request(A, lot(2))
     assert settled(m, {}) == [(a, c), (b, d2)]
-    assert m.orders[d1].state is m.orders[a2].state is OrderState.OPEN
+    assert m.postings[d1].state is m.postings[a2].state is PostingState.OPEN
 
 
 def test_what_is_booked_is_what_changes_hands() -> None:
@@ -89,26 +89,26 @@ def test_what_is_booked_is_what_changes_hands() -> None:
     assert (m.hours(A), m.hours(B)) == (72, -72)
 
 
-ORDERS = st.lists(
+POSTINGS = st.lists(
     st.tuples(st.booleans(), st.integers(1, 5), st.integers(1, 3), st.integers(0, 3), st.integers(1, 4), st.integers(0, 50)),
     max_size=12,
 )
 
 
-def market(orders: Sequence[tuple[bool, int, int, int, int, int]]) -> Market:
+def market(postings: Sequence[tuple[bool, int, int, int, int, int]]) -> Market:
     m = Market()
-    for i, (offered, vc, count, begin, hours, bid) in enumerate(orders):
+    for i, (offered, vc, count, begin, hours, bid) in enumerate(postings):
         m.now = i // 2  # some were posted in the same moment
         (m.offer if offered else m.request)(vc, lot(count, begin + 1, begin + 1 + hours), bid=bid * HOUR)
     return m
 
 
-@given(ORDERS, st.dictionaries(st.integers(1, 5), st.integers(-3, 3)), st.randoms(use_true_random=False))
+@given(POSTINGS, st.dictionaries(st.integers(1, 5), st.integers(-3, 3)), st.randoms(use_true_random=False))
 def test_the_order_of_rows_in_memory_is_nothing(
-    orders: list[tuple[bool, int, int, int, int, int]], surplus: dict[int, int], random: Random
+    postings: list[tuple[bool, int, int, int, int, int]], surplus: dict[int, int], random: Random
 ) -> None:
-    m = market(orders)
-    rows, owed = list(m.orders.values()), list(surplus.items())
+    m = market(postings)
+    rows, owed = list(m.postings.values()), list(surplus.items())
     random.shuffle(rows)
     random.shuffle(owed)
     for match in (balanced, auction):
@@ -116,28 +116,28 @@ def test_the_order_of_rows_in_memory_is_nothing(
         assert list(settle(Board(rows, (), m.now), dict(owed), match, always)) == straight
 
 
-@given(ORDERS, st.dictionaries(st.integers(1, 5), st.integers(-300, 300)))
-def test_as_printed(orders: list[tuple[bool, int, int, int, int, int]], surplus: dict[int, int]) -> None:
+@given(POSTINGS, st.dictionaries(st.integers(1, 5), st.integers(-300, 300)))
+def test_as_printed(postings: list[tuple[bool, int, int, int, int, int]], surplus: dict[int, int]) -> None:
     """Algorithm 2 line by line, where offers are taken whole: every window and every count is the same."""
-    m = market([(offered, vc, 1, 0, 4, 0) for offered, vc, *_ in orders])
+    m = market([(offered, vc, 1, 0, 4, 0) for offered, vc, *_ in postings])
     owed = {vc: surplus.get(vc, 0) * HOUR for vc in range(1, 6)}
-    expected, left = [], list(m.board.orders.values())
+    expected, left = [], list(m.board.postings.values())
     while (pair := do_matching(left, owed)) is not None:
         expected.append(pair)
     assert settled(m, surplus) == expected
 
 
-def do_matching(orders: list[Any], surplus: dict[int, int]) -> tuple[int, int] | None:
+def do_matching(postings: list[Any], surplus: dict[int, int]) -> tuple[int, int] | None:
     tenants = sorted(surplus, key=lambda vc: (-surplus[vc], vc))
     for tenant in tenants:
-        for request in [o for o in orders if o.kind == 2 and o.vc == tenant]:
-            qualified_offers = [o for o in orders if o.kind == 1 and o.vc != tenant]
+        for request in [o for o in postings if o.kind == 2 and o.vc == tenant]:
+            qualified_offers = [o for o in postings if o.kind == 1 and o.vc != tenant]
             if len(qualified_offers) > 0:
                 offer = min(qualified_offers, key=lambda o: (surplus[o.vc], o.vc))
-                orders.remove(offer)
+                postings.remove(offer)
                 surplus[tenant] -= offer.lot.device_us
                 surplus[offer.vc] += offer.lot.device_us
-                orders.remove(request)
+                postings.remove(request)
                 return request.id, offer.id
     return None
 
@@ -150,7 +150,7 @@ def test_where_a_deal_does_not_fit_the_next_candidate_is_tried(match: Match) -> 
     m = Market()
     first, second = m.offer(C, lot()), m.offer(D, lot())
     a, b = m.request(A, lot()), m.request(B, lot())
-    before = (dict(m.orders), dict(m.surplus))
+    before = (dict(m.postings), dict(m.surplus))
 
     def not_from_c(deal: Deal) -> str | None:
         return "the cells of C are broken" if deal.giver == C else None
@@ -161,8 +161,8 @@ def test_where_a_deal_does_not_fit_the_next_candidate_is_tried(match: Match) -> 
     assert pairs(list(settle(m.board, {}, match, not_from_c))) == [(a, second)]
     assert pairs(list(settle(m.board, {}, match, not_to_a))) == [(b, first)]
     assert list(settle(m.board, {}, match, lambda _: "nothing fits")) == []
-    assert (m.orders, m.surplus) == before
-    assert m.board.left(m.orders[first], 0, HOUR) == 1
+    assert (m.postings, m.surplus) == before
+    assert m.board.left(m.postings[first], 0, HOUR) == 1
 
 
 def test_a_deal_that_is_sent_back_is_not_proposed_again_and_changes_nothing() -> None:
@@ -213,7 +213,7 @@ def test_equal_bids_go_to_the_earlier_post() -> None:
     m.offer(A, lot(), bid=0)
     early, late = m.request(C, lot(), bid=9 * HOUR), m.request(B, lot(), bid=9 * HOUR)
     assert [(deal.request, deal.price) for deal in m.settle(auction)] == [(early, 9 * HOUR)]
-    assert m.orders[late].state is OrderState.OPEN
+    assert m.postings[late].state is PostingState.OPEN
 
 
 def test_a_window_that_has_begun_is_bid_for_and_asked_for_as_what_is_left_of_it() -> None:
@@ -358,7 +358,7 @@ def test_a_tenant_gives_what_another_requests_without_having_offered_it() -> Non
         m.accept(request, B, lot(1))
     [exchange] = m.accept(request, B)
     assert (exchange.giver, exchange.taker, exchange.offer, exchange.price) == (B, A, 0, 90 * HOUR)
-    assert m.orders[request].state is OrderState.MATCHED
+    assert m.postings[request].state is PostingState.MATCHED
 
 
 def test_a_tenant_gives_and_gets_the_swap_of_a_request() -> None:
@@ -416,7 +416,7 @@ def test_the_proxy_offers_nothing_twice() -> None:
     m.until(20)
     offer = m.offer(A, lot(2, 25, 40))
     other = m.offer(B, lot(9, 20, 30))
-    assert other in m.board.orders
+    assert other in m.board.postings
     assert proposed(m, idle((0, 5))) == [lot(3, 20, 30)]
     m.accept(offer, C, lot(1, 26, 30))
     assert proposed(m, idle((0, 5))) == [lot(3, 20, 30)]
@@ -438,7 +438,7 @@ def test_the_proxy_withdraws_its_own_latest_offers_when_cells_are_needed() -> No
     assert withdrawn(6, ON._replace(keep=1)) == [second]
     assert withdrawn(4) == [second]
     assert withdrawn(3) == withdrawn(0) == [second, first]
-    assert m.orders[mine].state is OrderState.OPEN, "the tenant's own it leaves alone"
+    assert m.postings[mine].state is PostingState.OPEN, "the tenant's own it leaves alone"
     m.accept(second, B)
     m.until(21)
     assert withdrawn(4) == [], "what is given cannot be taken back, and is no more among the idle ones"

@@ -1,4 +1,4 @@
-"""Orders on the board, in the engine: who meets whose, what is refused, and what exchanges mean for jobs and quotas."""
+"""Postings on the board, in the engine: who meets whose, what is refused, and what exchanges mean for jobs and quotas."""
 
 from random import Random
 from typing import Any
@@ -15,11 +15,11 @@ from scheduler_service.core.messages import (
     Agree,
     Cells,
     FaultsSeen,
-    OrderPosted,
+    PostRequested,
     ReturnRequested,
     WithdrawRequested,
 )
-from scheduler_service.core.model.exchange import Deal, ExchangeState, Lot, OrderKind, OrderState
+from scheduler_service.core.model.exchange import Deal, ExchangeState, Lot, PostingKind, PostingState
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.policies.cells.policy import cells
@@ -39,12 +39,12 @@ def test_tenants_choose_offers_and_parts_of_them_and_meet_requests() -> None:
     assert t.exchanges[rest].lot.count == 2, "what is left throughout the window"
     wanted = t.want("C", 1, end=3)
     t.take("A", wanted)
-    assert t.orders[wanted].state is OrderState.MATCHED
+    assert t.postings[wanted].state is PostingState.MATCHED
     assert reason(t.taken_by("B", offer, count=2)) == "NO_DEAL"
     backwards = t.taken_by("B", offer, begin_us=at(6), end_us=at(2))
     assert (reason(backwards), str(backwards)) == ("NO_DEAL", "there are no cells in it, or it begins in the past")
     assert reason(t.taken_by("A", offer)) == "NO_DEAL"
-    assert reason(t.taken_by("B", 99)) == "NO_OPEN_ORDER"
+    assert reason(t.taken_by("B", 99)) == "NO_OPEN_POSTING"
     t.until(2)
     assert [t.owns(name) for name in "ABC"] == [0, 2, 4]
 
@@ -54,7 +54,7 @@ def test_what_was_asked_twice_is_done_once() -> None:
     first = t.offer("A", 2, request_id="r1", bid=5)
     t.now += HOUR
     assert t.offer("A", 2, request_id="r1", bid=5) == first, "from now on, as it was when it came first"
-    assert reason(t.posted(OrderKind.OFFER, "A", 1, 0, 10, request_id="r1", bid=5)) == "REQUEST_ID_REUSED"
+    assert reason(t.posted(PostingKind.OFFER, "A", 1, 0, 10, request_id="r1", bid=5)) == "REQUEST_ID_REUSED"
     made = t.take("B", first, request_id="a1", count=1)
     assert t.take("B", first, request_id="a1", count=1) == made
     assert t.owns("B") == 2
@@ -72,17 +72,17 @@ def test_refusals_name_what_is_wrong() -> None:
     t = many(2, 1)
     offered = t.offer("A")
     wrong: list[tuple[Any, str]] = [
-        (t.posted(OrderKind.OFFER, "X", 1, 0, 10), "NO_SUCH_VC"),
-        (t.posted(OrderKind.OFFER, "A", 1, 0, 10, pool="p"), "NO_SUCH_POOL"),
-        (t.posted(OrderKind.OFFER, "A", 1, 0, 10, level="rack"), "NO_SUCH_LEVEL"),
-        (t.posted(OrderKind.OFFER, "A", 3, 0, 10), "NOT_OWNED"),
-        (t.posted(OrderKind.OFFER, "A", 1, 0, 10, level="device"), "NOT_OWNED"),
-        (t.posted(OrderKind.OFFER, "A", 0, 0, 10), "EMPTY_LOT"),
-        (t.posted(OrderKind.OFFER, "A", 1, -3, -1), "WINDOW_OVER"),
-        (t.posted(OrderKind.REQUEST, "A", 1, 0, 10, bid=-1), "NEGATIVE_BID"),
-        (t.posted(OrderKind.OFFER, "A", 1, 0, 10, swap=Cells(FOURS, "node", 1, at(3), at(9))), "WINDOW_OVER"),
+        (t.posted(PostingKind.OFFER, "X", 1, 0, 10), "NO_SUCH_VC"),
+        (t.posted(PostingKind.OFFER, "A", 1, 0, 10, pool="p"), "NO_SUCH_POOL"),
+        (t.posted(PostingKind.OFFER, "A", 1, 0, 10, level="rack"), "NO_SUCH_LEVEL"),
+        (t.posted(PostingKind.OFFER, "A", 3, 0, 10), "NOT_OWNED"),
+        (t.posted(PostingKind.OFFER, "A", 1, 0, 10, level="device"), "NOT_OWNED"),
+        (t.posted(PostingKind.OFFER, "A", 0, 0, 10), "EMPTY_LOT"),
+        (t.posted(PostingKind.OFFER, "A", 1, -3, -1), "WINDOW_OVER"),
+        (t.posted(PostingKind.REQUEST, "A", 1, 0, 10, bid=-1), "NEGATIVE_BID"),
+        (t.posted(PostingKind.OFFER, "A", 1, 0, 10, swap=Cells(FOURS, "node", 1, at(3), at(9))), "WINDOW_OVER"),
         (t.withdraw(offered, "B"), "NOT_YOURS"),
-        (t.withdraw(77), "NO_OPEN_ORDER"),
+        (t.withdraw(77), "NO_OPEN_POSTING"),
         (t.ask_back(5, "A"), "NO_LIVE_EXCHANGE"),
     ]
     assert [reason(answer) for answer, _ in wrong] == [expected for _, expected in wrong]
@@ -92,7 +92,7 @@ def test_refusals_name_what_is_wrong() -> None:
 def test_what_a_site_without_virtual_clusters_says() -> None:
     what = Cells(FOURS, "node", 1, 0, at(1))
     asked = [
-        OrderPosted("A", "", OrderKind.OFFER, what),
+        PostRequested("A", "", PostingKind.OFFER, what),
         WithdrawRequested(1),
         AcceptRequested("A", "", 1),
         ReturnRequested(1),
@@ -103,7 +103,7 @@ def test_what_a_site_without_virtual_clusters_says() -> None:
 # ---- the board -------------------------------------------------------------------------------------------------------
 
 
-def test_withdrawn_and_expired_orders_are_not_met() -> None:
+def test_withdrawn_and_expired_postings_are_not_met() -> None:
     t = two()
     gone = t.offer("A")
     t.withdraw(gone, "A")
@@ -111,8 +111,8 @@ def test_withdrawn_and_expired_orders_are_not_met() -> None:
     t.until(1)
     t.want("B")
     assert not t.exchanges
-    assert [t.orders[order].state for order in (gone, late)] == [OrderState.WITHDRAWN, OrderState.EXPIRED]
-    assert list(t.state.orders.rows) == [3], "what is off the board leaves memory"
+    assert [t.postings[posting].state for posting in (gone, late)] == [PostingState.WITHDRAWN, PostingState.EXPIRED]
+    assert list(t.state.postings.rows) == [3], "what is off the board leaves memory"
     t.offer("A")
     assert len(t.exchanges) == 1
 
@@ -125,7 +125,7 @@ def test_the_arbiter_looks_again_when_a_window_begins() -> None:
     assert not t.exchanges
     t.until(2)
     assert t.exchanges[1].lot.begin_us == at(2)
-    assert t.orders[wanted].state is OrderState.MATCHED
+    assert t.postings[wanted].state is PostingState.MATCHED
 
 
 @pytest.mark.parametrize(("match", "served"), [(balanced, "B"), (auction, "C")])
@@ -137,14 +137,14 @@ def test_the_site_chooses_who_is_served_first(match: Match, served: str) -> None
     wanted = {"C": t.want("C", end=5), "B": t.want("B", end=5)}
     t.policy = cells(match)
     t.offer("A", end=5)
-    assert [name for name, order in wanted.items() if t.orders[order].state is OrderState.MATCHED] == [served]
+    assert [name for name, posting in wanted.items() if t.postings[posting].state is PostingState.MATCHED] == [served]
 
 
 def test_the_board_is_left_alone_while_nothing_changes_on_it() -> None:
     asked: list[int] = []
 
     def counting(board: Board, _surplus: Surplus, _fits: Fits) -> Deal | None:
-        asked.append(len(board.orders))
+        asked.append(len(board.postings))
         return None
 
     t = many(2, 1, match=counting)
@@ -181,7 +181,7 @@ def test_a_plan_that_gives_what_nobody_owns_is_refused_and_leaves_nothing() -> N
     offer = t.offer("A", begin=1, end=5)
     t.take("B", t.offer("A", begin=2, end=3))
     before = t.state.snapshot()
-    lot = t.orders[offer].lot
+    lot = t.postings[offer].lot
     for deal in (Deal(1, 2, lot, lot.device_us, offer), Deal(1, 9, lot, lot.device_us, offer)):
         assert enact(t.state, (Agree(deal),), t.now) is not None
     assert t.state.snapshot() == before

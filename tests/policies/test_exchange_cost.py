@@ -1,4 +1,4 @@
-"""What many orders and exchanges cost: counted, since a time is no assertion."""
+"""What many postings and exchanges cost: counted, since a time is no assertion."""
 
 from random import Random
 
@@ -8,7 +8,7 @@ from scheduler_service.core.engine import step
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.exchange.ownership import board_of, least_owned, most_cells, turn_windows, why_not_owned
 from scheduler_service.core.messages import Submitted
-from scheduler_service.core.model.exchange import Deal, Exchange, ExchangeState, Lot, OrderState, granted, moments
+from scheduler_service.core.model.exchange import Deal, Exchange, ExchangeState, Lot, PostingState, granted, moments
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.policy import cells
@@ -39,7 +39,7 @@ def test_whether_somebody_owns_what_many_offers_have_is_asked_once(match: Match,
     t.settles = False
     t.state.unsettled = t.state.board_changed = True
     t.step()
-    assert [order.state for order in t.orders.values()].count(OrderState.MATCHED) == 1
+    assert [posting.state for posting in t.postings.values()].count(PostingState.MATCHED) == 1
     taken_and_undone_before = 2
     assert len(asked) <= 3 * taken_and_undone_before
 

@@ -6,7 +6,7 @@ from scheduler_service.core.messages import (
     Cells,
 )
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.core.model.exchange import ExchangeState, OrderState
+from scheduler_service.core.model.exchange import ExchangeState, PostingState
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import Quota
 from scheduler_service.policies.exchange.arbiter import auction
@@ -236,7 +236,7 @@ def test_who_is_deleted_leaves_the_market_and_stays_in_the_ledger() -> None:
     standing = t.offer("A", 1)
     t.until(5)
     t.delete("A")
-    assert t.orders[standing].state is OrderState.WITHDRAWN
+    assert t.postings[standing].state is PostingState.WITHDRAWN
     assert not t.state.exchanges.rows
     assert [t.owns(name) for name in "BC"] == [1, 1]
     assert t.hours() == {"1": 20, "B": -20, "C": 0}

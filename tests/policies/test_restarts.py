@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from scheduler_service.core.messages import AcceptRequested, Cells, OrderChanged, OrderPosted, RequeueRequested
+from scheduler_service.core.messages import AcceptRequested, Cells, PostingChanged, PostRequested, RequeueRequested
 from scheduler_service.core.model import EventKind, JobState, Reason
-from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.explain.explain import explain
@@ -99,9 +99,9 @@ def test_a_trial_without_a_virtual_cluster_leaves_the_runs_of_one_alone() -> Non
 def test_a_quota_that_became_smaller_while_they_were_off_holds_when_they_are_on() -> None:
     """An exchange is over meanwhile."""
     t = teams()
-    offer = t.reply(OrderPosted("A", "", OrderKind.OFFER, Cells(*NODE, 0, t.now + 60 * SECOND)))
-    assert isinstance(offer, OrderChanged)
-    t.step(AcceptRequested("B", "", offer.order))
+    offer = t.reply(PostRequested("A", "", PostingKind.OFFER, Cells(*NODE, 0, t.now + 60 * SECOND)))
+    assert isinstance(offer, PostingChanged)
+    t.step(AcceptRequested("B", "", offer.posting))
     job = t.ask("B", 4)
     assert t.guaranteed(job)
     t.turn_off()

@@ -9,13 +9,13 @@ from scheduler_service.core.messages import (
     AcceptRequested,
     Cells,
     Exchanged,
-    OrderChanged,
-    OrderPosted,
+    PostingChanged,
+    PostRequested,
     ReturnRequested,
     Step,
     WithdrawRequested,
 )
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, LedgerEntry, OrderKind
+from scheduler_service.core.model.exchange import Exchange, LedgerEntry, Posting, PostingKind
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import Micros
 from scheduler_service.policies.cells.policy import cells
@@ -33,10 +33,10 @@ def at(hour: float) -> Micros:
 
 
 class Traders(Tenants):
-    """Nodes of four devices. Keeps every order, exchange and booking that there ever was."""
+    """Nodes of four devices. Keeps every posting, exchange and booking that there ever was."""
 
     def __init__(self, nodes: int, *plans: PoolPlan, match: Match | None = balanced, **settings: Any) -> None:
-        self.orders: dict[int, ExchangeOrder] = {}
+        self.postings: dict[int, Posting] = {}
         self.exchanges: dict[int, Exchange] = {}
         self.booked: dict[tuple[Any, ...], LedgerEntry] = {}
         super().__init__({f"n{number}": "FOUR" for number in range(1, nodes + 1)}, plans, **settings)
@@ -48,8 +48,8 @@ class Traders(Tenants):
         missing = self._missing()
         assert not before or all(map(le, missing, before)), f"{before} cells were missing, and now {missing}: Eqn 2"
         for change in taken.changes:
-            if change.table == "exchange_order":
-                self.orders[change.key] = change.new
+            if change.table == "exchange_posting":
+                self.postings[change.key] = change.new
             elif change.table == "exchange":
                 self.exchanges[change.key] = change.new
             elif change.table == "exchange_ledger":
@@ -77,35 +77,37 @@ class Traders(Tenants):
             self.begin(job_id)
 
     def offer(self, vc: str, count: int = 1, begin: float = 0, end: float = 10, **more: Any) -> int:
-        return self._post(OrderKind.OFFER, vc, count, begin, end, **more)
+        return self._post(PostingKind.OFFER, vc, count, begin, end, **more)
 
     def want(self, vc: str, count: int = 1, begin: float = 0, end: float = 10, **more: Any) -> int:
-        return self._post(OrderKind.REQUEST, vc, count, begin, end, **more)
+        return self._post(PostingKind.REQUEST, vc, count, begin, end, **more)
 
-    def _post(self, kind: OrderKind, vc: str, count: int, begin: float, end: float, **more: Any) -> int:
+    def _post(self, kind: PostingKind, vc: str, count: int, begin: float, end: float, **more: Any) -> int:
         answer = self.posted(kind, vc, count, begin, end, **more)
-        assert isinstance(answer, OrderChanged), answer
+        assert isinstance(answer, PostingChanged), answer
         self.begin(*sorted(self.state.jobs.rows))
-        return answer.order
+        return answer.posting
 
-    def posted(self, kind: OrderKind, vc: str, count: int, begin: float, end: float, request_id: str = "", **more: Any) -> Any:
+    def posted(
+        self, kind: PostingKind, vc: str, count: int, begin: float, end: float, request_id: str = "", **more: Any
+    ) -> Any:
         pool, level = more.pop("pool", FOURS), more.pop("level", "node")
         what = Cells(pool, level, count, at(begin) if begin else 0, at(end))
-        return self.reply(OrderPosted(vc, request_id, kind, what, **more))
+        return self.reply(PostRequested(vc, request_id, kind, what, **more))
 
-    def take(self, vc: str, order: int, request_id: str = "", **part: Any) -> list[int]:
-        answer = self.taken_by(vc, order, request_id, **part)
+    def take(self, vc: str, posting: int, request_id: str = "", **part: Any) -> list[int]:
+        answer = self.taken_by(vc, posting, request_id, **part)
         assert isinstance(answer, Exchanged), answer
         return list(answer.exchanges)
 
-    def taken_by(self, vc: str, order: int, request_id: str = "", **part: Any) -> Any:
-        return self.reply(AcceptRequested(vc, request_id, order, **part))
+    def taken_by(self, vc: str, posting: int, request_id: str = "", **part: Any) -> Any:
+        return self.reply(AcceptRequested(vc, request_id, posting, **part))
 
     def ask_back(self, exchange: int, vc: str = "") -> Any:
         return self.reply(ReturnRequested(exchange, vc))
 
-    def withdraw(self, order: int, vc: str = "") -> Any:
-        return self.reply(WithdrawRequested(order, vc))
+    def withdraw(self, posting: int, vc: str = "") -> Any:
+        return self.reply(WithdrawRequested(posting, vc))
 
     def hours(self) -> dict[str, float]:
         """Surpluses in GPU-hours."""

@@ -49,7 +49,7 @@ KNOWN: Mapping[str, Sequence[Any]] = {
     "name": ("a", "b", "c"),
     "nanos": (0,),
     "node": NODES,
-    "order_id": (1, 2, 3),
+    "posting_id": (1, 2, 3),
     "page_size": (0, 1, 1000),
     "page_token": ("", "1", "3"),
     "pin": ("", "a"),

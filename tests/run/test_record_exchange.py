@@ -15,13 +15,13 @@ from scheduler_service.core.messages import (
     AcceptRequested,
     Cells,
     Event,
-    OrderPosted,
+    PostRequested,
     ReturnRequested,
     VcRequested,
     WithdrawRequested,
 )
 from scheduler_service.core.model import JobEvent
-from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.state.journal import Change
@@ -118,21 +118,21 @@ class Market:
     def drawn(self) -> Event:
         """By ids that there may have been."""
         draw, vc = self.random, self.random.choice(NAMES)
-        order, exchange = draw.randint(1, 1 + len(self.store.tables["exchange_order"].records)), draw.randint(1, 9)
+        posting, exchange = draw.randint(1, 1 + len(self.store.tables["exchange_posting"].records)), draw.randint(1, 9)
         match draw.randrange(8):
             case 0:
-                return WithdrawRequested(order, vc)
+                return WithdrawRequested(posting, vc)
             case 1:
-                return AcceptRequested(vc, f"take {draw.randrange(40)}", order)
+                return AcceptRequested(vc, f"take {draw.randrange(40)}", posting)
             case 2:
                 return ReturnRequested(exchange, draw.choice((vc, "")))
             case _:
-                kind = draw.choice(list(OrderKind))
+                kind = draw.choice(list(PostingKind))
                 begin = draw.choice((0, self.time + draw.randrange(60_000)))
                 window = Cells(POOL, "node", 1, begin, (begin or self.time) + draw.randrange(1_000, 120_000))
                 swap = Cells(POOL, "node", 1, window.end_us, window.end_us + 50_000) if draw.random() < 0.2 else None
                 bid = draw.choice((None, draw.randrange(10**7))) if swap is None else None
-                return OrderPosted(vc, f"post {draw.randrange(200)}", kind, window, bid, swap)
+                return PostRequested(vc, f"post {draw.randrange(200)}", kind, window, bid, swap)
 
 
 def kept(state: State) -> dict[str, object]:
@@ -182,24 +182,24 @@ async def test_what_is_sent_again_is_answered_as_the_first_time_also_after_its_e
     service = Service(state, view, policy_of(market.config), writer, lambda _: None, market.now)
     service.start()
     end = market.time + 10**9
-    offer = OrderPosted("A", "x", OrderKind.OFFER, Cells(POOL, "node", 1, 0, end))
-    request = OrderPosted("B", "x", OrderKind.REQUEST, Cells(POOL, "node", 1, end, end + 9))
+    offer = PostRequested("A", "x", PostingKind.OFFER, Cells(POOL, "node", 1, 0, end))
+    request = PostRequested("B", "x", PostingKind.REQUEST, Cells(POOL, "node", 1, end, end + 9))
     try:
-        ids = [(await service.handle(event)).order for event in (offer, request)]  # type: ignore[union-attr]
+        ids = [(await service.handle(event)).posting for event in (offer, request)]  # type: ignore[union-attr]
         taken = await service.handle(AcceptRequested("B", "take", ids[0]))
         await service.handle(WithdrawRequested(ids[0], "A"))
         await service.handle(WithdrawRequested(ids[1], "B"))
         await service.handle(ReturnRequested(taken.exchanges[0]))  # type: ignore[union-attr]
-        wait_for(lambda: not (state.orders.rows or state.exchanges.rows), LIMIT)
+        wait_for(lambda: not (state.postings.rows or state.exchanges.rows), LIMIT)
         again = [service.handle(event) for event in (request, offer, AcceptRequested("B", "take", ids[0]))]
-        fresh = service.handle(OrderPosted("A", "y", OrderKind.OFFER, Cells(POOL, "node", 1, 0, end)))
-        assert [(await reply).order for reply in again[:2]] == ids[::-1]  # type: ignore[union-attr]
+        fresh = service.handle(PostRequested("A", "y", PostingKind.OFFER, Cells(POOL, "node", 1, 0, end)))
+        assert [(await reply).posting for reply in again[:2]] == ids[::-1]  # type: ignore[union-attr]
         assert await again[2] == taken
-        assert (await fresh).order == 3  # type: ignore[union-attr]
-        other = OrderPosted("A", "x", OrderKind.OFFER, Cells(POOL, "node", 1, 0, end - 1))
-        with pytest.raises(Refused, match="already used for order 1"):
+        assert (await fresh).posting == 3  # type: ignore[union-attr]
+        other = PostRequested("A", "x", PostingKind.OFFER, Cells(POOL, "node", 1, 0, end - 1))
+        with pytest.raises(Refused, match="already used for offer 1"):
             await service.handle(other)
     finally:
         service.stop()
         await service.stopped
-    assert len(market.store.tables["exchange_order"].records) == 3
+    assert len(market.store.tables["exchange_posting"].records) == 3

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import client_sdk as sdk
-from client_sdk import AsyncClient, CellLot, Client, ExchangeState, OrderKind, OrderState, testing
+from client_sdk import AsyncClient, CellLot, Client, ExchangeState, PostingKind, PostingState, testing
 from client_sdk._exchange import AsyncExchange, Exchange
 from client_sdk.cli import ebb
 from client_sdk.cli.cells import drawn
@@ -68,25 +68,25 @@ def run(site: Server, monkeypatch: pytest.MonkeyPatch) -> Run:
 def test_an_offer_and_a_request_meet(client: Client) -> None:
     market, begin = client.exchange, datetime.now(UTC) + HOUR
     offer = market.offer("vision", POOL, "node", begin=begin, duration="8h", ask=2.5)
-    assert (offer.kind, offer.state, offer.left, offer.bid_device_us) == (OrderKind.OFFER, OrderState.OPEN, 1, 9 * 10**9)
+    assert (offer.kind, offer.state, offer.left, offer.bid_device_us) == (PostingKind.OFFER, PostingState.OPEN, 1, 9 * 10**9)
     assert (offer.lot.begin, offer.lot.end, offer.lot.gpu_hours) == (begin, begin + 8 * HOUR, 32)
     want = market.request("speech", POOL, "node", begin=begin, end=begin + HOUR)
-    assert (want.kind, want.state) == (OrderKind.REQUEST, OrderState.MATCHED)
+    assert (want.kind, want.state) == (PostingKind.REQUEST, PostingState.MATCHED)
     (made,) = market.exchanges()
-    assert (made.offer_order_id, made.request_order_id, made.giver, made.taker) == (offer.id, want.id, "vision", "speech")
+    assert (made.offer_posting_id, made.request_posting_id, made.giver, made.taker) == (offer.id, want.id, "vision", "speech")
     assert made.state is ExchangeState.MATCHED
     assert {row.virtual_cluster: row.gpu_hours for row in market.surpluses()} == {"vision": PRICE, "speech": -PRICE}
     assert [(entry.virtual_cluster, entry.gpu_hours, entry.exchange_id) for entry in market.ledger()] == [
         ("vision", PRICE, made.id),
         ("speech", -PRICE, made.id),
     ]
-    assert [order.id for order in market.orders(states=[OrderState.MATCHED])] == [want.id]
-    assert [order.left for order in market.orders(virtual_cluster="vision")] == [0]
+    assert [posting.id for posting in market.postings(states=[PostingState.MATCHED])] == [want.id]
+    assert [posting.left for posting in market.postings(virtual_cluster="vision")] == [0]
     assert market.give_back(made, "vision").return_asked_by == "vision"
     assert market.give_back(made).state is ExchangeState.RETURNED
     assert [row.device_us for row in market.surpluses()] == [0, 0]
-    assert market.withdraw(offer, "vision").state is OrderState.WITHDRAWN
-    assert list(market.orders()) == []
+    assert market.withdraw(offer, "vision").state is PostingState.WITHDRAWN
+    assert list(market.postings()) == []
 
 
 def test_a_call_whose_answer_is_lost_is_sent_again_and_done_once(site: Server, client: Client) -> None:
@@ -105,7 +105,7 @@ def test_what_cannot_be_agreed_on_has_a_reason(client: Client) -> None:
     with pytest.raises(sdk.FailedPrecondition) as refused:
         market.offer("vision", POOL, "node", 2, duration="1h")
     assert (refused.value.reason, refused.value.metadata["owned"]) == ("NOT_OWNED", "1")
-    with pytest.raises(sdk.NotFound, match="order 7 is not on the board"):
+    with pytest.raises(sdk.NotFound, match="posting 7 is not on the board"):
         market.accept(7, "vision")
     with pytest.raises(sdk.InvalidArgument, match="say when the window ends"):
         market.offer("vision", POOL, "node")
@@ -168,11 +168,11 @@ async def test_the_same_awaited(site: Server) -> None:
         there, back = await market.accept(offer, "speech")
         assert (back.in_return_for, back.giver) == (there.id, "speech")
         assert [one.id async for one in market.exchanges()] == [back.id, there.id]
-        assert [order.id async for order in market.orders()] == []
+        assert [posting.id async for posting in market.postings()] == []
         assert [entry.exchange_id async for entry in market.ledger(virtual_cluster="vision")] == [back.id, there.id]
         assert (await market.surpluses(virtual_cluster="vision"))[0].gpu_hours == 4 - 8
         want = await market.request("speech", POOL, "node", begin=begin, duration=HOUR, bid=1, gives=None)
-        assert (await market.withdraw(want, "speech")).state is OrderState.WITHDRAWN
+        assert (await market.withdraw(want, "speech")).state is PostingState.WITHDRAWN
         assert (await market.give_back(there)).state is ExchangeState.RETURNED
 
 
@@ -186,7 +186,7 @@ def test_both_clients_offer_the_same() -> None:
 
 def test_the_fake_cluster_is_a_site_without_it() -> None:
     with testing.cluster() as fake, pytest.raises(sdk.FailedPrecondition) as refused:
-        list(fake.client().exchange.orders())
+        list(fake.client().exchange.postings())
     assert refused.value.reason == "NO_VIRTUAL_CLUSTERS"
 
 
@@ -214,7 +214,7 @@ def test_the_commands_one_after_the_other(run: Run, client: Client) -> None:
     (second, first) = (line.split() for line in run("list", "--no-header").splitlines())
     assert (first[:4], first[-2:]) == (["1", "vision", "speech", NODE], ["0.50", "MATCHED"])
     assert second[-2:] == ["0.44", "MATCHED"], "its share of what was asked"
-    assert " 1 " in run("list", "-o", "wide").splitlines()[1], "it met order 1"
+    assert " 1 " in run("list", "-o", "wide").splitlines()[1], "it met posting 1"
     assert run("ledger").split() == ["VC", "GPU-HOURS", "vision", "+0.94", "speech", "-0.94"]
     entries = [line.split()[:4] for line in run("ledger", "speech", "--entries", "--no-header").splitlines()]
     assert entries == [["speech", "2", "agreed", "-0.44"], ["speech", "1", "agreed", "-0.50"]]
@@ -228,8 +228,8 @@ def test_the_commands_one_after_the_other(run: Run, client: Client) -> None:
     assert run("withdraw", "1", "--vc", "vision") == "offer 1 is off the board\n"
     done = CliRunner().invoke(ebb, ["exchange", "withdraw", "1", "99", "--site"])
     assert (done.exit_code, done.stdout) == (1, "offer 1 is off the board\n")
-    assert "ebb: order 99 is not on the board" in done.stderr
-    assert [order["state"] for order in json.loads(run("board", "--all", "-o", "json"))] == ["MATCHED", "WITHDRAWN"]
+    assert "ebb: posting 99 is not on the board" in done.stderr
+    assert [posting["state"] for posting in json.loads(run("board", "--all", "-o", "json"))] == ["MATCHED", "WITHDRAWN"]
     assert json.loads(run("ledger", "-o", "json")) == [{"virtual_cluster": vc, "device_us": 0} for vc in ("vision", "speech")]
 
 

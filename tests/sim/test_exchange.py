@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model.exchange import Exchange as Row
-from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.sim import config
 from scheduler_service.sim.cases import Case, simulate, site_of
@@ -143,11 +143,11 @@ def test_tenants_request_what_they_lack_whenever_they_look() -> None:
     world = world_of(settings, [of("b", 8, 9, tasks=3), of("b", 8, 9)])
     world.advance(0)
     posted = tenants.requests(world.state, HOUR)
-    assert {(order.vc, order.kind, order.cells.pool, order.cells.level) for order in posted} == {
-        ("b", OrderKind.REQUEST, "gpu-8", "node")
+    assert {(posting.vc, posting.kind, posting.cells.pool, posting.cells.level) for posting in posted} == {
+        ("b", PostingKind.REQUEST, "gpu-8", "node")
     }
-    assert [order.cells.count for order in posted] == [2, 1]
-    assert {(order.cells.end_us, order.expires_us) for order in posted} == {(4 * HOUR, 2 * HOUR)}
+    assert [posting.cells.count for posting in posted] == [2, 1]
+    assert {(posting.cells.end_us, posting.expires_us) for posting in posted} == {(4 * HOUR, 2 * HOUR)}
     assert [tenants.next_us(at) for at in (0, 1, HOUR - 1, HOUR)] == [HOUR, HOUR, HOUR, 2 * HOUR]
 
 

@@ -14,7 +14,7 @@ from scheduler_service.store.twin.memory import Memory
 
 WRITE = ("commit",)
 EXCHANGE = (
-    *("find_order", "find_exchanges", "find_posted", "find_accepted", "list_orders", "list_exchanges", "live_of_offers"),
+    *("find_posting", "find_exchanges", "find_posted", "find_accepted", "list_postings", "list_exchanges", "live_of_offers"),
     *("list_ledger", "list_surpluses", "list_vcs"),
 )
 READ = (
@@ -45,11 +45,11 @@ class Db:
     count_jobs: Callable[..., int]
     list_nodes: Callable[..., Any]
     story: Callable[..., Any]
-    find_order: Callable[..., Any]
+    find_posting: Callable[..., Any]
     find_exchanges: Callable[..., Any]
     find_posted: Callable[..., Any]
     find_accepted: Callable[..., Any]
-    list_orders: Callable[..., Any]
+    list_postings: Callable[..., Any]
     list_exchanges: Callable[..., Any]
     live_of_offers: Callable[..., Any]
     list_ledger: Callable[..., Any]
@@ -102,7 +102,7 @@ class Postgres(Db):
         self._execute(f"UPDATE leader SET expires_at = expires_at + interval '{seconds} seconds'")
 
     def empty(self) -> None:
-        exchange = "exchange_order, exchange, exchange_ledger, exchange_surplus, idle_cells"
+        exchange = "exchange_posting, exchange, exchange_ledger, exchange_surplus, idle_cells"
         rest = "cluster, node, job, run, device, earmark, virtual_cluster, cell_binding, job_event"
         self._execute(f"TRUNCATE {rest}, {exchange} CASCADE")
 

@@ -38,12 +38,12 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.exchange import (
     Booking,
     Exchange,
-    ExchangeOrder,
     ExchangeState,
     LedgerEntry,
     Lot,
-    OrderKind,
-    OrderState,
+    Posting,
+    PostingKind,
+    PostingState,
     Surplus,
 )
 from scheduler_service.core.model.idle_history import IdleCells
@@ -69,8 +69,8 @@ DEVICE = NodeDevice(1, 0, "GPU-0", "sim", 81920, (0,), numa_node=0, link_domain=
 VC = VirtualCluster(1, "vision", (Quota("a100", "node", 2),), (Pin("big", "a100", "node", 7),), 3, VcPolicy("fitgpp", cap=2))
 BINDING = Binding("a100", "node", 7, 1, "big")
 LOT = Lot("a100", "node", 2, T, T + 3_600_000_000, devices=8)
-OFFER = ExchangeOrder(1, OrderKind.OFFER, 1, LOT, T, LOT.end_us, request_id="post 1")
-REQUEST = ExchangeOrder(2, OrderKind.REQUEST, 2, LOT, T, LOT.end_us, request_id="post 1", state=OrderState.MATCHED)
+OFFER = Posting(1, PostingKind.OFFER, 1, LOT, T, LOT.end_us, request_id="post 1")
+REQUEST = Posting(2, PostingKind.REQUEST, 2, LOT, T, LOT.end_us, request_id="post 1", state=PostingState.MATCHED)
 EXCHANGE = Exchange(1, 1, 2, 1, 2, LOT, LOT.device_us, T)
 TABLES = {
     Cluster: "cluster",
@@ -81,7 +81,7 @@ TABLES = {
     Earmark: "earmark",
     VirtualCluster: "virtual_cluster",
     Binding: "cell_binding",
-    ExchangeOrder: "exchange_order",
+    Posting: "exchange_posting",
     Exchange: "exchange",
     LedgerEntry: "exchange_ledger",
     Surplus: "exchange_surplus",
@@ -136,7 +136,7 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         vcs=tuple(sorted(kinds[VirtualCluster], key=lambda r: r.id)),
         bindings=tuple(sorted(kinds[Binding], key=lambda r: (r.pool, r.level, r.index))),
         market=Market(
-            tuple(sorted((r for r in kinds[ExchangeOrder] if r.state is OrderState.OPEN), key=lambda r: r.id)),
+            tuple(sorted((r for r in kinds[Posting] if r.state is PostingState.OPEN), key=lambda r: r.id)),
             tuple(sorted((r for r in kinds[Exchange] if r.state is not ExchangeState.RETURNED), key=lambda r: r.id)),
             tuple(sorted(kinds[Surplus], key=lambda r: r.vc)),
             tuple(sorted(kinds[IdleCells], key=lambda r: (r.vc, r.pool, r.level))),
@@ -355,30 +355,30 @@ def lots(draw: st.DrawFn) -> Lot:
 
 
 @st.composite
-def orders(draw: st.DrawFn, order_id: int) -> ExchangeOrder:
+def postings(draw: st.DrawFn, posting_id: int) -> Posting:
     lot = draw(lots())
     posted = draw(st.integers(0, lot.end_us))
     swap = draw(st.none() | lots())
-    return ExchangeOrder(
-        order_id,
-        draw(st.sampled_from(OrderKind)),
+    return Posting(
+        posting_id,
+        draw(st.sampled_from(PostingKind)),
         draw(positive),
         lot,
         posted,
         draw(st.integers(posted, lot.end_us)),
         draw(maybe(big)) if swap is None else None,
         swap,
-        draw(st.sampled_from(OrderState)),
+        draw(st.sampled_from(PostingState)),
         draw(st.booleans()),
         draw(maybe(times)),
-        f"request {order_id}" if order_id % 2 else "",
+        f"request {posting_id}" if posting_id % 2 else "",
     )
 
 
 @st.composite
-def exchanges(draw: st.DrawFn, exchange_id: int, orders: int) -> Exchange:
+def exchanges(draw: st.DrawFn, exchange_id: int, postings: int) -> Exchange:
     state, giver = draw(st.sampled_from(ExchangeState)), draw(positive)
-    offer, request = draw(st.integers(0, orders)), draw(st.integers(1, orders))
+    offer, request = draw(st.integers(0, postings)), draw(st.integers(1, postings))
     return Exchange(
         exchange_id,
         offer,
@@ -399,8 +399,8 @@ def exchanges(draw: st.DrawFn, exchange_id: int, orders: int) -> Exchange:
 
 @st.composite
 def markets(draw: st.DrawFn) -> list[Any]:
-    """Orders and exchanges, and what was booked for these; whose they are may be gone."""
-    posted = [draw(orders(number)) for number in range(1, draw(st.integers(0, 3)) + 1)]
+    """Postings and exchanges, and what was booked for these; whose they are may be gone."""
+    posted = [draw(postings(number)) for number in range(1, draw(st.integers(0, 3)) + 1)]
     rows: list[Any] = [*posted]
     for number in range(1, (draw(st.integers(0, 2)) if posted else 0) + 1):
         exchange = draw(exchanges(number, len(posted)))

@@ -77,6 +77,27 @@ def test_down_and_up_again(empty: Engine) -> None:
     assert catalog(empty) == before
 
 
+def test_offers_and_requests_become_postings_and_go_back(empty: Engine) -> None:
+    store.migrate(empty, "0006")
+    with empty.begin() as conn:
+        conn.execute(
+            text(
+                "INSERT INTO exchange_order VALUES (3, 1, 1, 'p', 'node', 2, 0, 9, 8, 0, 9, NULL, NULL, 1, false, NULL, 'r');"
+                "INSERT INTO cluster (id, seed, next_job, next_node, next_earmark, next_vc, clock_us, next_order,"
+                " next_exchange) VALUES ('c', 0, 1, 1, 1, 1, 0, 4, 6);"
+                "INSERT INTO exchange VALUES (5, 3, NULL, 1, 2, 'p', 'node', 1, 0, 9, 8, 7, 0, NULL, 1, 0, NULL, NULL, '', 1);"
+            )
+        )
+        before = conn.execute(text("SELECT * FROM exchange_order")).all()
+    store.migrate(empty)
+    with empty.begin() as conn:
+        assert conn.execute(text("SELECT * FROM exchange_posting")).all() == before
+        assert conn.execute(text("SELECT next_posting FROM cluster")).scalar_one() == 4
+        command.downgrade(configuration(conn), "0006")
+        assert conn.execute(text("SELECT * FROM exchange_order")).all() == before
+        assert conn.execute(text("SELECT next_order FROM cluster")).scalar_one() == 4
+
+
 def test_migrating_again_changes_nothing_and_keeps_the_leader(engine: Engine, conn: Any, epoch: int) -> None:
     store.migrate(engine)
     assert store.holder(conn).epoch == epoch

@@ -17,7 +17,7 @@ def restored(url: str) -> Result:
 
 
 def numbers(conn: Connection) -> Any:
-    found = conn.execute(text("SELECT epoch, next_job, next_order, next_exchange, next_node FROM leader, cluster")).one()
+    found = conn.execute(text("SELECT epoch, next_job, next_posting, next_exchange, next_node FROM leader, cluster")).one()
     conn.rollback()
     return tuple(found)
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler_service.core.model import Job, JobEvent, JobState, Reason, Run, RunKey, RunPhase
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.state.journal import Change
 from tests.store import make
@@ -24,7 +24,7 @@ def test_new_rows_come_back(db: Db, epoch: int, rows: list[Any]) -> None:
     db.empty()
     number = db.commit(epoch, make.new(*rows), [])
     assert db.load() == make.loaded(number, rows)
-    for kind, found in ((ExchangeOrder, db.list_orders()), (Exchange, db.list_exchanges()), (Surplus, db.list_surpluses())):
+    for kind, found in ((Posting, db.list_postings()), (Exchange, db.list_exchanges()), (Surplus, db.list_surpluses())):
         assert {row.__dict__.get("id", row.__dict__.get("vc")): row for row in rows if isinstance(row, kind)} == {
             row.__dict__.get("id", row.__dict__.get("vc")): row for row in found
         }
@@ -55,7 +55,7 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     new.append(replace(make.DEVICE, fault="it is lost"))
     new.append(replace(make.VC, quotas=data.draw(make.quotas_of), weight=7, policy=data.draw(make.vc_policies)))
     new.append(replace(make.BINDING, pin=""))
-    new += [replace(make.OFFER, state=OrderState.WITHDRAWN), replace(make.REQUEST, begins_us=5)]
+    new += [replace(make.OFFER, state=PostingState.WITHDRAWN), replace(make.REQUEST, begins_us=5)]
     over = data.draw(st.booleans())
     state = ExchangeState.RETURNED if over else ExchangeState.ACTIVE
     more = {"return_asked_by": 2, "opened_us": 7, "returned_us": 9 if over else None}

@@ -11,19 +11,19 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class OrderKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class PostingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    ORDER_KIND_UNSPECIFIED: _ClassVar[OrderKind]
-    ORDER_KIND_OFFER: _ClassVar[OrderKind]
-    ORDER_KIND_REQUEST: _ClassVar[OrderKind]
+    POSTING_KIND_UNSPECIFIED: _ClassVar[PostingKind]
+    POSTING_KIND_OFFER: _ClassVar[PostingKind]
+    POSTING_KIND_REQUEST: _ClassVar[PostingKind]
 
-class OrderState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class PostingState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    ORDER_STATE_UNSPECIFIED: _ClassVar[OrderState]
-    ORDER_STATE_OPEN: _ClassVar[OrderState]
-    ORDER_STATE_MATCHED: _ClassVar[OrderState]
-    ORDER_STATE_WITHDRAWN: _ClassVar[OrderState]
-    ORDER_STATE_EXPIRED: _ClassVar[OrderState]
+    POSTING_STATE_UNSPECIFIED: _ClassVar[PostingState]
+    POSTING_STATE_OPEN: _ClassVar[PostingState]
+    POSTING_STATE_MATCHED: _ClassVar[PostingState]
+    POSTING_STATE_WITHDRAWN: _ClassVar[PostingState]
+    POSTING_STATE_EXPIRED: _ClassVar[PostingState]
 
 class ExchangeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -37,14 +37,14 @@ class BookingKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BOOKING_KIND_UNSPECIFIED: _ClassVar[BookingKind]
     BOOKING_KIND_AGREED: _ClassVar[BookingKind]
     BOOKING_KIND_RETURNED: _ClassVar[BookingKind]
-ORDER_KIND_UNSPECIFIED: OrderKind
-ORDER_KIND_OFFER: OrderKind
-ORDER_KIND_REQUEST: OrderKind
-ORDER_STATE_UNSPECIFIED: OrderState
-ORDER_STATE_OPEN: OrderState
-ORDER_STATE_MATCHED: OrderState
-ORDER_STATE_WITHDRAWN: OrderState
-ORDER_STATE_EXPIRED: OrderState
+POSTING_KIND_UNSPECIFIED: PostingKind
+POSTING_KIND_OFFER: PostingKind
+POSTING_KIND_REQUEST: PostingKind
+POSTING_STATE_UNSPECIFIED: PostingState
+POSTING_STATE_OPEN: PostingState
+POSTING_STATE_MATCHED: PostingState
+POSTING_STATE_WITHDRAWN: PostingState
+POSTING_STATE_EXPIRED: PostingState
 EXCHANGE_STATE_UNSPECIFIED: ExchangeState
 EXCHANGE_STATE_MATCHED: ExchangeState
 EXCHANGE_STATE_ACTIVE: ExchangeState
@@ -69,9 +69,9 @@ class CellLot(_message.Message):
     device_us: int
     def __init__(self, pool: _Optional[str] = ..., level: _Optional[str] = ..., cells: _Optional[int] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., device_us: _Optional[int] = ...) -> None: ...
 
-class ExchangeOrder(_message.Message):
-    __slots__ = ("order_id", "kind", "virtual_cluster", "lot", "bid_device_us", "swap", "state", "left", "post_time", "expire_time", "by_proxy")
-    ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+class Posting(_message.Message):
+    __slots__ = ("posting_id", "kind", "virtual_cluster", "lot", "bid_device_us", "swap", "state", "left", "post_time", "expire_time", "by_proxy")
+    POSTING_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     LOT_FIELD_NUMBER: _ClassVar[int]
@@ -82,24 +82,24 @@ class ExchangeOrder(_message.Message):
     POST_TIME_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     BY_PROXY_FIELD_NUMBER: _ClassVar[int]
-    order_id: int
-    kind: OrderKind
+    posting_id: int
+    kind: PostingKind
     virtual_cluster: str
     lot: CellLot
     bid_device_us: int
     swap: CellLot
-    state: OrderState
+    state: PostingState
     left: int
     post_time: _timestamp_pb2.Timestamp
     expire_time: _timestamp_pb2.Timestamp
     by_proxy: bool
-    def __init__(self, order_id: _Optional[int] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., virtual_cluster: _Optional[str] = ..., lot: _Optional[_Union[CellLot, _Mapping]] = ..., bid_device_us: _Optional[int] = ..., swap: _Optional[_Union[CellLot, _Mapping]] = ..., state: _Optional[_Union[OrderState, str]] = ..., left: _Optional[int] = ..., post_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., by_proxy: bool = ...) -> None: ...
+    def __init__(self, posting_id: _Optional[int] = ..., kind: _Optional[_Union[PostingKind, str]] = ..., virtual_cluster: _Optional[str] = ..., lot: _Optional[_Union[CellLot, _Mapping]] = ..., bid_device_us: _Optional[int] = ..., swap: _Optional[_Union[CellLot, _Mapping]] = ..., state: _Optional[_Union[PostingState, str]] = ..., left: _Optional[int] = ..., post_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., by_proxy: bool = ...) -> None: ...
 
 class CellExchange(_message.Message):
-    __slots__ = ("exchange_id", "offer_order_id", "request_order_id", "giver", "taker", "lot", "price_device_us", "state", "agree_time", "open_time", "return_time", "in_return_for", "return_asked_by")
+    __slots__ = ("exchange_id", "offer_posting_id", "request_posting_id", "giver", "taker", "lot", "price_device_us", "state", "agree_time", "open_time", "return_time", "in_return_for", "return_asked_by")
     EXCHANGE_ID_FIELD_NUMBER: _ClassVar[int]
-    OFFER_ORDER_ID_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFER_POSTING_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_POSTING_ID_FIELD_NUMBER: _ClassVar[int]
     GIVER_FIELD_NUMBER: _ClassVar[int]
     TAKER_FIELD_NUMBER: _ClassVar[int]
     LOT_FIELD_NUMBER: _ClassVar[int]
@@ -111,8 +111,8 @@ class CellExchange(_message.Message):
     IN_RETURN_FOR_FIELD_NUMBER: _ClassVar[int]
     RETURN_ASKED_BY_FIELD_NUMBER: _ClassVar[int]
     exchange_id: int
-    offer_order_id: int
-    request_order_id: int
+    offer_posting_id: int
+    request_posting_id: int
     giver: str
     taker: str
     lot: CellLot
@@ -123,7 +123,7 @@ class CellExchange(_message.Message):
     return_time: _timestamp_pb2.Timestamp
     in_return_for: int
     return_asked_by: str
-    def __init__(self, exchange_id: _Optional[int] = ..., offer_order_id: _Optional[int] = ..., request_order_id: _Optional[int] = ..., giver: _Optional[str] = ..., taker: _Optional[str] = ..., lot: _Optional[_Union[CellLot, _Mapping]] = ..., price_device_us: _Optional[int] = ..., state: _Optional[_Union[ExchangeState, str]] = ..., agree_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., open_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., return_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., in_return_for: _Optional[int] = ..., return_asked_by: _Optional[str] = ...) -> None: ...
+    def __init__(self, exchange_id: _Optional[int] = ..., offer_posting_id: _Optional[int] = ..., request_posting_id: _Optional[int] = ..., giver: _Optional[str] = ..., taker: _Optional[str] = ..., lot: _Optional[_Union[CellLot, _Mapping]] = ..., price_device_us: _Optional[int] = ..., state: _Optional[_Union[ExchangeState, str]] = ..., agree_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., open_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., return_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., in_return_for: _Optional[int] = ..., return_asked_by: _Optional[str] = ...) -> None: ...
 
 class LedgerEntry(_message.Message):
     __slots__ = ("virtual_cluster", "exchange_id", "kind", "device_us", "time")
@@ -147,7 +147,7 @@ class Surplus(_message.Message):
     device_us: int
     def __init__(self, virtual_cluster: _Optional[str] = ..., device_us: _Optional[int] = ...) -> None: ...
 
-class PostOrderRequest(_message.Message):
+class PostRequest(_message.Message):
     __slots__ = ("virtual_cluster", "request_id", "kind", "lot", "bid_device_us", "swap", "expire_time")
     VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -158,50 +158,50 @@ class PostOrderRequest(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
     virtual_cluster: str
     request_id: str
-    kind: OrderKind
+    kind: PostingKind
     lot: CellLot
     bid_device_us: int
     swap: CellLot
     expire_time: _timestamp_pb2.Timestamp
-    def __init__(self, virtual_cluster: _Optional[str] = ..., request_id: _Optional[str] = ..., kind: _Optional[_Union[OrderKind, str]] = ..., lot: _Optional[_Union[CellLot, _Mapping]] = ..., bid_device_us: _Optional[int] = ..., swap: _Optional[_Union[CellLot, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, virtual_cluster: _Optional[str] = ..., request_id: _Optional[str] = ..., kind: _Optional[_Union[PostingKind, str]] = ..., lot: _Optional[_Union[CellLot, _Mapping]] = ..., bid_device_us: _Optional[int] = ..., swap: _Optional[_Union[CellLot, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
-class PostOrderResponse(_message.Message):
-    __slots__ = ("order",)
-    ORDER_FIELD_NUMBER: _ClassVar[int]
-    order: ExchangeOrder
-    def __init__(self, order: _Optional[_Union[ExchangeOrder, _Mapping]] = ...) -> None: ...
+class PostResponse(_message.Message):
+    __slots__ = ("posting",)
+    POSTING_FIELD_NUMBER: _ClassVar[int]
+    posting: Posting
+    def __init__(self, posting: _Optional[_Union[Posting, _Mapping]] = ...) -> None: ...
 
-class WithdrawOrderRequest(_message.Message):
-    __slots__ = ("order_id", "virtual_cluster")
-    ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+class WithdrawRequest(_message.Message):
+    __slots__ = ("posting_id", "virtual_cluster")
+    POSTING_ID_FIELD_NUMBER: _ClassVar[int]
     VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
-    order_id: int
+    posting_id: int
     virtual_cluster: str
-    def __init__(self, order_id: _Optional[int] = ..., virtual_cluster: _Optional[str] = ...) -> None: ...
+    def __init__(self, posting_id: _Optional[int] = ..., virtual_cluster: _Optional[str] = ...) -> None: ...
 
-class WithdrawOrderResponse(_message.Message):
-    __slots__ = ("order",)
-    ORDER_FIELD_NUMBER: _ClassVar[int]
-    order: ExchangeOrder
-    def __init__(self, order: _Optional[_Union[ExchangeOrder, _Mapping]] = ...) -> None: ...
+class WithdrawResponse(_message.Message):
+    __slots__ = ("posting",)
+    POSTING_FIELD_NUMBER: _ClassVar[int]
+    posting: Posting
+    def __init__(self, posting: _Optional[_Union[Posting, _Mapping]] = ...) -> None: ...
 
-class AcceptOrderRequest(_message.Message):
-    __slots__ = ("virtual_cluster", "request_id", "order_id", "cells", "begin_time", "end_time")
+class AcceptRequest(_message.Message):
+    __slots__ = ("virtual_cluster", "request_id", "posting_id", "cells", "begin_time", "end_time")
     VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    ORDER_ID_FIELD_NUMBER: _ClassVar[int]
+    POSTING_ID_FIELD_NUMBER: _ClassVar[int]
     CELLS_FIELD_NUMBER: _ClassVar[int]
     BEGIN_TIME_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
     virtual_cluster: str
     request_id: str
-    order_id: int
+    posting_id: int
     cells: int
     begin_time: _timestamp_pb2.Timestamp
     end_time: _timestamp_pb2.Timestamp
-    def __init__(self, virtual_cluster: _Optional[str] = ..., request_id: _Optional[str] = ..., order_id: _Optional[int] = ..., cells: _Optional[int] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    def __init__(self, virtual_cluster: _Optional[str] = ..., request_id: _Optional[str] = ..., posting_id: _Optional[int] = ..., cells: _Optional[int] = ..., begin_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
-class AcceptOrderResponse(_message.Message):
+class AcceptResponse(_message.Message):
     __slots__ = ("exchanges",)
     EXCHANGES_FIELD_NUMBER: _ClassVar[int]
     exchanges: _containers.RepeatedCompositeFieldContainer[CellExchange]
@@ -221,7 +221,7 @@ class ReturnCellsResponse(_message.Message):
     exchange: CellExchange
     def __init__(self, exchange: _Optional[_Union[CellExchange, _Mapping]] = ...) -> None: ...
 
-class ListOrdersRequest(_message.Message):
+class ListPostingsRequest(_message.Message):
     __slots__ = ("page_size", "page_token", "states", "virtual_cluster")
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -229,17 +229,17 @@ class ListOrdersRequest(_message.Message):
     VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
     page_size: int
     page_token: str
-    states: _containers.RepeatedScalarFieldContainer[OrderState]
+    states: _containers.RepeatedScalarFieldContainer[PostingState]
     virtual_cluster: str
-    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[OrderState, str]]] = ..., virtual_cluster: _Optional[str] = ...) -> None: ...
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[PostingState, str]]] = ..., virtual_cluster: _Optional[str] = ...) -> None: ...
 
-class ListOrdersResponse(_message.Message):
-    __slots__ = ("orders", "next_page_token")
-    ORDERS_FIELD_NUMBER: _ClassVar[int]
+class ListPostingsResponse(_message.Message):
+    __slots__ = ("postings", "next_page_token")
+    POSTINGS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    orders: _containers.RepeatedCompositeFieldContainer[ExchangeOrder]
+    postings: _containers.RepeatedCompositeFieldContainer[Posting]
     next_page_token: str
-    def __init__(self, orders: _Optional[_Iterable[_Union[ExchangeOrder, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, postings: _Optional[_Iterable[_Union[Posting, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ListExchangesRequest(_message.Message):
     __slots__ = ("page_size", "page_token", "states", "virtual_cluster")

@@ -37,30 +37,30 @@ class ExchangeStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.PostOrder = channel.unary_unary(
-                '/ebb.v1.Exchange/PostOrder',
-                request_serializer=ebb_dot_v1_dot_exchange__pb2.PostOrderRequest.SerializeToString,
-                response_deserializer=ebb_dot_v1_dot_exchange__pb2.PostOrderResponse.FromString,
+        self.Post = channel.unary_unary(
+                '/ebb.v1.Exchange/Post',
+                request_serializer=ebb_dot_v1_dot_exchange__pb2.PostRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_exchange__pb2.PostResponse.FromString,
                 _registered_method=True)
-        self.WithdrawOrder = channel.unary_unary(
-                '/ebb.v1.Exchange/WithdrawOrder',
-                request_serializer=ebb_dot_v1_dot_exchange__pb2.WithdrawOrderRequest.SerializeToString,
-                response_deserializer=ebb_dot_v1_dot_exchange__pb2.WithdrawOrderResponse.FromString,
+        self.Withdraw = channel.unary_unary(
+                '/ebb.v1.Exchange/Withdraw',
+                request_serializer=ebb_dot_v1_dot_exchange__pb2.WithdrawRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_exchange__pb2.WithdrawResponse.FromString,
                 _registered_method=True)
-        self.AcceptOrder = channel.unary_unary(
-                '/ebb.v1.Exchange/AcceptOrder',
-                request_serializer=ebb_dot_v1_dot_exchange__pb2.AcceptOrderRequest.SerializeToString,
-                response_deserializer=ebb_dot_v1_dot_exchange__pb2.AcceptOrderResponse.FromString,
+        self.Accept = channel.unary_unary(
+                '/ebb.v1.Exchange/Accept',
+                request_serializer=ebb_dot_v1_dot_exchange__pb2.AcceptRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_exchange__pb2.AcceptResponse.FromString,
                 _registered_method=True)
         self.ReturnCells = channel.unary_unary(
                 '/ebb.v1.Exchange/ReturnCells',
                 request_serializer=ebb_dot_v1_dot_exchange__pb2.ReturnCellsRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_exchange__pb2.ReturnCellsResponse.FromString,
                 _registered_method=True)
-        self.ListOrders = channel.unary_unary(
-                '/ebb.v1.Exchange/ListOrders',
-                request_serializer=ebb_dot_v1_dot_exchange__pb2.ListOrdersRequest.SerializeToString,
-                response_deserializer=ebb_dot_v1_dot_exchange__pb2.ListOrdersResponse.FromString,
+        self.ListPostings = channel.unary_unary(
+                '/ebb.v1.Exchange/ListPostings',
+                request_serializer=ebb_dot_v1_dot_exchange__pb2.ListPostingsRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_exchange__pb2.ListPostingsResponse.FromString,
                 _registered_method=True)
         self.ListExchanges = channel.unary_unary(
                 '/ebb.v1.Exchange/ListExchanges',
@@ -80,22 +80,22 @@ class ExchangeServicer(object):
     call is refused with NO_VIRTUAL_CLUSTERS.
     """
 
-    def PostOrder(self, request, context):
+    def Post(self, request, context):
         """Puts an offer or a request on the board; the site's arbiter may meet it at once. The same request_id of the same virtual
-        cluster returns the same order, however often it is sent, also when it has left the board.
+        cluster returns the same posting, however often it is sent, also when it has left the board.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def WithdrawOrder(self, request, context):
-        """Takes an order off the board. What was agreed on of it stays agreed. Safe to repeat.
+    def Withdraw(self, request, context):
+        """Takes a posting off the board. What was agreed on of it stays agreed. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AcceptOrder(self, request, context):
+    def Accept(self, request, context):
         """Takes an offer, all of it that is left or a part, or gives what a request asks for. Safe to repeat with a request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -109,7 +109,7 @@ class ExchangeServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListOrders(self, request, context):
+    def ListPostings(self, request, context):
         """The board, or also what has left it; newest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -133,30 +133,30 @@ class ExchangeServicer(object):
 
 def add_ExchangeServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'PostOrder': grpc.unary_unary_rpc_method_handler(
-                    servicer.PostOrder,
-                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.PostOrderRequest.FromString,
-                    response_serializer=ebb_dot_v1_dot_exchange__pb2.PostOrderResponse.SerializeToString,
+            'Post': grpc.unary_unary_rpc_method_handler(
+                    servicer.Post,
+                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.PostRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_exchange__pb2.PostResponse.SerializeToString,
             ),
-            'WithdrawOrder': grpc.unary_unary_rpc_method_handler(
-                    servicer.WithdrawOrder,
-                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.WithdrawOrderRequest.FromString,
-                    response_serializer=ebb_dot_v1_dot_exchange__pb2.WithdrawOrderResponse.SerializeToString,
+            'Withdraw': grpc.unary_unary_rpc_method_handler(
+                    servicer.Withdraw,
+                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.WithdrawRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_exchange__pb2.WithdrawResponse.SerializeToString,
             ),
-            'AcceptOrder': grpc.unary_unary_rpc_method_handler(
-                    servicer.AcceptOrder,
-                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.AcceptOrderRequest.FromString,
-                    response_serializer=ebb_dot_v1_dot_exchange__pb2.AcceptOrderResponse.SerializeToString,
+            'Accept': grpc.unary_unary_rpc_method_handler(
+                    servicer.Accept,
+                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.AcceptRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_exchange__pb2.AcceptResponse.SerializeToString,
             ),
             'ReturnCells': grpc.unary_unary_rpc_method_handler(
                     servicer.ReturnCells,
                     request_deserializer=ebb_dot_v1_dot_exchange__pb2.ReturnCellsRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_exchange__pb2.ReturnCellsResponse.SerializeToString,
             ),
-            'ListOrders': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListOrders,
-                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.ListOrdersRequest.FromString,
-                    response_serializer=ebb_dot_v1_dot_exchange__pb2.ListOrdersResponse.SerializeToString,
+            'ListPostings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPostings,
+                    request_deserializer=ebb_dot_v1_dot_exchange__pb2.ListPostingsRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_exchange__pb2.ListPostingsResponse.SerializeToString,
             ),
             'ListExchanges': grpc.unary_unary_rpc_method_handler(
                     servicer.ListExchanges,
@@ -183,7 +183,7 @@ class Exchange(object):
     """
 
     @staticmethod
-    def PostOrder(request,
+    def Post(request,
             target,
             options=(),
             channel_credentials=None,
@@ -196,9 +196,9 @@ class Exchange(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ebb.v1.Exchange/PostOrder',
-            ebb_dot_v1_dot_exchange__pb2.PostOrderRequest.SerializeToString,
-            ebb_dot_v1_dot_exchange__pb2.PostOrderResponse.FromString,
+            '/ebb.v1.Exchange/Post',
+            ebb_dot_v1_dot_exchange__pb2.PostRequest.SerializeToString,
+            ebb_dot_v1_dot_exchange__pb2.PostResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -210,7 +210,7 @@ class Exchange(object):
             _registered_method=True)
 
     @staticmethod
-    def WithdrawOrder(request,
+    def Withdraw(request,
             target,
             options=(),
             channel_credentials=None,
@@ -223,9 +223,9 @@ class Exchange(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ebb.v1.Exchange/WithdrawOrder',
-            ebb_dot_v1_dot_exchange__pb2.WithdrawOrderRequest.SerializeToString,
-            ebb_dot_v1_dot_exchange__pb2.WithdrawOrderResponse.FromString,
+            '/ebb.v1.Exchange/Withdraw',
+            ebb_dot_v1_dot_exchange__pb2.WithdrawRequest.SerializeToString,
+            ebb_dot_v1_dot_exchange__pb2.WithdrawResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -237,7 +237,7 @@ class Exchange(object):
             _registered_method=True)
 
     @staticmethod
-    def AcceptOrder(request,
+    def Accept(request,
             target,
             options=(),
             channel_credentials=None,
@@ -250,9 +250,9 @@ class Exchange(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ebb.v1.Exchange/AcceptOrder',
-            ebb_dot_v1_dot_exchange__pb2.AcceptOrderRequest.SerializeToString,
-            ebb_dot_v1_dot_exchange__pb2.AcceptOrderResponse.FromString,
+            '/ebb.v1.Exchange/Accept',
+            ebb_dot_v1_dot_exchange__pb2.AcceptRequest.SerializeToString,
+            ebb_dot_v1_dot_exchange__pb2.AcceptResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -291,7 +291,7 @@ class Exchange(object):
             _registered_method=True)
 
     @staticmethod
-    def ListOrders(request,
+    def ListPostings(request,
             target,
             options=(),
             channel_credentials=None,
@@ -304,9 +304,9 @@ class Exchange(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ebb.v1.Exchange/ListOrders',
-            ebb_dot_v1_dot_exchange__pb2.ListOrdersRequest.SerializeToString,
-            ebb_dot_v1_dot_exchange__pb2.ListOrdersResponse.FromString,
+            '/ebb.v1.Exchange/ListPostings',
+            ebb_dot_v1_dot_exchange__pb2.ListPostingsRequest.SerializeToString,
+            ebb_dot_v1_dot_exchange__pb2.ListPostingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,11 +13,11 @@ from scheduler_service.core.model.exchange import (
     Booking,
     Deal,
     Exchange,
-    ExchangeOrder,
     ExchangeState,
     Lot,
-    OrderKind,
-    OrderState,
+    Posting,
+    PostingKind,
+    PostingState,
     booked,
     covers,
     from_now,
@@ -29,78 +29,78 @@ from scheduler_service.core.model.values import Micros
 
 
 class Board:
-    """The open orders at a time. Nothing changes one; `after` makes another.
+    """The open postings at a time. Nothing changes one; `after` makes another.
 
     An offer stands whole as it was posted, with the lots that exchanges have of it beside: so what is left of it, some cells
     all the time and others before and after a window, needs no rows of its own, and comes back when an exchange ends early.
     """
 
-    def __init__(self, orders: Iterable[ExchangeOrder], exchanges: Iterable[Exchange], now: Micros) -> None:
-        there = [o for o in orders if o.state is OrderState.OPEN and now <= o.expires_us and now < o.lot.end_us]
+    def __init__(self, postings: Iterable[Posting], exchanges: Iterable[Exchange], now: Micros) -> None:
+        there = [p for p in postings if p.state is PostingState.OPEN and now <= p.expires_us and now < p.lot.end_us]
         self.now = now
-        self.orders = {order.id: order for order in sorted(there, key=lambda o: (o.posted_us, o.id))}
+        self.postings = {posting.id: posting for posting in sorted(there, key=lambda p: (p.posted_us, p.id))}
         """Earliest post first."""
-        self._offers: dict[tuple[str, str], list[ExchangeOrder]] = defaultdict(list)
-        self._own: dict[tuple[int, str, str], list[ExchangeOrder]] = defaultdict(list)
-        for order in self.orders.values():
-            if order.kind is OrderKind.OFFER:
-                self._offers[order.lot.pool, order.lot.level].append(order)
-                self._own[order.vc, order.lot.pool, order.lot.level].append(order)
+        self._offers: dict[tuple[str, str], list[Posting]] = defaultdict(list)
+        self._own: dict[tuple[int, str, str], list[Posting]] = defaultdict(list)
+        for posting in self.postings.values():
+            if posting.kind is PostingKind.OFFER:
+                self._offers[posting.lot.pool, posting.lot.level].append(posting)
+                self._own[posting.vc, posting.lot.pool, posting.lot.level].append(posting)
         taken: dict[int, tuple[Lot, ...]] = defaultdict(tuple)
         for exchange in exchanges:
-            if exchange.offer in self.orders and exchange.state is not ExchangeState.RETURNED:
+            if exchange.offer in self.postings and exchange.state is not ExchangeState.RETURNED:
                 taken[exchange.offer] += (exchange.lot,)
         self._taken: Mapping[int, tuple[Lot, ...]] = dict(taken)
-        self._covering: dict[int, list[tuple[int, ExchangeOrder]]] = {}
+        self._covering: dict[int, list[tuple[int, Posting]]] = {}
         """See `asks`; the same for all boards that come after, as what is taken is not looked at."""
 
     def after(self, deal: Deal) -> "Board":
         """The board once the deal is made."""
         new = object.__new__(Board)
         new.now, new._offers, new._own, new._covering = self.now, self._offers, self._own, self._covering
-        new.orders = self.orders.copy()
-        new.orders.pop(deal.request, None)
+        new.postings = self.postings.copy()
+        new.postings.pop(deal.request, None)
         if deal.swap is not None:
-            new.orders.pop(deal.offer, None)
+            new.postings.pop(deal.offer, None)
         new._taken = {**self._taken, deal.offer: (*self._taken.get(deal.offer, ()), deal.lot)} if deal.offer else self._taken
         return new
 
-    def requests(self) -> list[ExchangeOrder]:
+    def requests(self) -> list[Posting]:
         """Earliest post first."""
-        return [order for order in self.orders.values() if order.kind is OrderKind.REQUEST]
+        return [posting for posting in self.postings.values() if posting.kind is PostingKind.REQUEST]
 
-    def offers_of(self, vc: int, pool: str, level: str) -> list[ExchangeOrder]:
+    def offers_of(self, vc: int, pool: str, level: str) -> list[Posting]:
         """Earliest post first."""
-        return [order for order in self._own.get((vc, pool, level), ()) if order.id in self.orders]
+        return [posting for posting in self._own.get((vc, pool, level), ()) if posting.id in self.postings]
 
-    def wanted(self, order: ExchangeOrder) -> Lot:
-        """What the order is about from now on."""
-        return from_now(order.lot, self.now)
+    def wanted(self, posting: Posting) -> Lot:
+        """What the posting is about from now on."""
+        return from_now(posting.lot, self.now)
 
-    def left(self, offer: ExchangeOrder, begin_us: Micros, end_us: Micros) -> int:
+    def left(self, offer: Posting, begin_us: Micros, end_us: Micros) -> int:
         """How many of its cells no exchange has at any time of a window."""
         taken = self._taken.get(offer.id)
         return offer.lot.count - max(used(taken, begin_us, end_us)) if taken else offer.lot.count
 
-    def holds(self, offer: ExchangeOrder, lot: Lot) -> bool:
+    def holds(self, offer: Posting, lot: Lot) -> bool:
         """Whether the offer, or what is left of it, has such a lot."""
         return covers(offer.lot, lot) and lot.count <= self.left(offer, lot.begin_us, lot.end_us)
 
-    def asks(self, request: ExchangeOrder) -> Iterator[tuple[int, ExchangeOrder]]:
+    def asks(self, request: Posting) -> Iterator[tuple[int, Posting]]:
         """The offers that could satisfy the request (Algorithm 2, line 5), and what each asks: all of it, from another VC;
         those that want cells in return where the request gives them. Who asks least comes first, then the earliest post."""
         lot = self.wanted(request)
         covering = self._covering.get(request.id)
         if covering is None:
             offers = self._offers.get((lot.pool, lot.level), ())
-            fitting = [o for o in offers if o.vc != request.vc and _swaps(o.swap, request.swap) and covers(o.lot, lot)]
-            covering = sorted([(share(o, lot), o) for o in fitting], key=lambda each: each[0])
+            fitting = [p for p in offers if p.vc != request.vc and _swaps(p.swap, request.swap) and covers(p.lot, lot)]
+            covering = sorted([(share(p, lot), p) for p in fitting], key=lambda each: each[0])
             self._covering[request.id] = covering
         for ask, offer in covering:
-            if offer.id in self.orders and lot.count <= self.left(offer, lot.begin_us, lot.end_us):
+            if offer.id in self.postings and lot.count <= self.left(offer, lot.begin_us, lot.end_us):
                 yield ask, offer
 
-    def deal(self, request: ExchangeOrder, offer: ExchangeOrder, price: int | None = None) -> Deal:
+    def deal(self, request: Posting, offer: Posting, price: int | None = None) -> Deal:
         """Without a price: as many device-microseconds as change hands."""
         lot = self.wanted(request)
         price = lot.device_us if price is None else price
@@ -108,21 +108,21 @@ class Board:
 
     def why_not(self, deal: Deal) -> str | None:
         """Why the deal cannot be made; None: it can, as far as the board is concerned."""
-        offer, request = self.orders.get(deal.offer), self.orders.get(deal.request)
+        offer, request = self.postings.get(deal.offer), self.postings.get(deal.request)
         if deal.giver == deal.taker:
             return "a virtual cluster does not exchange with itself"
         if is_empty(deal.lot) or deal.lot.begin_us < self.now:
             return "there are no cells in it, or it begins in the past"
         if not (deal.offer or deal.request) or deal.price < 0:
-            return "the deal meets no order, or its price is less than nothing"
+            return "the deal meets no posting, or its price is less than nothing"
         if deal.offer:
-            if offer is None or offer.kind is not OrderKind.OFFER or offer.vc != deal.giver:
-                return f"order {deal.offer} is no open offer of virtual cluster {deal.giver}"
+            if offer is None or offer.kind is not PostingKind.OFFER or offer.vc != deal.giver:
+                return f"posting {deal.offer} is no open offer of virtual cluster {deal.giver}"
             if not self.holds(offer, deal.lot):
                 return f"offer {offer.id} does not have that, or not any more"
         if deal.request:
-            if request is None or request.kind is not OrderKind.REQUEST or request.vc != deal.taker:
-                return f"order {deal.request} is no open request of virtual cluster {deal.taker}"
+            if request is None or request.kind is not PostingKind.REQUEST or request.vc != deal.taker:
+                return f"posting {deal.request} is no open request of virtual cluster {deal.taker}"
             if self.wanted(request) != deal.lot:
                 return f"request {request.id} wants something else"
         wants = offer.swap if offer is not None else request.swap if request is not None else None
@@ -134,17 +134,17 @@ class Board:
         return None
 
 
-def share(order: ExchangeOrder, part: Lot) -> int:
-    """What of an order's bid is for a part of its cells; an offer is not sold for less, so that is rounded up."""
-    if order.bid is None:
+def share(posting: Posting, part: Lot) -> int:
+    """What of a posting's bid is for a part of its cells; an offer is not sold for less, so that is rounded up."""
+    if posting.bid is None:
         return part.device_us
     of = part.count * (part.end_us - part.begin_us)
-    whole = order.lot.count * (order.lot.end_us - order.lot.begin_us)
-    return -(-order.bid * of // whole) if order.kind is OrderKind.OFFER else order.bid * of // whole
+    whole = posting.lot.count * (posting.lot.end_us - posting.lot.begin_us)
+    return -(-posting.bid * of // whole) if posting.kind is PostingKind.OFFER else posting.bid * of // whole
 
 
 def _swaps(wants: Lot | None, gives: Lot | None) -> bool:
-    """An order for surplus meets another such; one that wants cells, a tenant that gives them, or more than them."""
+    """A posting for surplus meets another such; one that wants cells, a tenant that gives them, or more than them."""
     return wants is gives is None or (wants is not None and gives is not None and covers(gives, wants))
 
 
@@ -153,7 +153,7 @@ class Agreed(NamedTuple):
 
     exchanges: tuple[Booked, ...]
     """One, or the two of a swap. Each is booked with its own device-microseconds."""
-    orders: tuple[ExchangeOrder, ...]
+    postings: tuple[Posting, ...]
     """Those that were met, and leave the board."""
 
 
@@ -168,36 +168,36 @@ def agreed(board: Board, deal: Deal, exchange_id: int) -> Agreed:
     if deal.swap is not None:
         price = deal.swap.device_us
         exchanges.append(Exchange(exchange_id + 1, 0, 0, deal.taker, deal.giver, deal.swap, price, board.now, exchange_id))
-    remaining = board.after(deal).orders
-    met = [order for order in (board.orders.get(deal.offer), board.orders.get(deal.request)) if order is not None]
+    remaining = board.after(deal).postings
+    met = [posting for posting in (board.postings.get(deal.offer), board.postings.get(deal.request)) if posting is not None]
     return Agreed(
         tuple(Booked(x, booked(x, Booking.AGREED, x.price, board.now)) for x in exchanges),
-        tuple(changed(order, state=OrderState.MATCHED) for order in met if order.id not in remaining),
+        tuple(changed(posting, state=PostingState.MATCHED) for posting in met if posting.id not in remaining),
     )
 
 
 # ---- a tenant's own choice -----------------------------------------------------------------------------------------------
 
 
-def accept(board: Board, order_id: int, by_vc: int, part: Lot | None = None) -> Deal:
+def accept(board: Board, posting_id: int, by_vc: int, part: Lot | None = None) -> Deal:
     """The deal in which a tenant takes an offer, or gives what another requests, of its own choice.
 
     Of an offer it gets `part`, or all cells that are left throughout the window, for the share of what is asked; one to swap
     wants all of its return even for a part. A request is met whole, for what it bids. Raises what keeps it from being a deal.
     """
-    order = board.orders.get(order_id)
-    if order is None:
-        raise NotFound("NO_OPEN_ORDER", f"order {order_id} is not on the board", order_id=str(order_id))
-    lot = board.wanted(order)
+    posting = board.postings.get(posting_id)
+    if posting is None:
+        raise NotFound("NO_OPEN_POSTING", f"posting {posting_id} is not on the board", posting_id=str(posting_id))
+    lot = board.wanted(posting)
     if part is not None:
         lot = part
-    elif order.kind is OrderKind.OFFER:
-        lot = changed(lot, count=board.left(order, lot.begin_us, lot.end_us))
-    if order.kind is OrderKind.REQUEST:
-        deal = Deal(by_vc, order.vc, lot, share(order, lot), request=order.id, swap=order.swap)
+    elif posting.kind is PostingKind.OFFER:
+        lot = changed(lot, count=board.left(posting, lot.begin_us, lot.end_us))
+    if posting.kind is PostingKind.REQUEST:
+        deal = Deal(by_vc, posting.vc, lot, share(posting, lot), request=posting.id, swap=posting.swap)
     else:
-        deal = Deal(order.vc, by_vc, lot, share(order, lot), offer=order.id, swap=order.swap)
+        deal = Deal(posting.vc, by_vc, lot, share(posting, lot), offer=posting.id, swap=posting.swap)
     refused = board.why_not(deal)
     if refused is not None:
-        raise FailedPrecondition("NO_DEAL", refused, order_id=str(order_id))
+        raise FailedPrecondition("NO_DEAL", refused, posting_id=str(posting_id))
     return deal

@@ -33,7 +33,7 @@ from scheduler_service.core.state.state import State
 
 
 def board_of(state: State, now: Micros) -> Board:
-    return Board(state.orders.rows.values(), state.exchanges.rows.values(), now)
+    return Board(state.postings.rows.values(), state.exchanges.rows.values(), now)
 
 
 def exchanges_of(state: State, vc: int) -> list[Exchange]:
@@ -96,8 +96,8 @@ def agree(state: State, deal: Deal, now: Micros, request_id: str = "") -> tuple[
     require(why is None, why or "")
     ids = tuple(one.exchange.id for one in made.exchanges)
     state.put(state.cluster_table, 0, changed(state.cluster, next_exchange=ids[-1] + 1))
-    for order in made.orders:
-        state.put(state.orders, order.id, order)
+    for posting in made.postings:
+        state.put(state.postings, posting.id, posting)
     for one in made.exchanges:
         by = request_id if one.exchange.id == first else ""
         book(state, Booked(changed(one.exchange, request_id=by), one.entries))
@@ -161,9 +161,9 @@ def call_off_excess(state: State, vc: int, now: Micros, why: str) -> None:
 
 def leave_market(state: State, vc: int, now: Micros, why: str) -> None:
     """Nothing of a virtual cluster's is on the board or in exchange any more. It stays in the ledger."""
-    for order in sorted(state.orders.rows):
-        if state.orders.rows[order].vc == vc:
-            state.put(state.orders, order, withdrawn(state.orders.rows[order]))
+    for posting in sorted(state.postings.rows):
+        if state.postings.rows[posting].vc == vc:
+            state.put(state.postings, posting, withdrawn(state.postings.rows[posting]))
     for exchange in reversed(exchanges_of(state, vc)):
         if exchange.id in state.exchanges.rows:
             call_off(state, exchange, now, why)

@@ -16,18 +16,18 @@ from scheduler_service.core.messages import (
     Exchanged,
     NoteIdle,
     OfferIdle,
-    OrderChanged,
-    OrderPosted,
+    PostingChanged,
+    PostRequested,
     ReturnRequested,
     Withdraw,
     WithdrawRequested,
 )
 from scheduler_service.core.model.exchange import (
     Exchange,
-    ExchangeOrder,
     ExchangeState,
     Lot,
-    OrderKind,
+    Posting,
+    PostingKind,
     expired,
     from_now,
     posted,
@@ -44,23 +44,23 @@ from scheduler_service.core.state.state import State
 MOST_DEVICE_US = 10**18
 """Of a lot, or a bid: 30,000 devices for a year. What is agreed fits into 64 bits then, wherever it goes."""
 
-MOST_ORDERS = 100
+MOST_POSTINGS = 100
 """Of a virtual cluster on the board at once: each is weighed against all others whenever the board changes. Those of its proxy
 do not count: they are no more than it has cells."""
 
-# ---- orders ------------------------------------------------------------------------------------------------------------
+# ---- offers and requests ----------------------------------------------------------------------------------------------
 
 
-def order_posted(state: State, event: OrderPosted, now: Micros) -> OrderChanged:
+def post_requested(state: State, event: PostRequested, now: Micros) -> PostingChanged:
     """Puts an offer or a request on the board. Nobody offers more than it owns, at any time of the window."""
     pools, vc = pools_of(state), named(state, event.vc)
     known = state.exchange_index.posted.get((vc.id, event.request_id))
     if known is not None:
-        check_same_post(state.orders.rows[known], event)
-        return OrderChanged(known)
-    order = posted(
-        ExchangeOrder(
-            id=state.cluster.next_order,
+        check_same_post(state.postings.rows[known], event)
+        return PostingChanged(known)
+    posting = posted(
+        Posting(
+            id=state.cluster.next_posting,
             kind=event.kind,
             vc=vc.id,
             lot=_lot(pools, event.cells, now),
@@ -71,35 +71,35 @@ def order_posted(state: State, event: OrderPosted, now: Micros) -> OrderChanged:
             request_id=event.request_id,
         )
     )
-    if order.expires_us <= now:
+    if posting.expires_us <= now:
         text = "it would leave the board at once: a swap is agreed on before the first of its windows begins"
         raise FailedPrecondition("WINDOW_OVER", text)
-    gives = order.lot if order.kind is OrderKind.OFFER else order.swap
+    gives = posting.lot if posting.kind is PostingKind.OFFER else posting.swap
     if gives is not None:
         _check_owned(state, vc, from_now(gives, now))
     _check_few(state, vc)
-    _put_new(state, order)
-    return OrderChanged(order.id)
+    _put_new(state, posting)
+    return PostingChanged(posting.id)
 
 
-def withdraw_requested(state: State, event: WithdrawRequested, _now: Micros) -> OrderChanged:
+def withdraw_requested(state: State, event: WithdrawRequested, _now: Micros) -> PostingChanged:
     pools_of(state)
-    order = state.orders.rows.get(event.order)
-    if order is None:
+    posting = state.postings.rows.get(event.posting)
+    if posting is None:
         raise NotFound(
-            "NO_OPEN_ORDER",
-            f"order {event.order} is not on the board: it was met, was withdrawn or has expired",
-            order_id=str(event.order),
+            "NO_OPEN_POSTING",
+            f"posting {event.posting} is not on the board: it was met, was withdrawn or has expired",
+            posting_id=str(event.posting),
         )
-    if event.vc and named(state, event.vc).id != order.vc:
-        raise FailedPrecondition("NOT_YOURS", f"order {order.id} is another virtual cluster's", order_id=str(order.id))
-    state.put(state.orders, order.id, withdrawn(order))
-    return OrderChanged(order.id)
+    if event.vc and named(state, event.vc).id != posting.vc:
+        raise FailedPrecondition("NOT_YOURS", f"posting {posting.id} is another virtual cluster's", posting_id=str(posting.id))
+    state.put(state.postings, posting.id, withdrawn(posting))
+    return PostingChanged(posting.id)
 
 
-def _put_new(state: State, order: ExchangeOrder) -> None:
-    state.put(state.cluster_table, 0, changed(state.cluster, next_order=order.id + 1))
-    state.put(state.orders, order.id, order)
+def _put_new(state: State, posting: Posting) -> None:
+    state.put(state.cluster_table, 0, changed(state.cluster, next_posting=posting.id + 1))
+    state.put(state.postings, posting.id, posting)
 
 
 def _lot(pools: Pools, cells: Cells, now: Micros) -> Lot:
@@ -109,13 +109,13 @@ def _lot(pools: Pools, cells: Cells, now: Micros) -> Lot:
     if lot.device_us > MOST_DEVICE_US:
         text = (
             f"{lot.count} {lot.level} cells of {devices} devices for that time come to {lot.device_us} device-microseconds, "
-            f"more than the {MOST_DEVICE_US} that an order may be about; ask for fewer cells, or for a shorter time"
+            f"more than the {MOST_DEVICE_US} that an offer or request may be about; ask for fewer cells, or for a shorter time"
         )
         raise FailedPrecondition("LOT_TOO_LARGE", text, device_us=str(lot.device_us), most=str(MOST_DEVICE_US))
     return lot
 
 
-def check_same_post(known: ExchangeOrder, event: OrderPosted) -> None:
+def check_same_post(known: Posting, event: PostRequested) -> None:
     """Raises AlreadyExists unless the request_id came with what it first came with. "From now on" is then as it was first."""
     lots = (known.lot,) if known.swap is None else (known.lot, known.swap)
     leaves = known.lot.end_us if known.swap is None else min(lot.begin_us for lot in lots)
@@ -123,7 +123,7 @@ def check_same_post(known: ExchangeOrder, event: OrderPosted) -> None:
     asked = (event.cells,) if event.swap is None else (event.cells, event.swap)
     same = len(lots) == len(asked) and all(map(_asked_for, lots, asked))
     if not same or (known.kind, known.bid, known.expires_us) != (event.kind, event.bid, expires):
-        raise _reused(event.request_id, f"order {known.id}")
+        raise _reused(event.request_id, f"{known.kind.name.lower()} {known.id}")
 
 
 def _asked_for(lot: Lot, cells: Cells) -> bool:
@@ -153,12 +153,13 @@ def _check_owned(state: State, vc: VirtualCluster, lot: Lot) -> None:
 
 
 def _check_few(state: State, vc: VirtualCluster) -> None:
-    if sum(order.vc == vc.id and not order.by_proxy for order in state.orders.rows.values()) >= MOST_ORDERS:
+    if sum(posting.vc == vc.id and not posting.by_proxy for posting in state.postings.rows.values()) >= MOST_POSTINGS:
         raise ResourceExhausted(
-            "TOO_MANY_ORDERS",
-            f"virtual cluster {vc.name} has {MOST_ORDERS} orders on the board; withdraw some, or wait until some are met",
+            "TOO_MANY_POSTINGS",
+            f"virtual cluster {vc.name} has {MOST_POSTINGS} offers and requests on the board; "
+            "withdraw some, or wait until some are met",
             vc=vc.name,
-            most=str(MOST_ORDERS),
+            most=str(MOST_POSTINGS),
         )
 
 
@@ -175,26 +176,26 @@ def accept_requested(state: State, event: AcceptRequested, now: Micros) -> Excha
         there = [known, *(x.id for x in state.exchanges.rows.values() if x.in_return_for == known)]
         return Exchanged(tuple(there))
     board = board_of(state, now)
-    deal = accept(board, event.order, vc.id, _part(board.orders.get(event.order), event, now))
+    deal = accept(board, event.posting, vc.id, _part(board.postings.get(event.posting), event, now))
     why = why_not_owned(state, deal)
     if why is not None:
-        raise FailedPrecondition("NO_DEAL", why, order_id=str(event.order))
+        raise FailedPrecondition("NO_DEAL", why, posting_id=str(event.posting))
     return Exchanged(agree(state, deal, now, event.request_id))
 
 
 def check_same_deal(known: Exchange, event: AcceptRequested) -> None:
-    """Raises AlreadyExists unless the request_id came with the same order, and the same part of it, as far as that is named."""
+    """Raises AlreadyExists unless the request_id came with the same posting and part of it, as far as that is named."""
     lot = known.lot
     part = event.count or lot.count, event.begin_us or lot.begin_us, event.end_us or lot.end_us
-    if event.order not in (known.offer, known.request) or part != (lot.count, lot.begin_us, lot.end_us):
+    if event.posting not in (known.offer, known.request) or part != (lot.count, lot.begin_us, lot.end_us):
         raise _reused(event.request_id, f"exchange {known.id}")
 
 
-def _part(order: ExchangeOrder | None, event: AcceptRequested, now: Micros) -> Lot | None:
+def _part(posting: Posting | None, event: AcceptRequested, now: Micros) -> Lot | None:
     """What of an offer is taken; None: all that is left."""
-    if order is None or not (event.count or event.begin_us or event.end_us):
+    if posting is None or not (event.count or event.begin_us or event.end_us):
         return None
-    lot = from_now(order.lot, now)
+    lot = from_now(posting.lot, now)
     begin, end = event.begin_us or lot.begin_us, event.end_us or lot.end_us
     return changed(lot, count=event.count or lot.count, begin_us=begin, end_us=end)
 
@@ -242,9 +243,9 @@ def exchange_overdue(state: State, now: Micros, kind: ExchangeDeadline, key: tup
         case Deadline.IDLE:
             note_idle(state, NoteIdle(*key), now)
             state.board_changed = True  # they have been idle for long enough to be offered
-        case Deadline.ORDER_EXPIRES | Deadline.ORDER_BEGINS:
-            order = changed(state.orders.rows[key[0]], begins_us=None)
-            state.put(state.orders, order.id, expired(order, now))
+        case Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS:
+            posting = changed(state.postings.rows[key[0]], begins_us=None)
+            state.put(state.postings, posting.id, expired(posting, now))
         case _:
             assert_never(kind)
 
@@ -270,13 +271,13 @@ def offer_idle(state: State, action: OfferIdle, now: Micros) -> None:
     owned = least_owned(state, vc.id, lot.pool, lot.level, lot.begin_us, lot.end_us)
     require(owned >= lot.count, f"virtual cluster {vc.name} does not own that throughout")
     cluster = state.cluster
-    order = ExchangeOrder(cluster.next_order, OrderKind.OFFER, vc.id, lot, now, lot.end_us, by_proxy=True)
-    _put_new(state, posted(order))
+    posting = Posting(cluster.next_posting, PostingKind.OFFER, vc.id, lot, now, lot.end_us, by_proxy=True)
+    _put_new(state, posted(posting))
 
 
 def withdraw(state: State, action: Withdraw, _now: Micros) -> None:
-    order = state.orders.rows.get(action.order)
-    if order is None:
-        raise PlanRefused(f"order {action.order} is not on the board")
-    require(order.by_proxy, f"order {order.id} was not posted by a proxy")
-    state.put(state.orders, order.id, withdrawn(order))
+    posting = state.postings.rows.get(action.posting)
+    if posting is None:
+        raise PlanRefused(f"posting {action.posting} is not on the board")
+    require(posting.by_proxy, f"posting {posting.id} was not posted by a proxy")
+    state.put(state.postings, posting.id, withdrawn(posting))

@@ -7,7 +7,7 @@ from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
 
 SKIPPED = 1_000_000
-"""How many: of jobs, which agents and checkpoints still know, and of orders and exchanges, which tenants may have noted."""
+"""How many: of jobs, which agents and checkpoints still know, and of postings and exchanges, which tenants may have noted."""
 
 
 def skipping(cluster: Cluster) -> Cluster:
@@ -15,7 +15,7 @@ def skipping(cluster: Cluster) -> Cluster:
     return changed(
         cluster,
         next_job=cluster.next_job + SKIPPED,
-        next_order=cluster.next_order + SKIPPED,
+        next_posting=cluster.next_posting + SKIPPED,
         next_exchange=cluster.next_exchange + SKIPPED,
     )
 

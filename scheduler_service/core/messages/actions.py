@@ -89,7 +89,7 @@ class Demote:
 
 @dataclass(frozen=True, slots=True)
 class Agree:
-    """Have cells change hands, as both sides' orders allow."""
+    """Have cells change hands, as what the two sides posted allows."""
 
     deal: Deal
 
@@ -115,7 +115,7 @@ class OfferIdle:
 class Withdraw:
     """Take a proxy's offer off the board."""
 
-    order: int
+    posting: int
 
 
 @dataclass(frozen=True, slots=True)

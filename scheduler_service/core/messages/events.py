@@ -1,7 +1,7 @@
 """Events: what people ask for, and what agents report."""
 
 from scheduler_service.core.model import Dependency, JobSpec, JobState, RunKey, RunPhase
-from scheduler_service.core.model.exchange import OrderKind
+from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.values import Micros
@@ -128,12 +128,12 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderPosted:
+class PostRequested:
     """A virtual cluster offers cells of its own, or requests others'."""
 
     vc: str
     request_id: str
-    kind: OrderKind
+    kind: PostingKind
     cells: Cells
     bid: int | None = None
     """Device-microseconds of surplus: what a request pays at most, and an offer wants at least; None: as many as it has."""
@@ -145,7 +145,7 @@ class OrderPosted:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawRequested:
-    order: int
+    posting: int
     vc: str = ""
     """Whose it must be; empty: the site withdraws it."""
 
@@ -156,7 +156,7 @@ class AcceptRequested:
 
     vc: str
     request_id: str
-    order: int
+    posting: int
     count: int = 0
     """Of an offer: how many of its cells, and when; 0: as the offer has it."""
     begin_us: Micros = 0
@@ -265,7 +265,7 @@ NodeRequest = DrainRequested | UndrainRequested | FenceRequested | NodeDeleteReq
 VcRequest = VcRequested | VcDeleteRequested
 
 
-ExchangeRequest = OrderPosted | WithdrawRequested | AcceptRequested | ReturnRequested
+ExchangeRequest = PostRequested | WithdrawRequested | AcceptRequested | ReturnRequested
 
 
 Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest

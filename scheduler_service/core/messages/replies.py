@@ -32,10 +32,10 @@ class VcChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderChanged:
+class PostingChanged:
     """Reply to requests about an offer or a request, new or already there."""
 
-    order: int
+    posting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Acknowledged:
     stale: bool = False
 
 
-Reply = Accepted | NodeChanged | VcChanged | OrderChanged | Exchanged | Joined | Acknowledged | None
+Reply = Accepted | NodeChanged | VcChanged | PostingChanged | Exchanged | Joined | Acknowledged | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,12 +46,12 @@ class Lot:
         return self.count * self.devices * (self.end_us - self.begin_us)
 
 
-class OrderKind(IntEnum):
+class PostingKind(IntEnum):
     OFFER = 1
     REQUEST = 2
 
 
-class OrderState(IntEnum):
+class PostingState(IntEnum):
     OPEN = 1
     MATCHED = 2
     """A request that got its cells, or an offer that was swapped. Any other offer stands until its window is over; what is left
@@ -75,11 +75,11 @@ class Booking(IntEnum):
 
 
 @dataclass(frozen=True)
-class ExchangeOrder:
+class Posting:
     """What stands on the bulletin board: an offer or a request."""
 
     id: int
-    kind: OrderKind
+    kind: PostingKind
     vc: int
     lot: Lot
     posted_us: Micros
@@ -90,7 +90,7 @@ class ExchangeOrder:
     as the lot has."""
     swap: Lot | None = None
     """Cells of another kind or window, in return: what an offer wants, what a request gives. None: surplus alone."""
-    state: OrderState = OrderState.OPEN
+    state: PostingState = PostingState.OPEN
     by_proxy: bool = False
     """Posted for the tenant by its proxy, which may take it back."""
     begins_us: Micros | None = None
@@ -106,7 +106,7 @@ class Exchange:
 
     id: int
     offer: int
-    """The order, or 0."""
+    """The posting, or 0."""
     request: int
     giver: int
     taker: int
@@ -122,7 +122,7 @@ class Exchange:
     opened_us: Micros | None = None
     returned_us: Micros | None = None
     request_id: str = ""
-    """Of the tenant that accepted an order of another."""
+    """Of the tenant that accepted a posting of another."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Deal(NamedTuple):
     lot: Lot
     price: int
     offer: int = 0
-    """The order that it meets, or 0: a tenant gives what another requests without having offered it."""
+    """The posting that it meets, or 0: a tenant gives what another requests without having offered it."""
     request: int = 0
     swap: Lot | None = None
     """What the taker gives."""
@@ -242,45 +242,45 @@ def moments(exchanges: Iterable[Exchange], begin_us: Micros, end_us: Micros) -> 
     return [begin_us, *sorted(at for at in times if begin_us < at < end_us)]
 
 
-# ---- orders ------------------------------------------------------------------------------------------------------------
+# ---- offers and requests ----------------------------------------------------------------------------------------------
 
 
-def posted(order: ExchangeOrder) -> ExchangeOrder:
-    """The order as it goes on the board; raises FailedPrecondition for one that could never be met.
+def posted(posting: Posting) -> Posting:
+    """The posting as it goes on the board; raises FailedPrecondition for one that could never be met.
 
     It leaves the board at the end of its window at the latest, and a swap when the first of its windows begins: cells that were
     weighed against cells are exchanged for the whole of both windows.
     """
-    lots = (order.lot,) if order.swap is None else (order.lot, order.swap)
-    leaves = order.lot.end_us if order.swap is None else min(lot.begin_us for lot in lots)
-    expires = min(order.expires_us, leaves)
+    lots = (posting.lot,) if posting.swap is None else (posting.lot, posting.swap)
+    leaves = posting.lot.end_us if posting.swap is None else min(lot.begin_us for lot in lots)
+    expires = min(posting.expires_us, leaves)
     if any(is_empty(lot) for lot in lots):
         raise FailedPrecondition("EMPTY_LOT", "there are no cells in it, or no time")
-    if order.lot.end_us <= order.posted_us or expires < order.posted_us:
+    if posting.lot.end_us <= posting.posted_us or expires < posting.posted_us:
         raise FailedPrecondition("WINDOW_OVER", "its window, or the time for which it is to stand, is over already")
-    if order.bid is not None and order.bid < 0:
+    if posting.bid is not None and posting.bid < 0:
         raise FailedPrecondition("NEGATIVE_BID", "a bid is an amount of surplus, and not less than nothing")
-    if order.bid is not None and order.swap is not None:
+    if posting.bid is not None and posting.swap is not None:
         raise FailedPrecondition("BID_FOR_SWAP", "what is swapped for cells has no other price")
-    begins = order.lot.begin_us if order.lot.begin_us > order.posted_us else None
-    return changed(order, expires_us=expires, begins_us=begins)
+    begins = posting.lot.begin_us if posting.lot.begin_us > posting.posted_us else None
+    return changed(posting, expires_us=expires, begins_us=begins)
 
 
-def withdrawn(order: ExchangeOrder) -> ExchangeOrder:
+def withdrawn(posting: Posting) -> Posting:
     """What was agreed on of it stays agreed."""
-    if order.state not in (OrderState.OPEN, OrderState.WITHDRAWN):
-        raise FailedPrecondition("WRONG_STATE", f"order {order.id} is {order.state.name} and cannot be withdrawn")
-    return changed(order, state=OrderState.WITHDRAWN)
+    if posting.state not in (PostingState.OPEN, PostingState.WITHDRAWN):
+        raise FailedPrecondition("WRONG_STATE", f"posting {posting.id} is {posting.state.name} and cannot be withdrawn")
+    return changed(posting, state=PostingState.WITHDRAWN)
 
 
-def expired(order: ExchangeOrder, now: Micros) -> ExchangeOrder:
-    """The order once its deadline has come; before, as it is."""
-    over = order.state is OrderState.OPEN and order.expires_us <= now
-    return changed(order, state=OrderState.EXPIRED) if over else order
+def expired(posting: Posting, now: Micros) -> Posting:
+    """The posting once its deadline has come; before, as it is."""
+    over = posting.state is PostingState.OPEN and posting.expires_us <= now
+    return changed(posting, state=PostingState.EXPIRED) if over else posting
 
 
-def order_due(order: ExchangeOrder) -> Micros | None:
-    return order.expires_us if order.state is OrderState.OPEN else None
+def posting_due(posting: Posting) -> Micros | None:
+    return posting.expires_us if posting.state is PostingState.OPEN else None
 
 
 # ---- exchanges ---------------------------------------------------------------------------------------------------------

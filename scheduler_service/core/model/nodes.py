@@ -94,5 +94,5 @@ class Cluster:
     next_vc: int = 1
     clock_us: Micros = 0
     """The time of the last step; time never goes back behind it."""
-    next_order: int = 1
+    next_posting: int = 1
     next_exchange: int = 1

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, Kind, exchange_due, order_due
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, Kind, Posting, exchange_due, posting_due
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.queue_keys import Deadline
 
 
 class ExchangeIndex:
-    """Indices: functions of the orders and exchanges that are live."""
+    """Indices: functions of the postings and exchanges that are live."""
 
     def __init__(self) -> None:
         self.of: dict[int, set[int]] = {}
@@ -16,11 +16,11 @@ class ExchangeIndex:
         self.in_force: dict[Kind, int] = {}
         """What windows that are open add to quotas; negative for givers."""
         self.posted: dict[tuple[int, str], int] = {}
-        """(virtual cluster, request_id) -> its order."""
+        """(virtual cluster, request_id) -> its posting."""
         self.accepted: dict[tuple[int, str], int] = {}
-        """(virtual cluster, request_id) -> the exchange that it made by accepting an order."""
+        """(virtual cluster, request_id) -> the exchange that it made by accepting a posting."""
 
-    def order(self, old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
+    def posting(self, old: Posting | None, new: Posting | None) -> None:
         for row, there in ((old, False), (new, True)):
             if row is not None and row.request_id:
                 _note(self.posted, (row.vc, row.request_id), row.id, there)
@@ -68,9 +68,9 @@ def quotas_of(exchange: Exchange) -> Iterator[tuple[Kind, int]]:
     yield (exchange.giver, lot.pool, lot.level), -lot.count
 
 
-def order_deadlines(order: ExchangeOrder | None) -> tuple[tuple[Deadline, Micros | None], ...]:
-    expires, begins = (None, None) if order is None else (order_due(order), order.begins_us)
-    return (Deadline.ORDER_EXPIRES, expires), (Deadline.ORDER_BEGINS, begins)
+def posting_deadlines(posting: Posting | None) -> tuple[tuple[Deadline, Micros | None], ...]:
+    expires, begins = (None, None) if posting is None else (posting_due(posting), posting.begins_us)
+    return (Deadline.POSTING_EXPIRES, expires), (Deadline.POSTING_BEGINS, begins)
 
 
 def exchange_deadlines(exchange: Exchange | None) -> tuple[tuple[Deadline, Micros | None], ...]:

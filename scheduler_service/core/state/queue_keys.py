@@ -56,15 +56,15 @@ class Deadline(IntEnum):
     """run.guarded_us"""
     WINDOW = 6
     """exchange.lot.begin_us, then end_us"""
-    ORDER_EXPIRES = 7
-    """exchange_order.expires_us"""
-    ORDER_BEGINS = 8
-    """exchange_order.begins_us"""
+    POSTING_EXPIRES = 7
+    """exchange_posting.expires_us"""
+    POSTING_BEGINS = 8
+    """exchange_posting.begins_us"""
     IDLE = 9
     """idle_cells.due_us"""
 
 
-ExchangeDeadline = Literal[Deadline.WINDOW, Deadline.ORDER_EXPIRES, Deadline.ORDER_BEGINS, Deadline.IDLE]
+ExchangeDeadline = Literal[Deadline.WINDOW, Deadline.POSTING_EXPIRES, Deadline.POSTING_BEGINS, Deadline.IDLE]
 """Those of cell exchange."""
 DUE = (Deadline.ELIGIBLE, Deadline.TIME_LIMIT, Deadline.GANG_START)
 """Those of a job."""

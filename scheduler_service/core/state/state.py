@@ -16,12 +16,12 @@ from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
-from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_order, of_vc
+from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
 from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
     *("cluster", "node", "device", "virtual_cluster", "cell_binding", "job", "run", "earmark"),
-    *("exchange_order", "exchange", "exchange_surplus", "idle_cells"),
+    *("exchange_posting", "exchange", "exchange_surplus", "idle_cells"),
 )
 """The order in which tables are loaded."""
 
@@ -35,7 +35,7 @@ _INDEX: dict[str, Reindex] = {
     "earmark": of_earmark,
     "virtual_cluster": of_vc,
     "cell_binding": of_binding,
-    "exchange_order": of_order,
+    "exchange_posting": of_posting,
     "exchange": of_exchange,
     "idle_cells": of_idle,
 }

@@ -26,11 +26,11 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.exchange import (
     Booking,
     Exchange,
-    ExchangeOrder,
     ExchangeState,
     Kind,
     LedgerEntry,
-    OrderState,
+    Posting,
+    PostingState,
     Surplus,
 )
 from scheduler_service.core.model.idle_history import IdleCells
@@ -155,9 +155,9 @@ class Tables:
         self.earmarks: Table[int, Earmark] = Table("earmark", MethodType(reindex["earmark"], self))
         self.vcs: Table[int, VirtualCluster] = Table("virtual_cluster", MethodType(reindex["virtual_cluster"], self))
         self.bindings: Table[CellKey, Binding] = Table("cell_binding", MethodType(reindex["cell_binding"], self))
-        open_order, returned = OrderState.OPEN, ExchangeState.RETURNED
-        self.orders: Table[int, ExchangeOrder] = Table(
-            "exchange_order", MethodType(reindex["exchange_order"], self), lambda o: o.state is not open_order
+        open_posting, returned = PostingState.OPEN, ExchangeState.RETURNED
+        self.postings: Table[int, Posting] = Table(
+            "exchange_posting", MethodType(reindex["exchange_posting"], self), lambda p: p.state is not open_posting
         )
         self.exchanges: Table[int, Exchange] = Table(
             "exchange", MethodType(reindex["exchange"], self), lambda exchange: exchange.state is returned
@@ -169,7 +169,7 @@ class Tables:
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.earmarks)
-        return (*tables, self.vcs, self.bindings, self.orders, self.exchanges, self.ledger, self.surpluses, self.idle)
+        return (*tables, self.vcs, self.bindings, self.postings, self.exchanges, self.ledger, self.surpluses, self.idle)
 
     def waiting(self, vc: str, lane: Lane) -> Iterator[QueueKey]:
         """The lane of a virtual cluster, in order, whatever its jobs name."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cache
 
 from scheduler_service.core.exchange.book import Board, share
-from scheduler_service.core.model.exchange import Deal, ExchangeOrder
+from scheduler_service.core.model.exchange import Deal, Posting
 
 Surplus = Mapping[int, int]
 """VC -> device-microseconds; one that is not there has none."""
@@ -81,23 +81,23 @@ def auction(board: Board, _surplus: Surplus, fits: Fits) -> Deal | None:
     return None
 
 
-def _kind(order: ExchangeOrder) -> tuple[str, str]:
-    return order.lot.pool, order.lot.level
+def _kind(posting: Posting) -> tuple[str, str]:
+    return posting.lot.pool, posting.lot.level
 
 
-def _bids(board: Board) -> list[tuple[ExchangeOrder, int]]:
+def _bids(board: Board) -> list[tuple[Posting, int]]:
     """The highest first. A request whose window has begun bids the share of what is left of it."""
     requests = [request for request in board.requests() if request.swap is None]
     bids = [(request, share(request, board.wanted(request))) for request in requests]
     return sorted(bids, key=lambda each: -each[1])
 
 
-def _cheapest(board: Board, request: ExchangeOrder, fits: Fits) -> tuple[int, ExchangeOrder] | None:
+def _cheapest(board: Board, request: Posting, fits: Fits) -> tuple[int, Posting] | None:
     """The offer that asks least for what is requested."""
     return next(((ask, offer) for ask, offer in board.asks(request) if fits(board.deal(request, offer, ask)) is None), None)
 
 
-def _price(board: Board, request: ExchangeOrder, rivals: Sequence[tuple[ExchangeOrder, int]], fits: Fits) -> int:
+def _price(board: Board, request: Posting, rivals: Sequence[tuple[Posting, int]], fits: Fits) -> int:
     """The least bid with which the request gets an offer.
 
     Rivals are served without it, one by one. Before each it would have to bid at least as much as that one, and as the cheapest

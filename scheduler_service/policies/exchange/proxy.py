@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from scheduler_service.core.exchange.book import Board
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, Lot
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, Lot, Posting
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 
@@ -80,7 +80,7 @@ def propose_withdrawals(
     return withdrawn
 
 
-def _ungiven(board: Board, offer: ExchangeOrder) -> int:
+def _ungiven(board: Board, offer: Posting) -> int:
     """The cells of an offer that nobody has at this moment: the VC still has them in its quota."""
     return board.left(offer, board.now, board.now + 1)
 
@@ -95,5 +95,5 @@ def _agreed(board: Board, exchanges: Iterable[Exchange], vc: int, kind: Idle) ->
         x.lot.count
         for x in exchanges
         if (x.state, x.giver, x.lot.pool, x.lot.level) == (ExchangeState.MATCHED, vc, kind.pool, kind.level)
-        and x.offer not in board.orders
+        and x.offer not in board.postings
     )

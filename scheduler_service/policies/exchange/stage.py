@@ -8,7 +8,7 @@ from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.exchange.ownership import board_of, exchanges_of, least_owned, why_not_owned
 from scheduler_service.core.messages import Agree, NoteIdle, OfferIdle, Plan, Withdraw
-from scheduler_service.core.model.exchange import Deal, Kind, Lot, OrderKind
+from scheduler_service.core.model.exchange import Deal, Kind, Lot, PostingKind
 from scheduler_service.core.model.idle_history import IdleCells, noted
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.state import State
@@ -25,7 +25,7 @@ def arbitrate(state: State, match: Match | None) -> Generator[Plan, str | None, 
     if match is None or not state.board_changed:
         return False
     board = board_of(state, state.cluster.clock_us)
-    if len({order.kind for order in board.orders.values()}) < len(OrderKind):
+    if len({posting.kind for posting in board.postings.values()}) < len(PostingKind):
         return False
     surplus = {vc: row.device_us for vc, row in state.surpluses.rows.items()}
     known: dict[tuple[int, Lot, int, Lot | None], str | None] = {}
@@ -76,8 +76,8 @@ def _forget(state: State, on: set[int]) -> Iterator[Plan]:
     """Where a proxy was switched off nothing of it stays."""
     off = sorted(kind for kind in state.idle.rows if kind[0] not in on)
     if off:
-        offers = sorted(order.id for order in state.orders.rows.values() if order.by_proxy and order.vc not in on)
-        yield (*(NoteIdle(*kind) for kind in off), *(Withdraw(order) for order in offers))
+        offers = sorted(posting.id for posting in state.postings.rows.values() if posting.by_proxy and posting.vc not in on)
+        yield (*(NoteIdle(*kind) for kind in off), *(Withdraw(posting) for posting in offers))
 
 
 def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str | None, bool]:
@@ -87,7 +87,7 @@ def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str
         row = state.idle.rows.get(kind)
         if not has_level(pools, *kind[1:]):
             news = True
-            yield (NoteIdle(*kind), *(Withdraw(order) for order in _proxys(state, kind)))
+            yield (NoteIdle(*kind), *(Withdraw(posting) for posting in _proxys(state, kind)))
             continue
         if row is None or noted(row, idle_cells(pools, kind), now, vc.policy.proxy_after_us) != row:
             news = True
@@ -97,8 +97,8 @@ def _note(state: State, pools: Pools, vc: VirtualCluster) -> Generator[Plan, str
 
 def _proxys(state: State, kind: Kind) -> list[int]:
     """The offers that stand of these cells by themselves."""
-    there = (order for order in state.orders.rows.values() if order.by_proxy)
-    return sorted(order.id for order in there if (order.vc, order.lot.pool, order.lot.level) == kind)
+    there = (posting for posting in state.postings.rows.values() if posting.by_proxy)
+    return sorted(posting.id for posting in there if (posting.vc, posting.lot.pool, posting.lot.level) == kind)
 
 
 def _kinds(state: State, pools: Pools, vc: VirtualCluster) -> list[Kind]:
@@ -120,8 +120,8 @@ def _propose(state: State, pools: Pools, vc: VirtualCluster, board: Board) -> Ge
     settings = ProxySettings(policy.proxy_after_us, policy.proxy_window_us, policy.proxy_keep)
     exchanges = exchanges_of(state, vc.id)
     withdrawals = propose_withdrawals(board, exchanges, vc.id, idle, settings)
-    for order in withdrawals:
-        yield (Withdraw(order),)
+    for posting in withdrawals:
+        yield (Withdraw(posting),)
     if withdrawals:
         board = _board(state)
 

@@ -6,8 +6,8 @@ from ebb.v1 import exchange_pb2 as pb
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.exchange.book import Board
-from scheduler_service.core.messages import AcceptRequested, Cells, OrderPosted
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, LedgerEntry, Lot, OrderKind, OrderState, Surplus
+from scheduler_service.core.messages import AcceptRequested, Cells, PostRequested
+from scheduler_service.core.model.exchange import Exchange, LedgerEntry, Lot, Posting, PostingKind, PostingState, Surplus
 from scheduler_service.core.model.values import Micros
 from scheduler_service.rpc.convert.jobs import time_out
 from scheduler_service.rpc.interceptors import InvalidArgument
@@ -23,12 +23,12 @@ Names = Mapping[int, str]
 # ---- in ----------------------------------------------------------------------------------------------------------------
 
 
-def posted_in(asked: pb.PostOrderRequest) -> OrderPosted:
+def posted_in(asked: pb.PostRequest) -> PostRequested:
     """Raises InvalidArgument."""
-    return OrderPosted(
+    return PostRequested(
         asked.virtual_cluster,
         asked.request_id,
-        OrderKind(asked.kind),
+        PostingKind(asked.kind),
         _cells_in(asked.lot, "lot"),
         asked.bid_device_us if asked.HasField("bid_device_us") else None,
         _cells_in(asked.swap, "swap") if asked.HasField("swap") else None,
@@ -36,11 +36,11 @@ def posted_in(asked: pb.PostOrderRequest) -> OrderPosted:
     )
 
 
-def accepted_in(asked: pb.AcceptOrderRequest) -> AcceptRequested:
+def accepted_in(asked: pb.AcceptRequest) -> AcceptRequested:
     """Raises InvalidArgument."""
     begin = _time_in(asked.begin_time, "begin_time") if asked.HasField("begin_time") else 0
     end = _time_in(asked.end_time, "end_time") if asked.HasField("end_time") else 0
-    return AcceptRequested(asked.virtual_cluster, asked.request_id, asked.order_id, asked.cells, begin, end)
+    return AcceptRequested(asked.virtual_cluster, asked.request_id, asked.posting_id, asked.cells, begin, end)
 
 
 def _cells_in(lot: pb.CellLot, field: str) -> Cells:
@@ -58,33 +58,31 @@ def _time_in(time: Timestamp, field: str) -> Micros:
 # ---- out ---------------------------------------------------------------------------------------------------------------
 
 
-def orders_out(
-    orders: Iterable[ExchangeOrder], exchanges: Iterable[Exchange], names: Names, now: Micros
-) -> list[pb.ExchangeOrder]:
-    """`exchanges`: at least those that have some of these orders and are not over."""
-    orders = list(orders)
-    board = Board(orders, exchanges, now)
-    return [_order_out(order, board, names) for order in orders]
+def postings_out(postings: Iterable[Posting], exchanges: Iterable[Exchange], names: Names, now: Micros) -> list[pb.Posting]:
+    """`exchanges`: at least those that have some of these postings and are not over."""
+    postings = list(postings)
+    board = Board(postings, exchanges, now)
+    return [_posting_out(posting, board, names) for posting in postings]
 
 
-def _order_out(order: ExchangeOrder, board: Board, names: Names) -> pb.ExchangeOrder:
-    there, left = order.id in board.orders, 0
+def _posting_out(posting: Posting, board: Board, names: Names) -> pb.Posting:
+    there, left = posting.id in board.postings, 0
     if there:
-        rest = board.wanted(order)
-        left = board.left(order, rest.begin_us, rest.end_us) if order.kind is OrderKind.OFFER else rest.count
-    over = order.state is OrderState.OPEN and not there  # and the engine has not come to it
-    return pb.ExchangeOrder(
-        order_id=order.id,
-        kind=int(order.kind),  # type: ignore[arg-type]
-        virtual_cluster=names.get(order.vc, ""),
-        lot=_lot_out(order.lot),
-        bid_device_us=None if order.bid is None else _amount(order.bid),
-        swap=None if order.swap is None else _lot_out(order.swap),
-        state=int(OrderState.EXPIRED if over else order.state),  # type: ignore[arg-type]
+        rest = board.wanted(posting)
+        left = board.left(posting, rest.begin_us, rest.end_us) if posting.kind is PostingKind.OFFER else rest.count
+    over = posting.state is PostingState.OPEN and not there  # and the engine has not come to it
+    return pb.Posting(
+        posting_id=posting.id,
+        kind=int(posting.kind),  # type: ignore[arg-type]
+        virtual_cluster=names.get(posting.vc, ""),
+        lot=_lot_out(posting.lot),
+        bid_device_us=None if posting.bid is None else _amount(posting.bid),
+        swap=None if posting.swap is None else _lot_out(posting.swap),
+        state=int(PostingState.EXPIRED if over else posting.state),  # type: ignore[arg-type]
         left=left,
-        post_time=time_out(order.posted_us),
-        expire_time=time_out(order.expires_us),
-        by_proxy=order.by_proxy,
+        post_time=time_out(posting.posted_us),
+        expire_time=time_out(posting.expires_us),
+        by_proxy=posting.by_proxy,
     )
 
 
@@ -102,8 +100,8 @@ def _lot_out(lot: Lot) -> pb.CellLot:
 def exchange_out(exchange: Exchange, names: Names) -> pb.CellExchange:
     return pb.CellExchange(
         exchange_id=exchange.id,
-        offer_order_id=exchange.offer,
-        request_order_id=exchange.request,
+        offer_posting_id=exchange.offer,
+        request_posting_id=exchange.request,
         giver=names.get(exchange.giver, ""),
         taker=names.get(exchange.taker, ""),
         lot=_lot_out(exchange.lot),

@@ -11,9 +11,9 @@ from ebb.v1 import exchange_pb2_grpc
 
 from scheduler_service.core.errors import NotFound, no_such_vc, no_virtual_clusters
 from scheduler_service.core.handlers.exchange import check_same_deal, check_same_post
-from scheduler_service.core.messages import Exchanged, OrderChanged, ReturnRequested, WithdrawRequested
+from scheduler_service.core.messages import Exchanged, PostingChanged, ReturnRequested, WithdrawRequested
 from scheduler_service.core.model.access import Role
-from scheduler_service.core.model.exchange import ExchangeOrder, ExchangeState, OrderState
+from scheduler_service.core.model.exchange import ExchangeState, Posting, PostingState
 from scheduler_service.rpc.access import caller, user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.exchange import (
@@ -21,8 +21,8 @@ from scheduler_service.rpc.convert.exchange import (
     accepted_in,
     entry_out,
     exchange_out,
-    orders_out,
     posted_in,
+    postings_out,
     surplus_out,
 )
 from scheduler_service.rpc.interceptors import PermissionDenied
@@ -42,43 +42,43 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
 
     # ---- changes -------------------------------------------------------------------------------------------------------
 
-    async def PostOrder(self, request: pb.PostOrderRequest, _context: Context) -> pb.PostOrderResponse:  # noqa: N802
+    async def Post(self, request: pb.PostRequest, _context: Context) -> pb.PostResponse:  # noqa: N802
         event, service = posted_in(request), self._front.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
         known = await self._front.read(self._market.posted, vc, request.request_id) if vc and request.request_id else None
         if known is not None:
             check_same_post(known, event)
-            return pb.PostOrderResponse(order=await self._order(known.id))
+            return pb.PostResponse(posting=await self._posting(known.id))
         reply = await service.handle(event)
-        assert isinstance(reply, OrderChanged)
-        _note(f"posted order {reply.order}", request.virtual_cluster)
-        return pb.PostOrderResponse(order=await self._order(reply.order))
+        assert isinstance(reply, PostingChanged)
+        _note(f"posted {event.kind.name.lower()} {reply.posting}", request.virtual_cluster)
+        return pb.PostResponse(posting=await self._posting(reply.posting))
 
-    async def WithdrawOrder(self, request: pb.WithdrawOrderRequest, _context: Context) -> pb.WithdrawOrderResponse:  # noqa: N802
-        _require_side(request.virtual_cluster, "WithdrawOrder")
+    async def Withdraw(self, request: pb.WithdrawRequest, _context: Context) -> pb.WithdrawResponse:  # noqa: N802
+        _require_side(request.virtual_cluster, "Withdraw")
         try:
-            await self._front.leading.service.handle(WithdrawRequested(request.order_id, request.virtual_cluster))
-            _note(f"withdrew order {request.order_id}", request.virtual_cluster)
+            await self._front.leading.service.handle(WithdrawRequested(request.posting_id, request.virtual_cluster))
+            _note(f"withdrew posting {request.posting_id}", request.virtual_cluster)
         except NotFound:
-            known = await self._front.read(self._market.order, request.order_id)
-            if known is None or known.state is not OrderState.WITHDRAWN:
+            known = await self._front.read(self._market.posting, request.posting_id)
+            if known is None or known.state is not PostingState.WITHDRAWN:
                 raise
             if request.virtual_cluster and _id_of(request.virtual_cluster, await self._names()) != known.vc:
                 raise
-        return pb.WithdrawOrderResponse(order=await self._order(request.order_id))
+        return pb.WithdrawResponse(posting=await self._posting(request.posting_id))
 
-    async def AcceptOrder(self, request: pb.AcceptOrderRequest, _context: Context) -> pb.AcceptOrderResponse:  # noqa: N802
+    async def Accept(self, request: pb.AcceptRequest, _context: Context) -> pb.AcceptResponse:  # noqa: N802
         event, service = accepted_in(request), self._front.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
         known = await self._front.read(self._market.accepted, vc, request.request_id) if vc and request.request_id else None
         if known is not None:
             check_same_deal(known, event)
-            return pb.AcceptOrderResponse(exchanges=await self._exchanges((known.id,)))
+            return pb.AcceptResponse(exchanges=await self._exchanges((known.id,)))
         reply = await service.handle(event)
         assert isinstance(reply, Exchanged)
         made = " and ".join(str(exchange) for exchange in reply.exchanges)
-        _note(f"accepted order {request.order_id}, which is exchange {made},", request.virtual_cluster)
-        return pb.AcceptOrderResponse(exchanges=await self._exchanges(reply.exchanges))
+        _note(f"accepted posting {request.posting_id}, which is exchange {made},", request.virtual_cluster)
+        return pb.AcceptResponse(exchanges=await self._exchanges(reply.exchanges))
 
     async def ReturnCells(self, request: pb.ReturnCellsRequest, _context: Context) -> pb.ReturnCellsResponse:  # noqa: N802
         _require_side(request.virtual_cluster, "ReturnCells")
@@ -96,13 +96,13 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
-    async def ListOrders(self, request: pb.ListOrdersRequest, _context: Context) -> pb.ListOrdersResponse:  # noqa: N802
+    async def ListPostings(self, request: pb.ListPostingsRequest, _context: Context) -> pb.ListPostingsResponse:  # noqa: N802
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
-        states = [OrderState(state) for state in request.states if state] or [OrderState.OPEN]
+        states = [PostingState(state) for state in request.states if state] or [PostingState.OPEN]
         asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
-        found = await self._front.read(self._market.list_orders, *asked)
+        found = await self._front.read(self._market.list_postings, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
-        return pb.ListOrdersResponse(orders=await self._shown(found[:size], names), next_page_token=token)
+        return pb.ListPostingsResponse(postings=await self._shown(found[:size], names), next_page_token=token)
 
     async def ListExchanges(self, request: pb.ListExchangesRequest, _context: Context) -> pb.ListExchangesResponse:  # noqa: N802
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
@@ -125,14 +125,14 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
             next_page_token=str(shown[size - 1]) if len(shown) > size else "",
         )
 
-    async def _order(self, order_id: int) -> pb.ExchangeOrder:
-        found = await self._front.read(self._market.order, order_id)
+    async def _posting(self, posting_id: int) -> pb.Posting:
+        found = await self._front.read(self._market.posting, posting_id)
         assert found is not None
         return (await self._shown([found], await self._names()))[0]
 
-    async def _shown(self, orders: Sequence[ExchangeOrder], names: Names) -> list[pb.ExchangeOrder]:
-        exchanges = await self._front.read(self._market.live_of_offers, [order.id for order in orders])
-        return orders_out(orders, exchanges, names, wall_clock())
+    async def _shown(self, postings: Sequence[Posting], names: Names) -> list[pb.Posting]:
+        exchanges = await self._front.read(self._market.live_of_offers, [posting.id for posting in postings])
+        return postings_out(postings, exchanges, names, wall_clock())
 
     async def _exchanges(self, exchange_ids: Sequence[int]) -> list[pb.CellExchange]:
         found, names = await self._front.read(self._market.exchanges, exchange_ids), await self._names()

@@ -7,12 +7,12 @@ from typing import Any
 from scheduler_service.core.model.exchange import (
     Booking,
     Exchange,
-    ExchangeOrder,
     ExchangeState,
     LedgerEntry,
     Lot,
-    OrderKind,
-    OrderState,
+    Posting,
+    PostingKind,
+    PostingState,
     Surplus,
 )
 from scheduler_service.core.model.idle_history import IdleCells
@@ -32,21 +32,21 @@ def _lot(lot: Lot) -> Record:
     }
 
 
-def order_changed(o: ExchangeOrder) -> Record:
-    return {"id": o.id, "state": o.state, "begins_us": o.begins_us}
+def posting_changed(p: Posting) -> Record:
+    return {"id": p.id, "state": p.state, "begins_us": p.begins_us}
 
 
-def order_new(o: ExchangeOrder) -> Record:
-    return order_changed(o) | {
-        "kind": o.kind,
-        "vc": o.vc,
-        **_lot(o.lot),
-        "posted_us": o.posted_us,
-        "expires_us": o.expires_us,
-        "bid": o.bid,
-        "swap": None if o.swap is None else list(_lot(o.swap).values()),
-        "by_proxy": o.by_proxy,
-        "request_id": o.request_id,
+def posting_new(p: Posting) -> Record:
+    return posting_changed(p) | {
+        "kind": p.kind,
+        "vc": p.vc,
+        **_lot(p.lot),
+        "posted_us": p.posted_us,
+        "expires_us": p.expires_us,
+        "bid": p.bid,
+        "swap": None if p.swap is None else list(_lot(p.swap).values()),
+        "by_proxy": p.by_proxy,
+        "request_id": p.request_id,
     }
 
 
@@ -94,10 +94,10 @@ def _whole(amount: Decimal | int | None) -> int | None:
     return None if amount is None else int(amount)
 
 
-def to_order(v: Sequence[Any]) -> ExchangeOrder:
+def to_posting(v: Sequence[Any]) -> Posting:
     swap = None if v[12] is None else Lot(*v[12])
-    times, after = (v[9], v[10]), (OrderState(v[13]), *v[14:17])
-    return ExchangeOrder(v[0], OrderKind(v[1]), v[2], Lot(*v[3:9]), *times, _whole(v[11]), swap, *after)
+    times, after = (v[9], v[10]), (PostingState(v[13]), *v[14:17])
+    return Posting(v[0], PostingKind(v[1]), v[2], Lot(*v[3:9]), *times, _whole(v[11]), swap, *after)
 
 
 def to_exchange(v: Sequence[Any]) -> Exchange:

@@ -41,7 +41,7 @@ def cluster_new(c: Cluster) -> Record:
         "next_earmark": c.next_earmark,
         "next_vc": c.next_vc,
         "clock_us": c.clock_us,
-        "next_order": c.next_order,
+        "next_posting": c.next_posting,
         "next_exchange": c.next_exchange,
     }
 

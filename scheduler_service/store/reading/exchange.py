@@ -1,4 +1,4 @@
-"""Reads of cell exchange: what a new leader needs of it, and, for the API, also orders and exchanges that are over."""
+"""Reads of cell exchange: what a new leader needs of it, and, for the API, also postings and exchanges that are over."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, or_, select, tuple_
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.store.connect import reading
@@ -14,9 +14,9 @@ from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
 from scheduler_service.store.schema import tables
 
-_order, _exchange, _ledger = tables.exchange_order, tables.exchange, tables.exchange_ledger
+_posting, _exchange, _ledger = tables.exchange_posting, tables.exchange, tables.exchange_ledger
 _idle = tables.idle_cells
-_OPEN = select(_order).where(_order.c.state == int(OrderState.OPEN)).order_by(_order.c.id)
+_OPEN = select(_posting).where(_posting.c.state == int(PostingState.OPEN)).order_by(_posting.c.id)
 _LIVE = select(_exchange).where(_exchange.c.returned_us.is_(None)).order_by(_exchange.c.id)
 _SURPLUSES = select(tables.exchange_surplus).order_by(tables.exchange_surplus.c.vc)
 _IDLE = select(_idle).order_by(_idle.c.vc, _idle.c.pool.collate("C"), _idle.c.level.collate("C"))
@@ -27,7 +27,7 @@ _VCS = select(tables.virtual_cluster).order_by(tables.virtual_cluster.c.id)
 class Market:
     """What a leader goes on from: what is not over, and what each virtual cluster has in surplus."""
 
-    orders: tuple[ExchangeOrder, ...] = ()
+    postings: tuple[Posting, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     surpluses: tuple[Surplus, ...] = ()
     idle: tuple[IdleCells, ...] = ()
@@ -36,7 +36,7 @@ class Market:
 def live_market(conn: Connection) -> Market:
     """Inside a transaction of the caller."""
     return Market(
-        tuple(map(to.to_order, conn.execute(_OPEN))),
+        tuple(map(to.to_posting, conn.execute(_OPEN))),
         tuple(map(to.to_exchange, conn.execute(_LIVE))),
         tuple(map(to.to_surplus, conn.execute(_SURPLUSES))),
         tuple(map(to.to_idle, conn.execute(_IDLE))),
@@ -46,11 +46,11 @@ def live_market(conn: Connection) -> Market:
 # ---- for the API -------------------------------------------------------------------------------------------------------
 
 
-def find_order(conn: Connection, order_id: int) -> ExchangeOrder | None:
-    """The offer or request, on the board or not; None when there is no such order."""
+def find_posting(conn: Connection, posting_id: int) -> Posting | None:
+    """The offer or request, on the board or not; None when there is no such posting."""
     with reading(conn):
-        found = conn.execute(select(_order).where(_order.c.id == order_id)).one_or_none()
-    return None if found is None else to.to_order(found)
+        found = conn.execute(select(_posting).where(_posting.c.id == posting_id)).one_or_none()
+    return None if found is None else to.to_posting(found)
 
 
 def find_exchanges(conn: Connection, exchange_ids: Collection[int]) -> list[Exchange]:
@@ -61,17 +61,17 @@ def find_exchanges(conn: Connection, exchange_ids: Collection[int]) -> list[Exch
         return [to.to_exchange(row) for row in conn.execute(query)]
 
 
-def find_posted(conn: Connection, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], ExchangeOrder]:
-    """The orders that these requests, each (virtual cluster, request_id), made; an empty request_id made none."""
+def find_posted(conn: Connection, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
+    """The postings that these requests, each (virtual cluster, request_id), made; an empty request_id made none."""
     asked = [(vc, request_id) for vc, request_id in requests if request_id]
-    query = select(_order).where(tuple_(_order.c.vc, _order.c.request_id).in_(asked), _order.c.request_id != "")
+    query = select(_posting).where(tuple_(_posting.c.vc, _posting.c.request_id).in_(asked), _posting.c.request_id != "")
     with reading(conn):
-        found = [to.to_order(row) for row in conn.execute(query)] if asked else []
-    return {(order.vc, order.request_id): order for order in found}
+        found = [to.to_posting(row) for row in conn.execute(query)] if asked else []
+    return {(posting.vc, posting.request_id): posting for posting in found}
 
 
 def find_accepted(conn: Connection, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
-    """The same for exchanges that a virtual cluster made by accepting an order; of a swap, the first."""
+    """The same for exchanges that a virtual cluster made by accepting a posting; of a swap, the first."""
     asked = [(vc, request_id) for vc, request_id in requests if request_id]
     key = tuple_(_exchange.c.accepted_by, _exchange.c.request_id)
     query = select(_exchange).where(key.in_(asked), _exchange.c.request_id != "")
@@ -80,26 +80,26 @@ def find_accepted(conn: Connection, requests: Collection[tuple[int, str]]) -> di
     return {(row.accepted_by, row.request_id): to.to_exchange(row) for row in found}
 
 
-def list_orders(
-    conn: Connection, states: Collection[OrderState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
-) -> list[ExchangeOrder]:
+def list_postings(
+    conn: Connection, states: Collection[PostingState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
+) -> list[Posting]:
     """Newest first: in these states (none: in every state), of this virtual cluster (0: of all), with ids less than
     `before_id`, and at most `limit`."""
-    query: Select[Any] = select(_order).order_by(_order.c.id.desc()).limit(limit)
+    query: Select[Any] = select(_posting).order_by(_posting.c.id.desc()).limit(limit)
     if states:
-        query = query.where(_order.c.state.in_([int(state) for state in states]))
+        query = query.where(_posting.c.state.in_([int(state) for state in states]))
     if vc:
-        query = query.where(_order.c.vc == vc)
+        query = query.where(_posting.c.vc == vc)
     if before_id is not None:
-        query = query.where(_order.c.id < before_id)
+        query = query.where(_posting.c.id < before_id)
     with reading(conn):
-        return [to.to_order(row) for row in conn.execute(query)]
+        return [to.to_posting(row) for row in conn.execute(query)]
 
 
 def list_exchanges(
     conn: Connection, states: Collection[ExchangeState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
 ) -> list[Exchange]:
-    """As `list_orders`; a virtual cluster's are those that it is a side of."""
+    """As `list_postings`; a virtual cluster's are those that it is a side of."""
     query: Select[Any] = select(_exchange).order_by(_exchange.c.id.desc()).limit(limit)
     if states:
         query = query.where(_exchange.c.state.in_([int(state) for state in states]))

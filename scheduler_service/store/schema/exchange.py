@@ -2,7 +2,7 @@
 
 from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, Table, text
 
-from scheduler_service.core.model.exchange import Booking, ExchangeState, OrderKind, OrderState
+from scheduler_service.core.model.exchange import Booking, ExchangeState, PostingKind, PostingState
 from scheduler_service.store.schema.columns import (
     amount,
     big,
@@ -18,47 +18,47 @@ from scheduler_service.store.schema.columns import (
     string,
 )
 
-exchange_order = Table(
-    "exchange_order",
+exchange_posting = Table(
+    "exchange_posting",
     metadata,
     big("id"),
-    enum("kind", OrderKind, "What it is"),
+    enum("kind", PostingKind, "What it is"),
     big("vc", "Whose it is; a virtual cluster that is gone leaves its rows"),
     *lot(),
     micros("posted_us", "When it was posted"),
     micros("expires_us", "When it leaves the board"),
     amount("bid", "What a request pays at most, an offer wants at least; null: as many as the cells have", null=True),
     json("swap", "Cells in return: [pool, level, cells, begin, end, devices of one]; null: surplus alone", null=True),
-    enum("state", OrderState, "Whether it is on the board, and why not"),
+    enum("state", PostingState, "Whether it is on the board, and why not"),
     flag("by_proxy", "Posted for the tenant by its proxy"),
     micros("begins_us", "When its window begins; null: it has begun, or that was not waited for", null=True),
-    string("request_id", "Given by the client so that a repeated post makes one order; empty when it gave none"),
-    PrimaryKeyConstraint("id", name="exchange_order_pkey"),
-    known("exchange_order", "kind", OrderKind),
-    known("exchange_order", "state", OrderState),
-    lot_rule("exchange_order"),
-    rule("exchange_order_id_positive", "id > 0 AND vc > 0"),
-    rule("exchange_order_stands_for_a_time", "posted_us <= expires_us AND expires_us <= end_us"),
-    rule("exchange_order_bid_not_negative", "bid >= 0"),
-    rule("exchange_order_swap_has_no_price", "bid IS NULL OR swap IS NULL"),
-    rule("exchange_order_swap_is_array", "jsonb_typeof(swap) = 'array'"),
+    string("request_id", "Given by the client so that a repeated post makes one posting; empty when it gave none"),
+    PrimaryKeyConstraint("id", name="exchange_posting_pkey"),
+    known("exchange_posting", "kind", PostingKind),
+    known("exchange_posting", "state", PostingState),
+    lot_rule("exchange_posting"),
+    rule("exchange_posting_id_positive", "id > 0 AND vc > 0"),
+    rule("exchange_posting_stands_for_a_time", "posted_us <= expires_us AND expires_us <= end_us"),
+    rule("exchange_posting_bid_not_negative", "bid >= 0"),
+    rule("exchange_posting_swap_has_no_price", "bid IS NULL OR swap IS NULL"),
+    rule("exchange_posting_swap_is_array", "jsonb_typeof(swap) = 'array'"),
     comment="Offers and requests of cells; rows stay when they have left the board",
 )
 Index(
-    "exchange_order_request_once",
-    exchange_order.c.vc,
-    exchange_order.c.request_id,
+    "exchange_posting_request_once",
+    exchange_posting.c.vc,
+    exchange_posting.c.request_id,
     unique=True,
     postgresql_where=text("request_id <> ''"),
 )
-Index("exchange_order_open", exchange_order.c.id, postgresql_where=text(f"state = {int(OrderState.OPEN)}"))
+Index("exchange_posting_open", exchange_posting.c.id, postgresql_where=text(f"state = {int(PostingState.OPEN)}"))
 
 exchange = Table(
     "exchange",
     metadata,
     big("id"),
-    big("offer", "The order, if it met one", null=True),
-    big("request", "The order, if it met one", null=True),
+    big("offer", "The offer, if it met one", null=True),
+    big("request", "The request, if it met one", null=True),
     big("giver", "The virtual cluster whose cells they are"),
     big("taker", "The virtual cluster that has them for the window"),
     *lot(),
@@ -69,11 +69,11 @@ exchange = Table(
     big("return_asked_by", "The side that would end it early, or 0"),
     micros("opened_us", "When its window was opened; null while it was not", null=True),
     micros("returned_us", "When it was over; null while it is not", null=True),
-    string("request_id", "Of the tenant that accepted an order of another; empty when it gave none, or the arbiter matched"),
+    string("request_id", "Of the tenant that accepted a posting of another; empty when it gave none, or the arbiter matched"),
     big("accepted_by", "The side whose request_id that is"),
     PrimaryKeyConstraint("id", name="exchange_pkey"),
-    ForeignKeyConstraint(["offer"], ["exchange_order.id"], name="exchange_offer_exists"),
-    ForeignKeyConstraint(["request"], ["exchange_order.id"], name="exchange_request_exists"),
+    ForeignKeyConstraint(["offer"], ["exchange_posting.id"], name="exchange_offer_exists"),
+    ForeignKeyConstraint(["request"], ["exchange_posting.id"], name="exchange_request_exists"),
     ForeignKeyConstraint(["in_return_for"], ["exchange.id"], name="exchange_in_return_exists"),
     known("exchange", "state", ExchangeState),
     lot_rule("exchange"),

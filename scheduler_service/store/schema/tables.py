@@ -37,7 +37,7 @@ from scheduler_service.store.schema.columns import (
 from scheduler_service.store.schema.columns import metadata as metadata
 from scheduler_service.store.schema.exchange import exchange as exchange
 from scheduler_service.store.schema.exchange import exchange_ledger as exchange_ledger
-from scheduler_service.store.schema.exchange import exchange_order as exchange_order
+from scheduler_service.store.schema.exchange import exchange_posting as exchange_posting
 from scheduler_service.store.schema.exchange import exchange_surplus as exchange_surplus
 from scheduler_service.store.schema.exchange import idle_cells as idle_cells
 from scheduler_service.store.schema.jobs import earmark as earmark
@@ -55,13 +55,13 @@ cluster = Table(
     big("next_earmark"),
     big("next_vc"),
     micros("clock_us", "The time of the last step, behind which time never goes back"),
-    big("next_order"),
+    big("next_posting"),
     big("next_exchange"),
     Column("one", Boolean(), nullable=False, server_default=text("true"), comment="Always true: there is one row"),
     PrimaryKeyConstraint("one", name="cluster_pkey"),
     rule("cluster_one_row", "one"),
     rule("cluster_numbers_count_up", "next_job > 0 AND next_node > 0 AND next_earmark > 0 AND next_vc > 0"),
-    rule("cluster_exchange_numbers_count_up", "next_order > 0 AND next_exchange > 0"),
+    rule("cluster_exchange_numbers_count_up", "next_posting > 0 AND next_exchange > 0"),
     rule("cluster_id_given", "id <> ''"),
     comment="The one row about the cluster as a whole; absent until the first commit of the first leader",
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder, ExchangeState, LedgerEntry, OrderState, Surplus
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
@@ -15,19 +15,19 @@ def live_market(memory: Memory) -> Market:
     """See `reading.exchange.live_market`."""
     of = memory.tables
     return Market(
-        tuple(of["exchange_order"].rows(to.to_order, lambda order: bool(order["state"] == OrderState.OPEN))),
+        tuple(of["exchange_posting"].rows(to.to_posting, lambda posting: bool(posting["state"] == PostingState.OPEN))),
         tuple(of["exchange"].rows(to.to_exchange, lambda exchange: exchange["returned_us"] is None)),
         tuple(of["exchange_surplus"].rows(to.to_surplus)),
         tuple(of["idle_cells"].rows(to.to_idle)),
     )
 
 
-def find_order(memory: Memory, order_id: int) -> ExchangeOrder | None:
-    """See `store.find_order`."""
+def find_posting(memory: Memory, posting_id: int) -> Posting | None:
+    """See `store.find_posting`."""
     with memory.lock:
-        table = memory.tables["exchange_order"]
-        record = table.records.get((order_id,))
-        return None if record is None else table.row(record, to.to_order)
+        table = memory.tables["exchange_posting"]
+        record = table.records.get((posting_id,))
+        return None if record is None else table.row(record, to.to_posting)
 
 
 def find_exchanges(memory: Memory, exchange_ids: Collection[int]) -> list[Exchange]:
@@ -37,12 +37,12 @@ def find_exchanges(memory: Memory, exchange_ids: Collection[int]) -> list[Exchan
         return table.rows(to.to_exchange, lambda x: x["id"] in exchange_ids or x["in_return_for"] in exchange_ids)
 
 
-def find_posted(memory: Memory, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], ExchangeOrder]:
+def find_posted(memory: Memory, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
     """See `store.find_posted`."""
     with memory.lock:
-        table = memory.tables["exchange_order"]
-        made = {request: table.unique["exchange_order_request_once"].get(request) for request in requests}
-        return {request: table.row(table.records[key], to.to_order) for request, key in made.items() if key is not None}
+        table = memory.tables["exchange_posting"]
+        made = {request: table.unique["exchange_posting_request_once"].get(request) for request in requests}
+        return {request: table.row(table.records[key], to.to_posting) for request, key in made.items() if key is not None}
 
 
 def find_accepted(memory: Memory, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
@@ -53,16 +53,16 @@ def find_accepted(memory: Memory, requests: Collection[tuple[int, str]]) -> dict
         return {request: table.row(table.records[key], to.to_exchange) for request, key in made.items() if key is not None}
 
 
-def list_orders(
-    memory: Memory, states: Collection[OrderState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
-) -> list[ExchangeOrder]:
-    """See `store.list_orders`."""
+def list_postings(
+    memory: Memory, states: Collection[PostingState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
+) -> list[Posting]:
+    """See `store.list_postings`."""
 
-    def wanted(order: Record) -> bool:
-        return (not states or order["state"] in states) and vc in (0, order["vc"]) and _before(order, before_id)
+    def wanted(posting: Record) -> bool:
+        return (not states or posting["state"] in states) and vc in (0, posting["vc"]) and _before(posting, before_id)
 
     with memory.lock:
-        return memory.tables["exchange_order"].rows(to.to_order, wanted)[::-1][:limit]
+        return memory.tables["exchange_posting"].rows(to.to_posting, wanted)[::-1][:limit]
 
 
 def list_exchanges(

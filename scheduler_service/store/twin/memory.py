@@ -22,11 +22,11 @@ from scheduler_service.store.reading.load import JobAndRun, Loaded
 from scheduler_service.store.twin.database import Memory as Memory
 from scheduler_service.store.twin.exchange import find_accepted as find_accepted
 from scheduler_service.store.twin.exchange import find_exchanges as find_exchanges
-from scheduler_service.store.twin.exchange import find_order as find_order
 from scheduler_service.store.twin.exchange import find_posted as find_posted
+from scheduler_service.store.twin.exchange import find_posting as find_posting
 from scheduler_service.store.twin.exchange import list_exchanges as list_exchanges
 from scheduler_service.store.twin.exchange import list_ledger as list_ledger
-from scheduler_service.store.twin.exchange import list_orders as list_orders
+from scheduler_service.store.twin.exchange import list_postings as list_postings
 from scheduler_service.store.twin.exchange import list_surpluses as list_surpluses
 from scheduler_service.store.twin.exchange import list_vcs as list_vcs
 from scheduler_service.store.twin.exchange import live_market

@@ -75,7 +75,7 @@ _JOB_CONSTANT = (
     "name user_name request_id job_class demand_cpu_milli demand_memory_mib demand_devices grace_us command environment "
     "working_directory submitted_us spec_more array_job array_index vc"
 )
-_ORDER_CONSTANT = "kind vc pool level cells begin_us end_us devices posted_us expires_us bid swap by_proxy request_id"
+_POSTING_CONSTANT = "kind vc pool level cells begin_us end_us devices posted_us expires_us bid swap by_proxy request_id"
 _EXCHANGE_CONSTANT = (
     "offer request giver taker pool level cells begin_us end_us devices price agreed_us in_return_for request_id accepted_by"
 )
@@ -90,11 +90,11 @@ WRITES = {
         _writes(tables.virtual_cluster, ("id",), rows.vc_new),
         _writes(tables.cell_binding, ("pool", "level", "index"), rows.binding_new),
         _writes(
-            tables.exchange_order,
+            tables.exchange_posting,
             ("id",),
-            exchange.order_new,
-            exchange.order_changed,
-            tuple(_ORDER_CONSTANT.split()),
+            exchange.posting_new,
+            exchange.posting_changed,
+            tuple(_POSTING_CONSTANT.split()),
         ),
         _writes(
             tables.exchange,

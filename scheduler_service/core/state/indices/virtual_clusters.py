@@ -1,10 +1,10 @@
 """What follows from virtual clusters, their cells, and the exchange of these."""
 
 from scheduler_service.core.cells.queries import lacks
-from scheduler_service.core.model.exchange import Exchange, ExchangeOrder
+from scheduler_service.core.model.exchange import Exchange, Posting
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
-from scheduler_service.core.state.exchange_index import exchange_deadlines, order_deadlines
+from scheduler_service.core.state.exchange_index import exchange_deadlines, posting_deadlines
 from scheduler_service.core.state.indices.deadlines import set_deadline, set_deadlines
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
@@ -35,11 +35,11 @@ def of_binding(state: Tables, old: Binding | None, new: Binding | None) -> None:
     state.unsettled = True
 
 
-def of_order(state: Tables, old: ExchangeOrder | None, new: ExchangeOrder | None) -> None:
-    state.exchange_index.order(old, new)
+def of_posting(state: Tables, old: Posting | None, new: Posting | None) -> None:
+    state.exchange_index.posting(old, new)
     row = new or old
     if row is not None:
-        set_deadlines(state, (row.id,), order_deadlines(old), order_deadlines(new))
+        set_deadlines(state, (row.id,), posting_deadlines(old), posting_deadlines(new))
     state.unsettled = state.board_changed = True
 
 
