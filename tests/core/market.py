@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from scheduler_service.core.exchange.book import Board, accept, agreed
+from scheduler_service.core.exchange.transitions import Booked, expired, posted, return_asked, turned, withdrawn
 from scheduler_service.core.model.exchange import (
-    Booked,
     Booking,
     Deal,
     Exchange,
@@ -16,12 +16,7 @@ from scheduler_service.core.model.exchange import (
     Posting,
     PostingKind,
     exchange_due,
-    expired,
-    posted,
     posting_due,
-    return_asked,
-    turned,
-    withdrawn,
 )
 from scheduler_service.core.model.values import Micros
 from scheduler_service.policies.exchange.arbiter import Fits, Match, balanced, settle

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, PlanRefused
+from scheduler_service.core.exchange.transitions import Booked, booked
+from scheduler_service.core.exchange.windows import covers, from_now, is_empty, used
 from scheduler_service.core.model.exchange import (
-    Booked,
     Booking,
     Deal,
     Exchange,
@@ -18,11 +19,6 @@ from scheduler_service.core.model.exchange import (
     Posting,
     PostingKind,
     PostingState,
-    booked,
-    covers,
-    from_now,
-    is_empty,
-    used,
 )
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros

@@ -9,6 +9,8 @@ from scheduler_service.core.cells.queries import has_level, idle_cells
 from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, NotFound, PlanRefused, ResourceExhausted, require
 from scheduler_service.core.exchange.book import accept
 from scheduler_service.core.exchange.ownership import agree, board_of, book, call_off, least_owned, turn_windows, why_not_owned
+from scheduler_service.core.exchange.transitions import expired, posted, return_asked, withdrawn
+from scheduler_service.core.exchange.windows import from_now
 from scheduler_service.core.handlers.virtual_clusters import level_named, named, pools_of
 from scheduler_service.core.messages import (
     AcceptRequested,
@@ -22,18 +24,7 @@ from scheduler_service.core.messages import (
     Withdraw,
     WithdrawRequested,
 )
-from scheduler_service.core.model.exchange import (
-    Exchange,
-    ExchangeState,
-    Lot,
-    Posting,
-    PostingKind,
-    expired,
-    from_now,
-    posted,
-    return_asked,
-    withdrawn,
-)
+from scheduler_service.core.model.exchange import Exchange, ExchangeState, Lot, Posting, PostingKind
 from scheduler_service.core.model.idle_history import IdleCells, noted
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
@@ -48,7 +39,7 @@ MOST_POSTINGS = 100
 """Of a virtual cluster on the board at once: each is weighed against all others whenever the board changes. Those of its proxy
 do not count: they are no more than it has cells."""
 
-# ---- offers and requests ----------------------------------------------------------------------------------------------
+# ---- offers and requests -----------------------------------------------------------------------------------------------
 
 
 def post_requested(state: State, event: PostRequested, now: Micros) -> PostingChanged:
