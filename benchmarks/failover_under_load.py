@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import grpc
 import psycopg
@@ -30,7 +30,8 @@ BUSY = "while True: pass"
 
 def run() -> list[Figure]:
     minutes = float(os.environ.get("EBB_BENCH_MINUTES", "3"))
-    rates = []
+    rates: list[float] = []
+    refused = 0
     with scratch() as folder, pair(folder) as two, Client(two.address, timeout=LIMIT) as client:
         client.wait(client.submit(COMMAND), timeout=LIMIT)  # the agent is there
         epoch, leader = two.epoch(), two.leader_address()
@@ -38,8 +39,10 @@ def run() -> list[Figure]:
             ends = time.monotonic() + minutes * 60
             while time.monotonic() < ends and two.epoch() == epoch:
                 began = time.monotonic()
-                with suppress(grpc.RpcError):  # of a leader that is lost
+                try:
                     asyncio.run(submit_all(leader, COMMAND, JOBS, prefix=str(began)))
+                except* grpc.RpcError:  # of a leader that is lost, or of a commit that was
+                    refused += 1
                 while two.ask("SELECT count(*) FROM job WHERE ended_us IS NULL") != (0,):
                     time.sleep(0.2)
                 rates.append(JOBS / (time.monotonic() - began))
@@ -48,6 +51,7 @@ def run() -> list[Figure]:
         joined = two.log("node-1").count(": connected to ")
     return [
         figure("failover_under_load", f"leaders lost in {minutes:g} minutes", lost, "", at_most=0),
+        figure("failover_under_load", "rounds in which a submit was refused", refused, "", at_most=0),
         figure("failover_under_load", "connections that the agent lost", joined - 1, "", at_most=0),
         figure("failover_under_load", "renewals that failed", logs.count("could not renew the lease"), ""),
         figure("failover_under_load", "the lease: least that was left of it", min(lease.left), "s"),
