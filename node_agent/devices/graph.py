@@ -50,7 +50,7 @@ def tree(reading: Reading) -> Tree:
     partitions = {level: _components(placed, levels, level) for level in LEVELS[:-1]}
     notes += _unsaid(placed, levels) + _not_transitive(placed, levels, partitions) + _against_numa(placed, levels)
     for gpu in lost:
-        notes.append(_seat(gpu, list(partitions.values())))
+        notes.append(_place_in_gap(gpu, list(partitions.values())))
     if not notes and (note := _flat(placed, levels)):
         notes.append(note)
 
@@ -114,7 +114,7 @@ def _normal(cells: Mapping[str, str]) -> Partition:
     return {member: first.setdefault(cell, member) for member, cell in cells.items()}
 
 
-def _seat(gpu: Gpu, partitions: Sequence[Partition]) -> str:
+def _place_in_gap(gpu: Gpu, partitions: Sequence[Partition]) -> str:
     """Gives a GPU of which nothing is known a place that one seems to be missing from, so that the others keep their tree."""
     for outwards, cells in enumerate(partitions):
         sizes = Counter(cells.values())

@@ -261,8 +261,8 @@ def _idle_of(state: State, job: Job, action: AddEarmark) -> tuple[int, int]:
         mask |= more
     require(not mask & state.kept_devices.get(node, 0), f"node {node}: a device is kept for another job")
     require(not mask & state.faulty_devices.get(node, 0), f"node {node}: a device is faulty")
-    guest = job.spec.guarantee is Guarantee.OPPORTUNISTIC
-    require(guest or entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
+    opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC
+    require(opportunistic or entitled(state, job, node, mask), f"node {node}: job {job.id} has no right to a device")
     idle = mask & state.idle_devices.get(node, 0)
     leaving = 0
     for key in action.victims:

@@ -44,8 +44,8 @@ def _check_kept(state: State) -> None:
         node, job = earmark.node, state.jobs.rows[earmark.job_id]
         claim(not mask & kept[node], f"earmark {earmark.id}: a device is kept twice")
         kept[node] |= mask
-        guest = job.spec.guarantee is Guarantee.OPPORTUNISTIC
-        inside = state.settings.by_count or guest or in_own_cells(state, job, node, mask)
+        opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC
+        inside = state.settings.by_count or opportunistic or in_own_cells(state, job, node, mask)
         claim(inside, f"earmark {earmark.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
         leaving: Mask = 0

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_service.core.cells.guaranteed_search import _Search
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Asked, Need
+from scheduler_service.core.cells.request import Need, RequestedCells
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.model.values import Mask
 from scheduler_service.core.model.virtual_clusters import Owner
@@ -67,7 +67,7 @@ def test_places_are_tried_in_the_order_of_the_definition(shape: Shape, gone: boo
     for _ in range(60):
         pool, slots = used_pool(shape, rng)
         leaving = {slot: pool.held(slot)[0] & rng.getrandbits(shape.devices) for slot in slots if gone and rng.random() < 0.3}
-        search = _Search(pool, ME, Asked(needs, needs), leaving, None)
+        search = _Search(pool, ME, RequestedCells(needs, needs), leaving, None)
         for slot in rng.sample(slots, rng.randrange(4)):
             if mask := pool.available(slot, pool.bound_at(slot)) & rng.getrandbits(shape.devices):
                 search.taken[slot] = mask

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import le
 
 from scheduler_service.core.cells.guaranteed_search import find
-from scheduler_service.core.cells.request import asked
+from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.messages import Event, Step
 from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase, StopReason
 from scheduler_service.core.model.virtual_clusters import Guarantee
@@ -125,7 +125,7 @@ class Watched(Tenants):
             empty = pools.pools[name].rebuilt()
             for slot in range(100):
                 empty.set_opportunistic(slot, 0)
-            wanted = asked(job.spec, empty.shape, pools.share(name)) if job is not None else ""
+            wanted = requested_cells(job.spec, empty.shape, pools.share(name)) if job is not None else ""
             assert isinstance(wanted, str) or find(empty, owner, wanted) is None, f"{job} is held up by opportunistic runs"
 
 

@@ -27,8 +27,8 @@ def guests_of(state: State) -> dict[int, Places]:
     found: dict[int, Places] = {}
     for run in state.runs.rows.values():
         if not run.guaranteed and run.phase is not RunPhase.STOPPING:
-            seat = state.pools.seats[run.node]
-            found.setdefault(run.job_id, []).append((seat.slot, positions(seat, mask_of(run.devices))))
+            position = state.pools.positions[run.node]
+            found.setdefault(run.job_id, []).append((position.slot, positions(position, mask_of(run.devices))))
     return found
 
 
@@ -49,11 +49,11 @@ def least_evicted(pool: Pool, guests: dict[int, Places], owner: Owner, tasks: li
     return best
 
 
-def least_as_good(pool: Pool, guests: dict[int, Places], owner: Owner, seat: tuple[int, Mask], binds: list[Cell]) -> int:
+def least_as_good(pool: Pool, guests: dict[int, Places], owner: Owner, position: tuple[int, Mask], binds: list[Cell]) -> int:
     """The same of one task, in places that are as good for the virtual cluster as the one that it got, for which these cells
     were bound: in a bound unit with as many available leaves, or in another cell of the same level; each time with as low a
     common ancestor."""
-    slot, mask = seat
+    slot, mask = position
     if binds:
         ((level, _),) = binds
         cells = [cell for (cell,) in (some for some in sets_to_bind(pool, owner, 1) if some) if cell[0] == level]

@@ -183,7 +183,7 @@ def test_a_deleted_node_has_no_cells(model: str, pool: str, leaves: int) -> None
     assert (pools.tops(pool), state.idle_devices.keys()) == (2, {1, 2})
     tenants.step(NodeSilent("two"), NodeDeleteRequested("two"))
     assert pools.tops(pool) == 1
-    assert (state.idle_devices.keys(), state.cpus_of(2), list(pools.seats)) == ({1}, 0, [1])
+    assert (state.idle_devices.keys(), state.cpus_of(2), list(pools.positions)) == ({1}, 0, [1])
     tenants.step(NodeSilent("one"), NodeDeleteRequested("one"))
     assert not pools.pools
     for name in ("one", "two"):

@@ -117,9 +117,9 @@ class Site:
         new = [row for _, _, _, row in taken.entries]
         kept = [row for row in new if isinstance(row, Earmark)]
         if len(sizes) == 1 and kept:
-            (devices,), seat = kept[-1].devices, self.state.pools.seats[kept[-1].node]
+            (devices,), position = kept[-1].devices, self.state.pools.positions[kept[-1].node]
             binds = [(pool.shape.levels.index(row.level), row.index) for row in new if isinstance(row, Binding)]
-            least = least_as_good(pool, guests, owner, (seat.slot, positions(seat, mask_of(devices))), binds)
+            least = least_as_good(pool, guests, owner, (position.slot, positions(position, mask_of(devices))), binds)
             above = any(level > pool.shape.node for level, _ in binds)
             found["as good and cheaper, rack" if above else "as good and cheaper"] += leave > least
 

@@ -4,7 +4,7 @@ import pytest
 
 from scheduler_service.core.cells.opportunistic_search import find_idle
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Asked, Need, Together
+from scheduler_service.core.cells.request import Need, RequestedCells, Together
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import JobState, Reason, TaskGroup
@@ -118,12 +118,12 @@ def test_a_gang_of_very_many_tasks_is_no_deeper_than_a_small_one() -> None:
     for slot in (383, 511):
         pool.set_opportunistic(slot, 1)
     tasks = tuple(Need(rank, 1) for rank in range(2048))
-    whole = Asked((Together(3, True, (Together(2, True, tasks),)),), tasks)
+    whole = RequestedCells((Together(3, True, (Together(2, True, tasks),)),), tasks)
     found = find_idle(pool, whole)
     assert found is not None
     assert sorted(found) == list(range(2048))
     assert {slot // 128 for slot, _ in found.values()} == {1}
-    assert find_idle(pool, Asked((Together(2, True, (*tasks, Need(2048, 1))),), tasks)) is None
+    assert find_idle(pool, RequestedCells((Together(2, True, (*tasks, Need(2048, 1))),), tasks)) is None
     assert pool.held(255)[1] == 0
 
 

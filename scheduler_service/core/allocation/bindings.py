@@ -50,11 +50,11 @@ def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
 def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
     """Whether all of these devices are in cells that are bound to the job's virtual cluster, and to the pin that it names."""
     pools = _pools(state)
-    seat = pools.seats.get(node)
-    if seat is None:
+    position = pools.positions.get(node)
+    if position is None:
         return False
-    bound = owned_by(pools.pools[seat.pool], owner_of(state, job), seat.slot)
-    return not positions(seat, mask) & ~bound
+    bound = owned_by(pools.pools[position.pool], owner_of(state, job), position.slot)
+    return not positions(position, mask) & ~bound
 
 
 def in_own_cells(state: State, job: Job, node: int, mask: Mask) -> bool:
@@ -77,10 +77,10 @@ def owner_of(state: State, job: Job) -> Owner:
 def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
     """Whether these are what a task with this demand is to hold on the node: as many devices as it asks for, or CPUs that
     carry it."""
-    seat = None if state.pools is None or state.settings.by_count else state.pools.seats.get(node)
-    if seat is None:
+    position = None if state.pools is None or state.settings.by_count else state.pools.positions.get(node)
+    if position is None:
         return len(devices) == demand.devices and not state.cpus_of(node)
-    return fits(demand, times(seat.share, len(devices))) if not seat.share.devices else len(devices) == demand.devices
+    return fits(demand, times(position.share, len(devices))) if not position.share.devices else len(devices) == demand.devices
 
 
 def give_back(state: State, node: int, mask: Mask) -> None:
@@ -89,13 +89,13 @@ def give_back(state: State, node: int, mask: Mask) -> None:
     if state.pools is None:
         return
     pools = state.pools
-    seat = pools.seats.get(node)
-    if seat is None:
+    position = pools.positions.get(node)
+    if position is None:
         _give_back_left_out(state, pools, node)
         return
-    pool = pools.pools[seat.pool]
-    for level, index in unused_around(pool, seat.slot, positions(seat, mask)):
-        key = (seat.pool, pool.shape.levels[level], index)
+    pool = pools.pools[position.pool]
+    for level, index in unused_around(pool, position.slot, positions(position, mask)):
+        key = (position.pool, pool.shape.levels[level], index)
         binding = state.bindings.rows[key]
         if not binding.pin and not (left_out_of(pools, binding) and _in_use(state, binding, kept_on(state))):
             state.put(state.bindings, key, None)

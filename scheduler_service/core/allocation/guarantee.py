@@ -28,8 +28,8 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     yields = _by_priority(state, job.spec.vc) and why_not(Claim.PRIORITY, claimant, job, runs) is None
     if not yields and (refusal := why_not(Claim.GUARANTEED, claimant, job, runs)) is not None:
         raise PlanRefused(refusal)
-    guest = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
-    require(not guest or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
+    opportunistic = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
+    require(not opportunistic or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
     most = None if guaranteed else state.settings.reclaim_grace_us
     first, text = runs[0], ""
     if first.phase.exits_soon and most is not None:

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from scheduler_service.core.cells.guaranteed_search import never
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Asked
+from scheduler_service.core.cells.request import RequestedCells
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.model.virtual_clusters import Owner
 
@@ -12,7 +12,7 @@ _ME = Owner(1)
 
 
 @lru_cache(maxsize=1024)
-def why_never(wanted: Asked, shape: Shape, cells: tuple[int, ...]) -> str:
+def why_never(wanted: RequestedCells, shape: Shape, cells: tuple[int, ...]) -> str:
     """Why a virtual cluster that owns so many cells of each level could never have this; empty where it could."""
     pool = _private(shape, cells)
     if not never(pool, _ME, wanted):

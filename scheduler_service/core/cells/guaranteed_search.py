@@ -15,7 +15,7 @@ from typing import NamedTuple
 from scheduler_service.core.cells.leaf_choice import Choice, Places, fewest_leave, picked
 from scheduler_service.core.cells.placed_tasks import Tasks
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Asked, Need, Part, alike, groups_of, needs_of
+from scheduler_service.core.cells.request import Need, Part, RequestedCells, alike, groups_of, needs_of
 from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.model.values import Mask
@@ -30,7 +30,7 @@ class Found(NamedTuple):
 
     binds: tuple[tuple[int, int], ...]
     """Free cells, (level, index), that become the virtual cluster's."""
-    seats: dict[int, tuple[int, Mask]]
+    placed: dict[int, tuple[int, Mask]]
     """Rank -> slot and positions."""
 
 
@@ -63,45 +63,45 @@ _NOTHING = _Beside(0, -1, None, 0, 0)
 
 
 def find(
-    pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask] | None = None, choice: Choice | None = None
+    pool: Pool, owner: Owner, request: RequestedCells, gone: dict[int, Mask] | None = None, choice: Choice | None = None
 ) -> Found | None:
     """Where the job fits; None: nowhere now. `gone`: leaves by slot that count as available although guaranteed runs hold
     them. `choice`: of places that cost as much; None: the first. Changes nothing."""
-    return _Search(pool, owner, asked, gone or {}, choice).first()
+    return _Search(pool, owner, request, gone or {}, choice).first()
 
 
-def never(pool: Pool, owner: Owner, asked: Asked) -> bool:
+def never(pool: Pool, owner: Owner, request: RequestedCells) -> bool:
     """Whether it is certain that the job fits nowhere now: not so where the search was given up."""
-    search = _Search(pool, owner, asked, {}, None)
+    search = _Search(pool, owner, request, {}, None)
     return search.first() is None and search.left > 0
 
 
 class _Search:
-    def __init__(self, pool: Pool, owner: Owner, asked: Asked, gone: dict[int, Mask], choice: Choice | None) -> None:
-        self.pool, self.owner, self.asked, self.gone, self.choice = pool, owner, asked, gone, choice
+    def __init__(self, pool: Pool, owner: Owner, request: RequestedCells, gone: dict[int, Mask], choice: Choice | None) -> None:
+        self.pool, self.owner, self.request, self.gone, self.choice = pool, owner, request, gone, choice
         self.binds: list[tuple[int, int]] = []
-        self.seats: dict[int, tuple[int, Mask]] = {}
+        self.placed: dict[int, tuple[int, Mask]] = {}
         self.taken: dict[int, Mask] = {}
-        self.several = len(asked.needs) > 1
+        self.several = len(request.needs) > 1
         self.tasks = Tasks(pool.shape)
         """Where those are that have a place, if the job has several."""
         self.beside = _NOTHING
-        self.together = len(list(groups_of(asked.parts))) if self.several else 0
+        self.together = len(list(groups_of(request.parts))) if self.several else 0
         """How many groups that are to be in one cell have no place yet."""
         self.left = GIVEN_UP
 
     def first(self) -> Found | None:
-        part = self.asked.parts[0]
+        part = self.request.parts[0]
         if isinstance(part, Need) and not self.several:  # its first place is the way, and nothing more to be looked for
             for slot, _, mask, cell in self._places(part, None):
                 return Found(() if cell is None else (cell,), {part.rank: (slot, mask)})
             return None
         if not self._suffices():
             return None
-        ways = self.all(self.asked.parts, None)
+        ways = self.all(self.request.parts, None)
         try:
             for _ in ways:
-                return Found(tuple(self.binds), dict(self.seats))
+                return Found(tuple(self.binds), dict(self.placed))
             return None
         finally:
             ways.close()
@@ -110,7 +110,7 @@ class _Search:
         """Whether, wherever they lie, there are leaves for so many tasks of each size. Few searches that fail begin."""
         if not self.several:  # it is soon seen
             return True
-        waiting = Counter(need.leaves for need in self.asked.needs)
+        waiting = Counter(need.leaves for need in self.request.needs)
         shape, count = self.pool.shape, 0
         units = self._sizes()
         free = [self.pool.promises.free_of(self.owner, level) for level in range(len(shape.fan))]
@@ -176,7 +176,7 @@ class _Search:
             if self.left <= 0:
                 return
             taken = self.taken.get(slot, 0)
-            self.seats[need.rank], self.taken[slot] = (slot, mask), taken | mask
+            self.placed[need.rank], self.taken[slot] = (slot, mask), taken | mask
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
             if self.several:
                 self.tasks.put(slot, 1)
@@ -190,7 +190,7 @@ class _Search:
                 if self.several:
                     self.tasks.put(slot, -1)
                 self.beside = before
-                del self.seats[need.rank], self.taken[slot]
+                del self.placed[need.rank], self.taken[slot]
                 if taken:
                     self.taken[slot] = taken
                 self.left -= 1

@@ -32,11 +32,11 @@ def picked(
     pool: Pool, slot: int, available: Mask, need: Need, choice: Choice | None, taken: Callable[[], Places]
 ) -> Mask | None:
     """What the task gets of the leaves that are available on a node; None: they do not do."""
-    guests = pool.held(slot)[1] & available
-    mask = _picked(pool.shape, available, need, (guests,) if guests else ())
-    if choice is None or mask is None or not mask & guests:
+    opportunistic = pool.held(slot)[1] & available
+    mask = _picked(pool.shape, available, need, (opportunistic,) if opportunistic else ())
+    if choice is None or mask is None or not mask & opportunistic:
         return mask
-    layers, rest = [], guests
+    layers, rest = [], opportunistic
     for held in choice.order(slot, taken()):
         if held & rest:
             layers.append(held & rest)
@@ -57,8 +57,8 @@ def _sparing_runs(
     for held in reversed(runs):
         other = _picked(pool.shape, available & ~held, need, runs) if mask & held else None
         if other is not None and height_of(pool.shape, other) == height:
-            guests = pool.held(slot)[1]
-            if choice.between([((slot, mask & guests),), ((slot, other & guests),)], taken()):
+            opportunistic = pool.held(slot)[1]
+            if choice.between([((slot, mask & opportunistic),), ((slot, other & opportunistic),)], taken()):
                 mask, available = other, available & ~held
     return mask
 
@@ -76,8 +76,8 @@ def fewest_leave(
     the best choice among those with the fewest leaves in use, then the others."""
     dear: list[tuple[int, int, Mask]] = []
     for slot, available in units:
-        guests = pool.held(slot)[1] & available
-        touched = guests & (picked(pool, slot, available, need, None, taken) or 0) if guests else 0
+        opportunistic = pool.held(slot)[1] & available
+        touched = opportunistic & (picked(pool, slot, available, need, None, taken) or 0) if opportunistic else 0
         if touched:
             dear.append((touched.bit_count(), slot, available))
         else:

@@ -5,24 +5,24 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Asked, Need, Part, Together, needs_of
+from scheduler_service.core.cells.request import Need, Part, RequestedCells, Together, needs_of
 from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
 from scheduler_service.core.model.values import Mask
 
 
-def find_idle(pool: Pool, asked: Asked) -> dict[int, tuple[int, Mask]] | None:
+def find_idle(pool: Pool, request: RequestedCells) -> dict[int, tuple[int, Mask]] | None:
     """Idle leaves for every task, rank -> slot and positions, where guaranteed work will want them last; None: there are not
     enough. Changes nothing."""
     before: dict[int, Mask] = {}
-    seats: dict[int, tuple[int, Mask]] = {}
+    placed: dict[int, tuple[int, Mask]] = {}
     try:
-        return seats if all(_idle(pool, part, seats, before) for part in asked.parts) else None
+        return placed if all(_idle(pool, part, placed, before) for part in request.parts) else None
     finally:
         for slot, mask in before.items():
             pool.set_opportunistic(slot, mask)
 
 
-def _idle(pool: Pool, part: Part, seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
+def _idle(pool: Pool, part: Part, placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:
     """A part that may be anywhere in the pool."""
     if isinstance(part, Need):
         found = pool.opportunistic(part.leaves)
@@ -30,21 +30,21 @@ def _idle(pool: Pool, part: Part, seats: dict[int, tuple[int, Mask]], before: di
             found = pool.last_whole(part.level)
         if found is None:
             return False
-        _sit(pool, part, found, seats, before)
+        _put(pool, part, found, placed, before)
         return True
     leaves = sum(need.leaves for need in needs_of(part.parts))
     for slots, mask in _cells_from_the_end(pool, part.level):
         cell = _Cell({slot: pool.idle(slot) & mask for slot in slots}, [])
         if _count(cell.idle) >= leaves and _fill(pool.shape, part.parts, cell):
-            for need, found in cell.seats:
-                _sit(pool, need, found, seats, before)
+            for need, found in cell.placed:
+                _put(pool, need, found, placed, before)
             return True
-    return not part.required and all(_idle(pool, one, seats, before) for one in part.parts)
+    return not part.required and all(_idle(pool, one, placed, before) for one in part.parts)
 
 
-def _sit(pool: Pool, need: Need, found: tuple[int, Mask], seats: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> None:
+def _put(pool: Pool, need: Need, found: tuple[int, Mask], placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> None:
     slot, mask = found
-    seats[need.rank] = found
+    placed[need.rank] = found
     held = pool.held(slot)[1]
     before.setdefault(slot, held)
     pool.set_opportunistic(slot, held | mask)
@@ -72,28 +72,28 @@ class _Cell(NamedTuple):
     """What is idle in it by slot, and who sits there already. What is tried in vain is undone."""
 
     idle: dict[int, Mask]
-    seats: list[tuple[Need, tuple[int, Mask]]]
+    placed: list[tuple[Need, tuple[int, Mask]]]
 
 
 def _fill(shape: Shape, parts: Iterable[Part], cell: _Cell) -> bool:
     """A place for each part: all of them, or none."""
-    seated = len(cell.seats)
+    before = len(cell.placed)
     for part in parts:
-        if not (_seat(shape, part, cell) if isinstance(part, Need) else _together(shape, part, cell)):
-            while len(cell.seats) > seated:
-                _, (slot, mask) = cell.seats.pop()
+        if not (_place(shape, part, cell) if isinstance(part, Need) else _together(shape, part, cell)):
+            while len(cell.placed) > before:
+                _, (slot, mask) = cell.placed.pop()
                 cell.idle[slot] |= mask
             return False
     return True
 
 
-def _seat(shape: Shape, need: Need, cell: _Cell) -> bool:
+def _place(shape: Shape, need: Need, cell: _Cell) -> bool:
     """On the node with the fewest idle leaves that suffice."""
     for slot in sorted(cell.idle, key=lambda slot: (cell.idle[slot].bit_count(), -slot)):
         idle = cell.idle[slot]
         taken = pick_cell(shape, idle, need.level) if need.level >= 0 else pick(shape, idle, need.leaves)
         if taken is not None:
-            cell.seats.append((need, (slot, taken)))
+            cell.placed.append((need, (slot, taken)))
             cell.idle[slot] &= ~taken
             return True
     return False
@@ -106,8 +106,8 @@ def _together(shape: Shape, part: Together, cell: _Cell) -> bool:
     for idle in sorted(inside, key=lambda idle: (_count(idle), -max(idle))):
         inner = _Cell(idle, [])
         if _fill(shape, part.parts, inner):
-            cell.seats.extend(inner.seats)
-            for _, (slot, mask) in inner.seats:
+            cell.placed.extend(inner.placed)
+            for _, (slot, mask) in inner.placed:
                 cell.idle[slot] &= ~mask
             return True
     return not part.required and _fill(shape, part.parts, cell)

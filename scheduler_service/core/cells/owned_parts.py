@@ -106,11 +106,11 @@ class OwnedParts:
                 self._sizes[vc][unit[0]] += 1
 
     def _visit(self, slot: int, here: Slot) -> None:
-        guests, before = here.opportunistic, self._hosts.pop(slot, None)
+        opportunistic, before = here.opportunistic, self._hosts.pop(slot, None)
         if before is not None:
             for vc in before:
                 self._visited[vc].discard(slot)
-        if guests and (hosts := {vc for mask, vc in here.units.items() if mask & guests}):
+        if opportunistic and (hosts := {vc for mask, vc in here.units.items() if mask & opportunistic}):
             self._hosts[slot] = hosts
             for vc in hosts:
                 self._visited.setdefault(vc, set()).add(slot)

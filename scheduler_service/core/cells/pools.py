@@ -21,7 +21,7 @@ from scheduler_service.core.model.virtual_clusters import Binding, Owner, Virtua
 class _Node(NamedTuple):
     """What a node brings: the part of a shape that is inside it, and which positions are well and open."""
 
-    seat: PoolPosition
+    position: PoolPosition
     inner: Shape
     model: str
     healthy: Mask
@@ -35,7 +35,7 @@ class Pools:
         self.pools: dict[str, Pool] = {}
         self.models: dict[str, str] = {}
         """Pool -> the model of its devices."""
-        self.seats: dict[int, PoolPosition] = {}
+        self.positions: dict[int, PoolPosition] = {}
         self.misfits: dict[int, str] = {}
         """Nodes that a plan names and that are not like the others of it: nothing is placed on them."""
         self.nodes: dict[str, dict[int, int]] = {}
@@ -49,7 +49,7 @@ class Pools:
         """Node -> the pool among whose facts it is."""
         self._first: dict[str, int] = {}
         """Planned pool -> of its nodes the one that joined first: all others must be like it, whatever their places."""
-        self._seated: list[int] = []
+        self._placed: list[int] = []
         """What `set_node` returns."""
         self._order: list[str] | None = None
         """What `in_order` returns, until a pool comes or goes."""
@@ -66,7 +66,7 @@ class Pools:
     def set_node(self, node: int, row: Node | None, devices: Sequence[NodeDevice]) -> list[int]:
         """What the node is and has; None: it is not there. Returns the nodes that have a place in a pool now, or another one:
         what is held of them is to be told anew."""
-        self._seated = []
+        self._placed = []
         name = self._pool_of.get(node)
         before = None if name is None else self._facts[name][node]
         now = None if row is None else self._described(row, devices)
@@ -75,18 +75,18 @@ class Pools:
         if now is not None:
             pool = self._join(node, now)
             if pool is None:
-                self._unlike(node, now.seat.pool)
+                self._unlike(node, now.position.pool)
             else:
-                pool.set_node(now.seat.slot, now.healthy)
-        return self._seated
+                pool.set_node(now.position.slot, now.healthy)
+        return self._placed
 
     def hold(self, node: int, guaranteed: Mask, opportunistic: Mask) -> None:
         """The node's devices that are held, or kept, as guaranteed; and those that opportunistic runs hold."""
-        seat = self.seats.get(node)
-        if seat is not None:
-            pool = self.pools[seat.pool]
-            pool.set_guaranteed(seat.slot, positions(seat, guaranteed))
-            pool.set_opportunistic(seat.slot, positions(seat, opportunistic))
+        position = self.positions.get(node)
+        if position is not None:
+            pool = self.pools[position.pool]
+            pool.set_guaranteed(position.slot, positions(position, guaranteed))
+            pool.set_opportunistic(position.slot, positions(position, opportunistic))
 
     def set_vc(self, vc: int, row: VirtualCluster | None) -> None:
         before = self._vcs.pop(vc, None)
@@ -163,7 +163,7 @@ class Pools:
     def place_left_out(self, node: int) -> tuple[str, int] | None:
         """Of a node that its pool leaves out: the pool, and the place in it whose cells it had while it was like the others."""
         name = self._pool_of.get(node) if node in self.misfits else None
-        return None if name is None else (name, self._facts[name][node].seat.slot)
+        return None if name is None else (name, self._facts[name][node].position.slot)
 
     def covered(self, capacity: Vector, devices: int) -> Vector:
         """What goes with each of the devices of such a node."""
@@ -189,7 +189,7 @@ class Pools:
 
     def _join(self, node: int, now: _Node) -> Pool | None:
         """The pool, with the node in it; None where it does not fit in."""
-        name = now.seat.pool
+        name = now.position.pool
         facts = self._facts.setdefault(name, {})
         facts[node], self._pool_of[node] = now, name
         leading = now
@@ -200,9 +200,9 @@ class Pools:
         pool = self.pools.get(name)
         if pool is None or self.models[name] != leading.model or _inner(pool) != leading.inner:
             self._make(name, leading)
-        elif node not in self.seats and now.inner == leading.inner and now.model == leading.model:
-            self._seat(node, now)
-        return self.pools[name] if node in self.seats else None
+        elif node not in self.positions and now.inner == leading.inner and now.model == leading.model:
+            self._place(node, now)
+        return self.pools[name] if node in self.positions else None
 
     def _make(self, name: str, leading: _Node) -> None:
         """The pool anew, from all that is known of it."""
@@ -218,38 +218,38 @@ class Pools:
             if (number := level_of(pool.shape, level)) is not None:
                 pool.bind(number, index, Owner(binding.vc, binding.pin))
         for node, fact in self._facts[name].items():
-            self.seats.pop(node, None)
+            self.positions.pop(node, None)
             if fact.inner == leading.inner and fact.model == leading.model:
                 self.misfits.pop(node, None)
-                self._seat(node, fact)
-                pool.set_node(fact.seat.slot, fact.healthy)
+                self._place(node, fact)
+                pool.set_node(fact.position.slot, fact.healthy)
             else:
                 self._unlike(node, name)
 
     def _unlike(self, node: int, pool: str) -> None:
         self.misfits[node] = f"its devices are not like those of the other nodes of pool {pool}"
 
-    def _seat(self, node: int, fact: _Node) -> None:
+    def _place(self, node: int, fact: _Node) -> None:
         self.misfits.pop(node, None)
-        self.seats[node] = fact.seat
-        self.nodes[fact.seat.pool][fact.seat.slot] = node
-        self._shares[fact.seat.pool][fact.seat.share] += 1
-        self._lowest.pop(fact.seat.pool, None)
-        self._seated.append(node)
+        self.positions[node] = fact.position
+        self.nodes[fact.position.pool][fact.position.slot] = node
+        self._shares[fact.position.pool][fact.position.share] += 1
+        self._lowest.pop(fact.position.pool, None)
+        self._placed.append(node)
 
     def _leave(self, node: int, name: str, fact: _Node) -> None:
         facts = self._facts[name]
         del facts[node], self._pool_of[node]
         self.misfits.pop(node, None)
-        if node in self.seats:
-            del self.seats[node]
-            del self.nodes[name][fact.seat.slot]
-            self._shares[name] -= Counter([fact.seat.share])
+        if node in self.positions:
+            del self.positions[node]
+            del self.nodes[name][fact.position.slot]
+            self._shares[name] -= Counter([fact.position.share])
             self._lowest.pop(name, None)
             pool = self.pools[name]
-            pool.set_node(fact.seat.slot, None)
-            pool.set_guaranteed(fact.seat.slot, 0)
-            pool.set_opportunistic(fact.seat.slot, 0)
+            pool.set_node(fact.position.slot, None)
+            pool.set_guaranteed(fact.position.slot, 0)
+            pool.set_opportunistic(fact.position.slot, 0)
         if not facts:
             del self.pools[name], self.models[name], self._shares[name], self._facts[name], self.nodes[name]
             self._first.pop(name, None)
@@ -274,7 +274,7 @@ class Pools:
         """For tests: everything, as plain comparable values."""
         return {
             "pools": {name: pool.snapshot() for name, pool in self.pools.items()},
-            "seats": dict(self.seats),
+            "positions": dict(self.positions),
             "misfits": dict(self.misfits),
             "shares": {name: dict(shares) for name, shares in self._shares.items()},
         }

@@ -19,14 +19,14 @@ class PoolPosition(NamedTuple):
     """What of the node goes with each of its devices; of one that has none, with each of its CPUs."""
 
 
-def positions(seat: PoolPosition, devices: Mask) -> Mask:
+def positions(position: PoolPosition, devices: Mask) -> Mask:
     """The places in the tree of these devices."""
-    return _moved(devices, seat.order, inverse=False) if seat.order else devices
+    return _moved(devices, position.order, inverse=False) if position.order else devices
 
 
-def indices(seat: PoolPosition, places: Mask) -> tuple[int, ...]:
+def indices(position: PoolPosition, places: Mask) -> tuple[int, ...]:
     """The devices at these places of the tree, in order of their indices."""
-    devices = _moved(places, seat.order, inverse=True) if seat.order else places
+    devices = _moved(places, position.order, inverse=True) if position.order else places
     return first_of(devices, devices.bit_count())
 
 

@@ -57,7 +57,7 @@ def nodes_in(pools: Pools, binding: Binding) -> list[tuple[int, Mask]]:
     for slot, places in leaves(pool.shape, level, binding.index):
         node = node_at(pools, binding.pool, slot)
         if node is not None:
-            found.append((node, mask_of(indices(pools.seats[node], places))))
+            found.append((node, mask_of(indices(pools.positions[node], places))))
     return found
 
 

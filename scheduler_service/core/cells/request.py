@@ -30,7 +30,7 @@ class Together(NamedTuple):
 Part = Need | Together
 
 
-class Asked(NamedTuple):
+class RequestedCells(NamedTuple):
     """Of a pool of a certain shape."""
 
     parts: tuple[Part, ...]
@@ -61,14 +61,16 @@ def alike(one: Part, other: Part) -> bool:
     return isinstance(one, Need) and isinstance(other, Need) and one[1:] == other[1:]
 
 
-def asked(spec: JobSpec, shape: Shape, share: Vector) -> Asked | str:
+def requested_cells(spec: JobSpec, shape: Shape, share: Vector) -> RequestedCells | str:
     """What the job asks of pools of this shape, of which each leaf carries `share` of its node; or why it cannot ask that of
     one."""
-    return _asked(spec.demand, spec.gang, spec.cells, shape, share)
+    return _requested_cells(spec.demand, spec.gang, spec.cells, shape, share)
 
 
 @lru_cache(maxsize=4096)
-def _asked(demand: Vector, gang: tuple[TaskGroup, ...], cells: CellRequest, shape: Shape, share: Vector) -> Asked | str:
+def _requested_cells(
+    demand: Vector, gang: tuple[TaskGroup, ...], cells: CellRequest, shape: Shape, share: Vector
+) -> RequestedCells | str:
     needs: list[Need] = []
     groups: list[tuple[Part, ...]] = []
     first = 0
@@ -89,7 +91,7 @@ def _asked(demand: Vector, gang: tuple[TaskGroup, ...], cells: CellRequest, shap
     whole = _within(cells, shape, -1, tuple(ordered))
     if isinstance(whole, str):
         return whole
-    return Asked(whole, tuple(sorted(needs, key=_largest_first)))
+    return RequestedCells(whole, tuple(sorted(needs, key=_largest_first)))
 
 
 def _largest_first(part: Part) -> tuple[bool, int, int]:

@@ -2,7 +2,7 @@
 
 from scheduler_service.core.cells.feasibility import why_never
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.cells.request import asked
+from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, no_such_vc
 from scheduler_service.core.exchange.ownership import most_cells
 from scheduler_service.core.model import JobSpec
@@ -40,7 +40,7 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
 
 def _why_never(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, pool: str) -> str:
     shape = pools.pools[pool].shape
-    wanted = asked(spec, shape, pools.share(pool))
+    wanted = requested_cells(spec, shape, pools.share(pool))
     if isinstance(wanted, str):
         return wanted
     if spec.guarantee is not Guarantee.GUARANTEED:

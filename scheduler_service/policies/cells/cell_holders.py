@@ -6,7 +6,7 @@ from itertools import islice
 
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import nodes_in
-from scheduler_service.core.cells.request import asked
+from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.messages import Wait
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.values import Mask, Micros, mask_of
@@ -49,8 +49,8 @@ def _holders(state: State, vc: VirtualCluster, job: Job) -> set[int]:
     runs = (state.runs.rows[key] for key in islice(keys, LOOKED_AT))
     found = {run.job_id for run in runs if run.guaranteed and mask_of(run.devices) & wanted[run.node]}
     for earmark in state.earmarks.rows.values():
-        guest = state.jobs.rows[earmark.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
-        if not guest and earmark.mask & wanted.get(earmark.node, 0):
+        opportunistic = state.jobs.rows[earmark.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC
+        if not opportunistic and earmark.mask & wanted.get(earmark.node, 0):
             found.add(earmark.job_id)
     return found
 
@@ -58,7 +58,7 @@ def _holders(state: State, vc: VirtualCluster, job: Job) -> set[int]:
 def _cells(pools: Pools, vc: VirtualCluster, job: Job) -> Iterator[Binding]:
     for name, owner in sufficing(pools, vc, job):
         pool = pools.pools[name]
-        wanted = asked(job.spec, pool.shape, pools.share(name))
+        wanted = requested_cells(job.spec, pool.shape, pools.share(name))
         smallest = 1 if isinstance(wanted, str) else min(need.leaves for need in wanted.needs)
         for level, called in enumerate(pool.shape.levels):
             if pool.shape.size(level) >= smallest:

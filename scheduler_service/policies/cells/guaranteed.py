@@ -12,7 +12,7 @@ from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import indices
 from scheduler_service.core.cells.queries import cells_of
-from scheduler_service.core.cells.request import Asked, asked
+from scheduler_service.core.cells.request import RequestedCells, requested_cells
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.exchange.ownership import most_cells
 from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, Place, Plan, Reclaim, Spot, Wait
@@ -55,7 +55,7 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
     assert pools is not None
     for name, owner in choices(pools, vc, job):
         pool = pools.pools[name]
-        wanted = asked(job.spec, pool.shape, pools.share(name))
+        wanted = requested_cells(job.spec, pool.shape, pools.share(name))
         if isinstance(wanted, str):
             continue
         found = _cheapest(pool, owner, wanted, gone.get(name) if gone else None, LeastLost(state, name, vc.policy.s))
@@ -65,20 +65,22 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
     return None
 
 
-def _cheapest(pool: Pool, owner: Owner, wanted: Asked, gone: dict[int, Mask] | None, choice: LeastLost) -> Found | None:
+def _cheapest(
+    pool: Pool, owner: Owner, wanted: RequestedCells, gone: dict[int, Mask] | None, choice: LeastLost
+) -> Found | None:
     """Where the job goes. The tasks of a gang are placed one after the other, each where the fewest runs are lost. If that
     costs some, they are placed once more, with a look at what else those runs make room for, and what costs less is taken."""
     found = find(pool, owner, wanted, gone, choice)
-    if found is None or len(wanted.needs) == 1 or not any(pool.held(slot)[1] & mask for slot, mask in found.seats.values()):
+    if found is None or len(wanted.needs) == 1 or not any(pool.held(slot)[1] & mask for slot, mask in found.placed.values()):
         return found
-    lost = choice.runs_lost(list(found.seats.values()))
+    lost = choice.runs_lost(list(found.placed.values()))
     other = find(pool, owner, wanted, gone, replace(choice, shared=True)) if lost > 1 else None
-    return found if other is None or choice.runs_lost(list(other.seats.values())) >= lost else other
+    return found if other is None or choice.runs_lost(list(other.placed.values())) >= lost else other
 
 
 def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan | None:
     levels = pools.pools[name].shape.levels
-    spots = spots_at(pools, name, found.seats)
+    spots = spots_at(pools, name, found.placed)
     actions = _guests_lose(state, spots) if state.kept_for_opportunistic else []
     for level, index in found.binds:
         actions.append(Bind(vc.id, name, levels[level], index))
@@ -92,13 +94,13 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     return (*actions, *keep(job, spots, in_the_way))
 
 
-def spots_at(pools: Pools, pool: str, seats: dict[int, tuple[int, Mask]]) -> list[Spot]:
+def spots_at(pools: Pools, pool: str, placed: dict[int, tuple[int, Mask]]) -> list[Spot]:
     """By rank, where these slots and positions of a pool are."""
     spots, nodes = [], pools.nodes[pool]
-    for rank in range(len(seats)):
-        slot, mask = seats[rank]
+    for rank in range(len(placed)):
+        slot, mask = placed[rank]
         node = nodes[slot]
-        spots.append(Spot(node, indices(pools.seats[node], mask)))
+        spots.append(Spot(node, indices(pools.positions[node], mask)))
     return spots
 
 
@@ -201,7 +203,7 @@ def _why_not_in(state: State, pools: Pools, vc: VirtualCluster, choice: Choice, 
 def _faulty_in_pin(pools: Pools, choice: Choice, job: Job) -> int:
     """How many leaves of the pin that it names are faulty, where what is left would not do with nothing running; else 0."""
     pool = pools.pools[choice.pool]
-    wanted = asked(job.spec, pool.shape, pools.share(choice.pool))
+    wanted = requested_cells(job.spec, pool.shape, pools.share(choice.pool))
     if not choice.owner.pin or isinstance(wanted, str):
         return 0
     levels = range(len(pool.shape.levels))
@@ -216,5 +218,5 @@ def _never_in(pools: Pools, choice: Choice, job: Job, cells: tuple[int, ...]) ->
     if job.spec.cells.pin:
         return ""
     shape = pools.pools[choice.pool].shape
-    wanted = asked(job.spec, shape, pools.share(choice.pool))
+    wanted = requested_cells(job.spec, shape, pools.share(choice.pool))
     return wanted if isinstance(wanted, str) else why_never(wanted, shape, cells)

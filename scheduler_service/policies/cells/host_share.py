@@ -79,7 +79,7 @@ def _beyond_their_share(state: State, node: int) -> list[Run]:
     """Who is not guaranteed and holds more than goes with its devices: first who leaves anyhow, then who began while there were
     no virtual clusters; of these the last that was submitted."""
     assert state.pools is not None
-    share = state.pools.seats[node].share
+    share = state.pools.positions[node].share
     runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
     beyond = [run for run in runs if not run.guaranteed and not fits(run.demand, times(share, len(run.devices)))]
 

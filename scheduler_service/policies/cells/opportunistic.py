@@ -13,7 +13,7 @@ from scheduler_service.core.cells.pool_queries import free_around, leaves_unboun
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import all_leaves, node_at
-from scheduler_service.core.cells.request import asked
+from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
@@ -134,9 +134,9 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
     for name in pools.in_order():
         if job.spec.cells.pin or not suits(pools, job, name):
             continue
-        wanted = asked(job.spec, pools.pools[name].shape, pools.share(name))
-        seats = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
-        spots = () if seats is None else tuple(spots_at(pools, name, seats))
+        wanted = requested_cells(job.spec, pools.pools[name].shape, pools.share(name))
+        placed = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
+        spots = () if placed is None else tuple(spots_at(pools, name, placed))
         if spots and not overdrawn(state, job, spots):
             return Place(job.id, spots)
     return None
@@ -172,11 +172,11 @@ def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Ch
         if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
             continue
         job = state.jobs.rows[job_id]
-        seat = pools.seats.get(state.runs_of(job_id)[0].node)
-        if seat is None or (seat.pool, Owner(vc.id, job.spec.cells.pin)) in held:
+        position = pools.positions.get(state.runs_of(job_id)[0].node)
+        if position is None or (position.pool, Owner(vc.id, job.spec.cells.pin)) in held:
             continue
         plan = _in_place(state, vc, job_id)
-        if plan is None or not holds_up(state, vc, in_pool(job, seat.pool)):
+        if plan is None or not holds_up(state, vc, in_pool(job, position.pool)):
             continue  # in a cluster of its own it would not run, and take nothing from others
         if (yield plan) is None:
             promoted.add(job_id)
@@ -209,11 +209,11 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     bound: list[tuple[str, int, int]] = []
     try:
         for run in state.runs_of(job_id):
-            seat = pools.seats.get(run.node)
-            if seat is None or run.phase.exits_soon:
+            position = pools.positions.get(run.node)
+            if position is None or run.phase.exits_soon:
                 return None
-            places = positions(seat, mask_of(run.devices))
-            if not _bind_around(pools.pools[seat.pool], seat.slot, places, owner, bound, iter(range(TRIED))):
+            places = positions(position, mask_of(run.devices))
+            if not _bind_around(pools.pools[position.pool], position.slot, places, owner, bound, iter(range(TRIED))):
                 return None
         binds = tuple(Bind(vc.id, name, pools.pools[name].shape.levels[level], index) for name, level, index in bound)
         return (*binds, Promote(job_id))

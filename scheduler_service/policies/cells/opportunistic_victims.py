@@ -8,7 +8,7 @@ for the job, until somebody comes who has a right to it.
 from collections.abc import Sequence
 
 from scheduler_service.core.cells.opportunistic_search import find_idle
-from scheduler_service.core.cells.request import asked
+from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
 from scheduler_service.core.model import Job, JobClass
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
@@ -24,11 +24,15 @@ def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> P
     pools, policy = state.pools, vc.policy
     assert pools is not None
     if policy.name in PREEMPTING and job.spec.job_class is JobClass.TRIAL:
-        able = [other for other in _guests(state, vc) if may_go(state, other, job) and other.preempted_for_trial < policy.cap]
+        able = [
+            other
+            for other in _opportunistic_jobs(state, vc)
+            if may_go(state, other, job) and other.preempted_for_trial < policy.cap
+        ]
         order, decision = in_order(state, vc, job, able, rng)
     elif policy.name == BY_PRIORITY:
         order, decision = (
-            [other for other in reversed(_guests(state, vc)) if why_not(Claim.PRIORITY, job, other, ()) is None],
+            [other for other in reversed(_opportunistic_jobs(state, vc)) if why_not(Claim.PRIORITY, job, other, ()) is None],
             None,
         )
     else:
@@ -49,7 +53,7 @@ def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> P
     return None
 
 
-def _guests(state: State, vc: VirtualCluster) -> list[Job]:
+def _opportunistic_jobs(state: State, vc: VirtualCluster) -> list[Job]:
     """Jobs of the virtual cluster that run as opportunistic and hold leaves, none of whose tasks is leaving; by their ids."""
     ids = sorted({key.job_id for key in state.opportunistic_runs.get(vc.name, ())})
     return [state.jobs.rows[job_id] for job_id in ids if all(not run.phase.exits_soon for run in state.runs_of(job_id))]
@@ -80,11 +84,11 @@ def _without(state: State, job: Job, gone: Sequence[Job]) -> list[Spot] | None:
     """Where the job would go once these have left, all in one pool. Changes nothing."""
     pools = state.pools
     assert pools is not None
-    name = pools.seats[state.runs_of(gone[0].id)[0].node].pool
+    name = pools.positions[state.runs_of(gone[0].id)[0].node].pool
     if not suits(pools, job, name):
         return None
     pool = pools.pools[name]
-    wanted = asked(job.spec, pool.shape, pools.share(name))
+    wanted = requested_cells(job.spec, pool.shape, pools.share(name))
     if isinstance(wanted, str):
         return None
     leaves = leaves_of(state, pools, gone).get(name, {})
@@ -92,11 +96,11 @@ def _without(state: State, job: Job, gone: Sequence[Job]) -> list[Spot] | None:
     try:
         for slot, mask in leaves.items():
             pool.set_opportunistic(slot, before[slot] & ~mask)
-        seats = find_idle(pool, wanted)
+        placed = find_idle(pool, wanted)
     finally:
         for slot, mask in before.items():
             pool.set_opportunistic(slot, mask)
-    if seats is None:
+    if placed is None:
         return None
-    spots = spots_at(pools, name, seats)
+    spots = spots_at(pools, name, placed)
     return None if overdrawn(state, job, spots, in_the_way_of(state, spots)) else spots

@@ -109,8 +109,8 @@ def outranking(state: State, vc: VirtualCluster) -> set[int]:
     assert state.pools is not None
     first, found = _first_waiting(state, vc), set[int]()
     for job_id in state.demoted[vc.name]:
-        job, seat = state.jobs.rows[job_id], state.pools.seats.get(state.runs_of(job_id)[0].node)
-        ahead = None if seat is None else first.get(Choice(seat.pool, Owner(vc.id, job.spec.cells.pin)))
+        job, position = state.jobs.rows[job_id], state.pools.positions.get(state.runs_of(job_id)[0].node)
+        ahead = None if position is None else first.get(Choice(position.pool, Owner(vc.id, job.spec.cells.pin)))
         if ahead is None or place_of(job, state.settings.aging_us, has_run=True) < ahead:
             found.add(job_id)
     return found

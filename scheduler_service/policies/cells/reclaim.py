@@ -56,8 +56,8 @@ class LeastLost:
         anyhow, here = self._victims(taken), self._runs(slot)
         worth = self._worth({run.job_id for run, _ in here if not run.phase.exits_soon} - anyhow.keys())
 
-        def cost(guest: tuple[Run, Mask]) -> tuple[Worth, Mask]:
-            run, mask = guest
+        def cost(candidate: tuple[Run, Mask]) -> tuple[Worth, Mask]:
+            run, mask = candidate
             stays = not run.phase.exits_soon and run.job_id not in anyhow
             return worth([run.job_id] if stays else ()), mask
 
@@ -78,7 +78,7 @@ class LeastLost:
         assert pools is not None
         node = node_at(pools, self.pool, slot) or 0
         runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
-        return [(run, positions(pools.seats[node], mask_of(run.devices))) for run in runs]
+        return [(run, positions(pools.positions[node], mask_of(run.devices))) for run in runs]
 
     def _worth(self, everybody: Collection[int]) -> Callable[[Collection[int]], Worth]:
         """Gives what some of these jobs are worth."""

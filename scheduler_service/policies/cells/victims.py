@@ -58,10 +58,10 @@ def leaves_of(state: State, pools: Pools, jobs: Iterable[Job]) -> Gone:
     gone: Gone = defaultdict(dict)
     for job in jobs:
         for node, mask in _has(state, job):
-            seat = pools.seats.get(node)
-            if seat is not None:
-                slots = gone[seat.pool]
-                slots[seat.slot] = slots.get(seat.slot, 0) | positions(seat, mask)
+            position = pools.positions.get(node)
+            if position is not None:
+                slots = gone[position.pool]
+                slots[position.slot] = slots.get(position.slot, 0) | positions(position, mask)
     return gone
 
 
@@ -69,9 +69,9 @@ def by_pool(state: State, pools: Pools, jobs: Sequence[Job]) -> list[list[Job]]:
     """The jobs pool by pool, each list in the order given."""
     found: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
-        seat = pools.seats.get(_has(state, job)[0][0])
-        if seat is not None:
-            found[seat.pool].append(job)
+        position = pools.positions.get(_has(state, job)[0][0])
+        if position is not None:
+            found[position.pool].append(job)
     return [found[name] for name in sorted(found)]
 
 
@@ -275,17 +275,21 @@ def _no_more_guaranteed(state: State, pools: Pools, released: dict[int, Mask]) -
     back (`core.binding.give_back`). Afterwards they are as they were."""
     held: list[tuple[Pool, int, Mask, Mask]] = []
     bound: list[tuple[Pool, int, int, Owner]] = []
-    places = [(seat, positions(seat, mask), node) for node, mask in released.items() if (seat := pools.seats.get(node))]
+    places = [
+        (position, positions(position, mask), node)
+        for node, mask in released.items()
+        if (position := pools.positions.get(node))
+    ]
     try:
-        for seat, mask, node in places:
-            pool, slot = pools.pools[seat.pool], seat.slot
+        for position, mask, node in places:
+            pool, slot = pools.pools[position.pool], position.slot
             guaranteed, opportunistic = pool.held(slot)
             held.append((pool, slot, guaranteed, opportunistic))
             pool.set_guaranteed(slot, guaranteed & ~mask)
-            pool.set_opportunistic(slot, opportunistic | mask & positions(seat, state.held_devices.get(node, 0)))
-        for seat, mask, _ in places:
-            pool = pools.pools[seat.pool]
-            for level, index in unused_around(pool, seat.slot, mask):
+            pool.set_opportunistic(slot, opportunistic | mask & positions(position, state.held_devices.get(node, 0)))
+        for position, mask, _ in places:
+            pool = pools.pools[position.pool]
+            for level, index in unused_around(pool, position.slot, mask):
                 owner = pool.bound[level][index]
                 if not owner.pin:
                     bound.append((pool, level, index, owner))

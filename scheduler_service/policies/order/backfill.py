@@ -143,13 +143,13 @@ def reserve(state: State, head: Job) -> Reservation | None:
 
 def _may_suffice(needs: Mapping[Vector, int], offered: NDArray[np.int64]) -> bool:
     """Whether there is room for all tasks of each size, were there no others. Where not, `pack` finds none for them."""
-    return all(_seats(need, count, offered) >= count for need, count in needs.items())
+    return all(_tasks_with_room(need, count, offered) >= count for need, count in needs.items())
 
 
-def _seats(need: Vector, most: int, offered: NDArray[np.int64]) -> int:
+def _tasks_with_room(need: Vector, most: int, offered: NDArray[np.int64]) -> int:
     """How many tasks of a size there is room for on the nodes, counting no more than `most` on each."""
-    seats = np.full(offered.shape[1], most)
+    room = np.full(offered.shape[1], most)
     for want, have in zip(need, offered, strict=True):
-        np.minimum(seats, have // want if want else np.where(have < 0, 0, most), out=seats)
-    seats[0] = 0  # no node
-    return int(seats.clip(0).sum())
+        np.minimum(room, have // want if want else np.where(have < 0, 0, most), out=room)
+    room[0] = 0  # no node
+    return int(room.clip(0).sum())

@@ -39,7 +39,7 @@ def least_score(field: Field, scores: Scores, settings: FitGppSettings, rng: Rng
     One pass over the running best-effort jobs for each task of the trial, in C.
     """
     for rank in field.ranks():
-        if field.seat(rank):
+        if field.place_task(rank):
             continue
         eligible = field.sufficient(rank) & field.free_to_go()
         if eligible.any():
@@ -47,7 +47,7 @@ def least_score(field: Field, scores: Scores, settings: FitGppSettings, rng: Rng
             ties = np.nonzero(eligible & (scores.score == best))[0]
             # Equal scores: the job that was submitted last, so that the order of the queue is disturbed least.
             field.release(int(ties[field.job[ties].argmax()]))
-            field.seat(rank)
+            field.place_task(rank)
         elif draw(field, rank, random_order(field, rank, rng, settings.sparing), settings.sparing):
             rule = "random"
         else:

@@ -35,7 +35,7 @@ def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | N
         return None
     score = _scores(state, field)
     for rank in field.ranks():
-        if not field.seat(rank):
+        if not field.place_task(rank):
             order = sorted(pool_for(field, rank, settings.sparing), key=lambda place: (score[place], -field.job[place]))
             if not draw(field, rank, order, settings.sparing):
                 return None

@@ -27,6 +27,8 @@ def rand_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -
     if field is None:
         return None
     for rank in field.ranks():
-        if not field.seat(rank) and not draw(field, rank, random_order(field, rank, rng, settings.sparing), settings.sparing):
+        if not field.place_task(rank) and not draw(
+            field, rank, random_order(field, rank, rng, settings.sparing), settings.sparing
+        ):
             return None
     return plan_for(field, Scores(np.zeros(len(field.job)), 0.0, 0), settings, "rand")

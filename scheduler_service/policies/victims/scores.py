@@ -119,7 +119,7 @@ def pair_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -
         return single
     for place in pair:
         field.release(place)
-    field.seat(0)
+    field.place_task(0)
     return plan_for(field, scores, settings, "pair")
 
 

@@ -68,7 +68,7 @@ class Field:
         self.offered: NDArray[np.int64] = state.free_resources.offered()
         self.victims: list[int] = []
         """Jobs, in the order in which they were chosen."""
-        self.seats: dict[int, int] = {}
+        self.task_nodes: dict[int, int] = {}
         """Rank -> node."""
         self._tasks = trial.spec.tasks()
         self._last_node = 0
@@ -98,13 +98,13 @@ class Field:
     def need(self, rank: int) -> Vector:
         return self._tasks[rank]
 
-    def seat(self, rank: int) -> bool:
+    def place_task(self, rank: int) -> bool:
         """Gives the task a place where there is room, if there is. Of the only task there is: only once there are victims,
         since the queue's own way would have placed it."""
         if len(self._tasks) == 1:
             if not self.victims:
                 return False
-            self.seats[rank] = self._last_node
+            self.task_nodes[rank] = self._last_node
             return True
         cpu, memory, devices = self._tasks[rank]
         enough = (self.offered[2] >= devices) & (self.offered[0] >= cpu) & (self.offered[1] >= memory)
@@ -113,7 +113,7 @@ class Field:
         if not enough[node]:
             return False
         self.offered[:, node] -= self._tasks[rank]
-        self.seats[rank] = node
+        self.task_nodes[rank] = node
         return True
 
     def sufficient(self, rank: int) -> Mask:
@@ -185,7 +185,7 @@ def draw(field: Field, rank: int, order: Iterable[int], sparing: bool = True) ->
         if fits(need, room[node]):
             for chosen in _needed(field, need, room[node], drawn, node) if sparing else drawn:
                 field.release(chosen)
-            return field.seat(rank)
+            return field.place_task(rank)
     return False
 
 
@@ -248,7 +248,7 @@ def _needed(field: Field, demand: Vector, room: Vector, drawn: list[int], node: 
 def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) -> Plan:
     """The victims are told to leave, and what each node of the trial needs is kept for it there."""
     trial, state = field.trial, field.state
-    nodes = sorted(set(field.seats.values()))
+    nodes = sorted(set(field.task_nodes.values()))
     decision = Decision(
         trial=trial.id,
         node=nodes[0],
@@ -264,7 +264,7 @@ def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) 
     preemptions = tuple(Preempt(job, trial.id, settings.cap, decision) for job in field.victims)
     earmarks = []
     for node in nodes:
-        ranks = tuple(sorted(rank for rank, seat in field.seats.items() if seat == node))
+        ranks = tuple(sorted(rank for rank, at in field.task_nodes.items() if at == node))
         want = ZERO
         for rank in ranks:
             want = add(want, field.need(rank))

@@ -77,7 +77,7 @@ def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], de
     """On each node of the trial what its tasks need there, with as many of those that leave as this takes."""
     tasks = trial.spec.tasks()
     for node in sorted(set(nodes)):
-        ranks = tuple(rank for rank, seat in enumerate(nodes) if seat == node)
+        ranks = tuple(rank for rank, at in enumerate(nodes) if at == node)
         want, room, keys = ZERO, state.free_resources.free(node), []
         for rank in ranks:
             want = add(want, tasks[rank])

@@ -179,7 +179,7 @@ def _kept(state: State) -> Kept:
 
 
 def _node_out(state: State, pools: Pools, node: int, slot: int, kept: dict[int, tuple[int, str]]) -> pb.NodeCells:
-    row, seat = state.nodes.rows[node], pools.seats[node]
+    row, position = state.nodes.rows[node], pools.positions[node]
     out = pb.NodeCells(node=row.name, index=slot, closed=closed(row))
     holders: dict[int, list[int]] = {}
     vcs: dict[int, str] = {}
@@ -189,7 +189,7 @@ def _node_out(state: State, pools: Pools, node: int, slot: int, kept: dict[int, 
             holders.setdefault(index, []).append(run.job_id)
             vcs[index] = run.vc
     guaranteed = state.guaranteed_devices.get(node, 0)
-    for index in seat.order or range(pools.pools[seat.pool].shape.devices):
+    for index in position.order or range(pools.pools[position.pool].shape.devices):
         device, bit = state.devices.rows.get((node, index)), mask_of((index,))
         fault = device.fault if device is not None else ""
         if index in holders:

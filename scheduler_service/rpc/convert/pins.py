@@ -27,7 +27,7 @@ def pin_out(state: State, pools: Pools, pin: Pin) -> pb.PinUse:
         if node is None:
             faults.append(_missing(state, pools, pin.pool, slot))
         else:
-            faults += _faults(state, node, indices(pools.seats[node], places))
+            faults += _faults(state, node, indices(pools.positions[node], places))
     stands = pb.PIN_STATE_IN_USE if held else pb.PIN_STATE_FAULTY if faults else pb.PIN_STATE_FREE
     return pb.PinUse(name=pin.name, state=stands, devices=pool.shape.size(level), held=held, faults=faults)
 

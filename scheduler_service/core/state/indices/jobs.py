@@ -150,8 +150,10 @@ def _keep(state: Tables, earmark: Earmark, keeps: bool) -> None:
     kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
     spec, more = state.jobs.rows[earmark.job_id].spec, earmark.want.devices
     if spec.guarantee is Guarantee.OPPORTUNISTIC:
-        guests = state.kept_for_opportunistic.get(node, 0)
-        set_or_drop(state.kept_for_opportunistic, node, (guests | mask if keeps else guests & ~mask) or None)
+        for_opportunistic = state.kept_for_opportunistic.get(node, 0)
+        set_or_drop(
+            state.kept_for_opportunistic, node, (for_opportunistic | mask if keeps else for_opportunistic & ~mask) or None
+        )
     else:
         set_or_drop(state.guaranteed, spec.vc, (state.guaranteed.get(spec.vc, 0) + (more if keeps else -more)) or None)
     set_or_drop(state.kept_devices, node, kept or None)

@@ -127,9 +127,9 @@ def _count(state: Tables, run: Run, sign: int) -> None:
 
 def hold_cells(state: Tables, node: int) -> None:
     if state.pools is not None:
-        guests = state.kept_for_opportunistic.get(node, 0)
-        taken = state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0) & ~guests
-        state.pools.hold(node, taken, (state.held_devices.get(node, 0) | guests) & ~taken)
+        for_opportunistic = state.kept_for_opportunistic.get(node, 0)
+        taken = state.guaranteed_devices.get(node, 0) | state.kept_devices.get(node, 0) & ~for_opportunistic
+        state.pools.hold(node, taken, (state.held_devices.get(node, 0) | for_opportunistic) & ~taken)
 
 
 def refresh_candidate(state: Tables, key: RunKey) -> None:
