@@ -35,7 +35,7 @@ from node_agent.jobs.cgroups import Groups, found
 from node_agent.jobs.environment import RUNS, Paths
 from node_agent.jobs.executor import Executor
 from node_agent.jobs.folder_expiry import remove_expired
-from node_agent.jobs.launcher.client import Event, Launching
+from node_agent.jobs.launcher.client import Event, LauncherClient
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.memory_watch import MemoryWatch
 from node_agent.jobs.model import Order, Process, Report
@@ -168,8 +168,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
 
     meeting = Rendezvous(settings.reached_at)
     executor = Executor(spool, provider, paths, settings.node, meeting, reported, fail, groups)
-    launching = Launching(state, spool.short_id, heard, settings.launcher_idle)
-    executor.connect(launching)
+    launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
+    executor.connect(launcher)
     node.executor = executor
     node.observing = Observing(provider, spool, state, node.reported.set)
     log.info(
@@ -189,7 +189,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     try:
         async with asyncio.TaskGroup() as tasks:
             workers = [
-                tasks.create_task(launching.run()),
+                tasks.create_task(launcher.run()),
                 tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True), systemd.status)),
                 tasks.create_task(_prune(spool, state, settings.keep_runs)),
                 tasks.create_task(node.observing.run()),
@@ -200,7 +200,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
             afresh = await ended  # where that is a fault, it leaves from here: jobs are killed by those who asked for it alone
             if settings.stop_jobs_on_exit and not afresh:
                 executor.kill_all()
-                await launching.quit()
+                await launcher.quit()
             for worker in workers:
                 worker.cancel()
     finally:

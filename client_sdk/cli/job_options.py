@@ -13,14 +13,14 @@ from client_sdk.errors import InvalidArgument
 from client_sdk.models import TaskGroup, Within
 from client_sdk.units import parse_duration, parse_memory
 
-Words = Mapping[str, Any]
+Given = Mapping[str, Any]
 """By the keys of a job file. From the command line a value is text or a number, from a file also a list or mapping."""
 
 
-def job_options(words: Words, where: Callable[[str], str]) -> JobOptions:
+def job_options(given: Given, where: Callable[[str], str]) -> JobOptions:
     """Raises InvalidArgument, with what `where` calls the key that is wrong."""
     found: dict[str, Any] = {}
-    for key, value in words.items():
+    for key, value in given.items():
         if value is None:
             continue
         try:

@@ -24,7 +24,7 @@ from node_agent.jobs.launcher.client import (
     Connected,
     Ended,
     Event,
-    Launching,
+    LauncherClient,
     Lost,
     NotSpawned,
     Spawned,
@@ -87,8 +87,8 @@ class Executor:
         self._looks: dict[RunKey, asyncio.TimerHandle] = {}
         """Of runs whose end is to be looked for once more."""
 
-    def connect(self, launching: Launching) -> None:
-        self.starting.connect(launching)
+    def connect(self, launcher: LauncherClient) -> None:
+        self.starting.connect(launcher)
 
     def obey(self, orders: Iterable[Order]) -> None:
         """Brings about what the orders say; harmless to repeat."""

@@ -12,7 +12,7 @@ from node_agent.errors import UnknownDevice
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
-from node_agent.jobs.launcher.client import Launching
+from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
 from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import prepare
@@ -51,19 +51,19 @@ class Starting:
         self._reported = reported
         self._refused = refused
         self._own_environment = dict(os.environ)
-        self._launching: Launching | None = None
+        self._launcher: LauncherClient | None = None
         self._spare = PreparedFolder(paths.spare_checkpoint(node))
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
         self.retries = Retries(partial(guarded, self.launch))
 
-    def connect(self, launching: Launching) -> None:
-        self._launching = launching
+    def connect(self, launcher: LauncherClient) -> None:
+        self._launcher = launcher
 
     @property
-    def launching(self) -> Launching:
-        assert self._launching is not None, "connect() comes first"
-        return self._launching
+    def launcher(self) -> LauncherClient:
+        assert self._launcher is not None, "connect() comes first"
+        return self._launcher
 
     def cease(self) -> None:
         """Nothing begins here any more."""
@@ -85,7 +85,7 @@ class Starting:
             self._get_ready(record)
             return
         if record.phase is not RunPhase.STARTING or record.order is None:
-            self.launching.find(key, self._paths.folder(key))
+            self.launcher.find(key, self._paths.folder(key))
             return
         try:
             group = self._holding.make(key, record.order.memory_mib)
@@ -94,7 +94,7 @@ class Starting:
             request = prepare(record.order, self._own_environment, *of_node, group, self._spare)
             if record.order.gang is not None:
                 self._meeting.release(key)
-            self.launching.spawn(request)
+            self.launcher.spawn(request)
         except UnknownDevice as error:
             self._refused(record, str(error))
         except OSError as error:

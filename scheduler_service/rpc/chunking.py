@@ -3,21 +3,23 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-LARGEST = 4 << 20
+LARGEST_BYTES = 4 << 20
 """Bytes of a piece; more only where one part alone has more. A receiver takes 64 MiB."""
-MOST = 200
+MOST_PARTS = 200
 """Parts of a piece: some milliseconds of work."""
 
 
-class Sized(Protocol):
+class _Message(Protocol):
     def ByteSize(self) -> int: ...  # noqa: N802
 
 
 T = TypeVar("T")
-P = TypeVar("P", bound=Sized)
+P = TypeVar("P", bound=_Message)
 
 
-def chunks(parts: Iterable[T], made: Callable[[T], P], largest: int = LARGEST, most: int = MOST) -> Iterator[list[P]]:
+def chunks(
+    parts: Iterable[T], made: Callable[[T], P], largest: int = LARGEST_BYTES, most: int = MOST_PARTS
+) -> Iterator[list[P]]:
     """What is `made` of each of the parts, piece by piece, as the pieces are asked for; one empty piece of nothing."""
     piece: list[P] = []
     size = 0

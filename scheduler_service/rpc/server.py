@@ -90,7 +90,14 @@ async def serving(
     """
     transfers = Transfers()
     access = Access(backend, tokens)
-    layers = (partial(answered, backend), access.admitted, Turns().taken, decoded, partial(checked, backend), access.owned)
+    layers = (
+        partial(answered, backend),
+        access.admitted,
+        Turns().serve_in_turn,
+        decoded,
+        partial(checked, backend),
+        access.owned,
+    )
     methods: Any = Methods(layers)
     scheduler_pb2_grpc.add_SchedulerServicer_to_server(Scheduler(backend, transfers), methods)
     cluster_pb2_grpc.add_ClusterServicer_to_server(Cluster(backend), methods)

@@ -30,7 +30,7 @@ class Turns:
         self._waiting_each = waiting_each
         self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
 
-    def taken(self, method: Method, call: Call) -> Call:
+    def serve_in_turn(self, method: Method, call: Call) -> Call:
         """Serves the method's calls in turns. Raises Overloaded for a user of whom too many wait."""
         if method.name not in CHANGES:
             return call

@@ -50,7 +50,7 @@ def _first_in_the_way(state: State, jobs: Iterable[int]) -> int:
     return 0
 
 
-def explained(job: Job, heads: Heads) -> Job:
+def with_reason(job: Job, heads: Heads) -> Job:
     """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
 
     The first of its class, at which the policy has not looked, waits for the first of the other class. In a virtual cluster

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from scheduler_service.core.model import Earmark, Job, Node, NodeDevice, Run, RunKey, present
 from scheduler_service.core.model.values import ZERO, Vector, add, sub
 from scheduler_service.core.state.journal import Change
-from scheduler_service.run.queue_heads import Heads, explained
+from scheduler_service.run.queue_heads import Heads, with_reason
 
 KEPT_COMMITS = 2000
 ALL_JOBS, NODES = 0, -1
@@ -148,7 +148,7 @@ class View:
     def job(self, job_id: int) -> JobView | None:
         """A live job; None: unknown, or ended."""
         job = self.jobs.get(job_id)
-        return None if job is None else JobView(explained(job, self.heads), self.runs.get(job_id, ()))
+        return None if job is None else JobView(with_reason(job, self.heads), self.runs.get(job_id, ()))
 
     def node(self, node_id: int) -> NodeView:
         node = self.nodes[node_id]
@@ -194,7 +194,7 @@ class View:
             latest: dict[int, JobView] = {}
             for commit in self._after(at):
                 latest |= {i: shown for i, shown in commit.jobs.items() if job_id in (0, i)}
-            shown = tuple(JobView(explained(v.job, self.heads), v.runs) for _, v in sorted(latest.items()))
+            shown = tuple(JobView(with_reason(v.job, self.heads), v.runs) for _, v in sorted(latest.items()))
             return Update(False, shown, (), self.commit_no)
 
         return self._watch(job_id, after_commit, snapshot, since)

@@ -13,7 +13,7 @@ from node_agent.jobs.launcher.client import (
     Connected,
     Ended,
     Event,
-    Launching,
+    LauncherClient,
     Spawned,
     SpawnRequest,
 )
@@ -31,14 +31,14 @@ class Client:
     def __init__(self, state: Path, spool: str = SPOOL) -> None:
         self.state = state
         self.events: asyncio.Queue[Event] = asyncio.Queue()
-        self.launching = Launching(state, spool, self.hear, idle_limit=1)
+        self.launcher = LauncherClient(state, spool, self.hear, idle_limit=1)
 
     def hear(self, events: list[Event]) -> None:
         for event in events:
             self.events.put_nowait(event)
 
     async def __aenter__(self) -> "Client":
-        self.task = asyncio.create_task(self.launching.run())
+        self.task = asyncio.create_task(self.launcher.run())
         await self.next(Connected)
         return self
 
@@ -62,7 +62,7 @@ class Client:
     ) -> Path:
         run = self.state / str(key)
         environment = {"PATH": os.defpath, "EBB_RUN_DIR": f"{self.state}/{key}"} | env
-        self.launching.spawn(SpawnRequest(key, command, environment, cwd or run, run, cpus, str(group or "")))
+        self.launcher.spawn(SpawnRequest(key, command, environment, cwd or run, run, cpus, str(group or "")))
         return run
 
     async def run(self, *command: str, **options: object) -> tuple[Ended, str]:

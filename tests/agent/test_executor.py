@@ -44,7 +44,7 @@ class Recorder:
 class Stage:
     def __init__(self, state: Path, monkeypatch: pytest.MonkeyPatch, groups: Groups | None = None) -> None:
         self.spool: Spool = open_spool(state / "spool.db")
-        self.launching = Recorder()
+        self.launcher = Recorder()
         self.failures: list[Exception] = []
         self.signals: list[tuple[int, int]] = []
         monkeypatch.setattr(module, "led_by", lambda pid, ticks: ticks == pid * 10)
@@ -54,7 +54,7 @@ class Stage:
         self.meeting = meeting = Rendezvous(lambda: "127.0.0.1")
         provider = simulated("dgx-a100", "n1")
         self.executor = Executor(self.spool, provider, paths, "n1", meeting, lambda: None, self.failures.append, groups)
-        self.executor.connect(self.launching)  # type: ignore[arg-type]
+        self.executor.connect(self.launcher)  # type: ignore[arg-type]
 
     def running(self, key: RunKey, pid: int) -> None:
         self.executor.obey([StartOrder(key, ("true",))])
@@ -86,7 +86,7 @@ async def test_once_all_are_killed_nothing_is_launched_and_the_next_agent_does(s
     stage.executor.hear([Ended(ONE, 0, signal.SIGKILL)])
     stage.executor.obey([StartOrder(TWO, ("true",))])
     assert stage.signals == [(77, signal.SIGKILL)]
-    assert stage.launching.asked == [("spawn", ONE)]
+    assert stage.launcher.asked == [("spawn", ONE)]
     assert stage.spool.runs[TWO].phase is RunPhase.STARTING
 
 
@@ -118,9 +118,9 @@ async def test_orders_that_cannot_be_kept_are_not_carried_out(stage: Stage, monk
         with pytest.raises(OSError, match="no space"):
             stage.executor.obey([StartOrder(ONE, ("true",)), StopOrder(TWO, 5)])
     assert dict(stage.spool.runs) == {}
-    assert stage.launching.asked == []
+    assert stage.launcher.asked == []
     stage.executor.obey([StartOrder(TWO, ("true",))])
-    assert stage.launching.asked == [("spawn", TWO)]
+    assert stage.launcher.asked == [("spawn", TWO)]
 
 
 async def test_a_fault_of_the_node_is_not_reported_and_a_stop_then_ends_the_run(stage: Stage) -> None:
@@ -129,7 +129,7 @@ async def test_a_fault_of_the_node_is_not_reported_and_a_stop_then_ends_the_run(
     assert stage.spool.pending() == []
     assert stage.spool.runs[ONE].phase is RunPhase.STARTING
     stage.executor.obey([StopOrder(ONE, 30)])
-    assert stage.launching.asked == [("spawn", ONE), ("find", ONE)]
+    assert stage.launcher.asked == [("spawn", ONE), ("find", ONE)]
 
 
 async def test_tries_are_further_and_further_apart(stage: Stage) -> None:
@@ -273,7 +273,7 @@ async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatc
     stage.executor.starting.retries.timers[ONE]._run()  # type: ignore[attr-defined]
     (report,) = stage.spool.pending()
     assert report.event == Ready("127.0.0.1", stage.spool.runs[ONE].port)
-    assert stage.launching.asked == []
+    assert stage.launcher.asked == []
 
 
 async def test_a_run_that_has_started_is_not_tried_again(stage: Stage) -> None:

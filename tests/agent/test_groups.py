@@ -172,7 +172,7 @@ def test_a_watch_kills_what_has_left_the_process_group_of_an_orphan(group: Path,
     async def scene(client: Client) -> None:
         run = client.spawn("sh", "-c", f"{ESCAPES}; touch escaped; until [ -e go ]; do sleep 0.02; done", group=group)
         spawned = await client.next(Spawned)
-        os.kill(client.launching.pid, signal.SIGKILL)
+        os.kill(client.launcher.pid, signal.SIGKILL)
         await client.next(Connected)
         until((run / "escaped").exists)
         daemon = int((run / "daemon").read_text())

@@ -227,7 +227,7 @@ async def test_a_kill_is_for_all_of_the_group(stage: Stage, files: Path) -> None
 async def test_a_group_that_cannot_be_made_is_the_nodes_fault(stage: Stage, files: Path) -> None:
     files.rmdir()
     stage.executor.obey([StartOrder(ONE, ("true",))])
-    assert stage.launching.asked == []
+    assert stage.launcher.asked == []
     assert stage.executor.starting.retries.timers[ONE].when() > time.monotonic()
 
 

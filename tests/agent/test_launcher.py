@@ -108,7 +108,7 @@ def test_spawn_runs_once(play: Play) -> None:
         client.spawn(*script)
         assert await client.next(Spawned) == replace(first, child=False)
         assert (run / LOG_FILE).read_text() == "once\n"
-        client.launching.find(RunKey(9, 9), client.state / "9.9")
+        client.launcher.find(RunKey(9, 9), client.state / "9.9")
         assert await client.next(Absent) == Absent(RunKey(9, 9))
 
     play(scene)
@@ -122,12 +122,12 @@ def test_what_comes_in_the_head_start_of_a_run_finds_it(play: Play) -> None:
         client.spawn("sleep", "1000")
         await client.__aexit__()
         other = Client(client.state)
-        other.task = asyncio.create_task(other.launching.run())
+        other.task = asyncio.create_task(other.launcher.run())
         (told,) = (await other.next(Connected)).runs.items()
         assert told == (KEY, Process(told[1].pid, start_ticks(told[1].pid)))
         assert json.loads((client.state / str(KEY) / PROCESS_FILE).read_text())["pid"] == told[1].pid
         other.spawn("sleep", "1000", key=RunKey(2, 1))
-        await other.launching.quit()
+        await other.launcher.quit()
         spawned = await other.next(Spawned)
         assert spawned.key == RunKey(2, 1)
         assert {(await other.next(Ended)).key for _ in range(2)} == {KEY, spawned.key}
@@ -141,12 +141,12 @@ def test_the_next_client_finds_the_same_launcher(play: Play) -> None:
     async def scene(client: Client) -> None:
         run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 9")
         await client.next(Spawned)
-        launcher = client.launching.pid
+        launcher = client.launcher.pid
         await client.__aexit__()
         again = Client(client.state)
-        again.task = asyncio.create_task(again.launching.run())
+        again.task = asyncio.create_task(again.launcher.run())
         assert list((await again.next(Connected)).runs) == [KEY]
-        assert again.launching.pid == launcher
+        assert again.launcher.pid == launcher
         (run / "go").touch()
         assert (await again.next(Ended)).code == 9
         await again.__aexit__()
@@ -158,7 +158,7 @@ def test_a_watch_kills_what_the_leader_leaves(play: Play) -> None:
     async def scene(client: Client) -> None:
         run = client.spawn("sh", "-c", "sleep 1000 & sleep 1000 & until [ -e go ]; do sleep 0.02; done")
         spawned = await client.next(Spawned)
-        os.kill(client.launching.pid, signal.SIGKILL)
+        os.kill(client.launcher.pid, signal.SIGKILL)
         await client.next(Connected)
         ended = asyncio.Event()
         GroupWatch(spawned.pid, spawned.start_ticks, ended.set).begin()
@@ -203,8 +203,8 @@ def test_quit_leaves_nothing(play: Play) -> None:
     async def scene(client: Client) -> None:
         client.spawn("sh", "-c", "trap '' TERM; sleep 1000 & sleep 1000")
         pid = (await client.next(Spawned)).pid
-        launcher = client.launching.pid
-        await client.launching.quit()
+        launcher = client.launcher.pid
+        await client.launcher.quit()
         assert (await client.next(Ended)).signal == signal.SIGKILL
         assert not alive(launcher)
         assert group_members(pid) == []
@@ -214,7 +214,7 @@ def test_quit_leaves_nothing(play: Play) -> None:
 
 def test_an_idle_launcher_leaves(play: Play) -> None:
     async def scene(client: Client) -> None:
-        pid = client.launching.pid
+        pid = client.launcher.pid
         await client.__aexit__()
         assert alive(pid)
         until(lambda: not alive(pid))
@@ -249,12 +249,12 @@ def test_runs_of_another_spool_are_told_apart(play: Play) -> None:
         spawned = await client.next(Spawned)
         await client.__aexit__()
         other = Client(client.state, "s2")
-        other.task = asyncio.create_task(other.launching.run())
+        other.task = asyncio.create_task(other.launcher.run())
         assert await other.next(Connected) == Connected({}, {f"{SPOOL}/{KEY}": Process(spawned.pid, spawned.start_ticks)})
         (run / "go").touch()
         while alive(spawned.pid):
             await asyncio.sleep(0.02)
-        other.launching.find(KEY, client.state / "elsewhere")
+        other.launcher.find(KEY, client.state / "elsewhere")
         assert await other.next(Absent) == Absent(KEY)  # and not the end of the other's
         await other.__aexit__()
 

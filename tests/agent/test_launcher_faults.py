@@ -14,7 +14,7 @@ from node_agent.jobs.launcher.client import (
     Connected,
     Ended,
     Event,
-    Launching,
+    LauncherClient,
     Lost,
     NotSpawned,
     Spawned,
@@ -30,7 +30,7 @@ from tests.agent.launching import KEY, SPOOL, Client, Play, end_on_disk
 
 def test_runs_that_are_not_told_of_yet_do_not_take_all_descriptors(play: Play) -> None:
     async def scene(client: Client) -> None:
-        launcher = client.launching.pid
+        launcher = client.launcher.pid
         resource.prlimit(launcher, resource.RLIMIT_NOFILE, (40, 40))
         keys = [RunKey(number, 1) for number in range(1, 51)]
         os.kill(launcher, signal.SIGSTOP)  # so that it finds them all at once
@@ -38,7 +38,7 @@ def test_runs_that_are_not_told_of_yet_do_not_take_all_descriptors(play: Play) -
             client.spawn("sleep", "1000", key=key)
         os.kill(launcher, signal.SIGCONT)
         assert [(await client.next(Spawned)).key for _ in keys] == keys
-        await client.launching.quit()
+        await client.launcher.quit()
 
     play(scene)
 
@@ -48,7 +48,7 @@ def test_after_the_launchers_death_jobs_go_on_and_are_known(play: Play) -> None:
         script = ("sh", "-c", "echo once; until [ -e go ]; do sleep 0.02; done")
         run = client.spawn(*script)
         spawned = await client.next(Spawned)
-        os.kill(client.launching.pid, signal.SIGKILL)
+        os.kill(client.launcher.pid, signal.SIGKILL)
         assert (await client.next(Connected)).runs == {}
         assert alive(spawned.pid)
         client.spawn(*script)
@@ -89,7 +89,7 @@ def limit(pid: int, what: int, most: int) -> None:
 
 def test_a_full_disk_costs_neither_the_launcher_nor_an_exit_status(play: Play) -> None:
     async def scene(client: Client) -> None:
-        launcher = client.launching.pid
+        launcher = client.launcher.pid
         unlimited = resource.prlimit(launcher, resource.RLIMIT_FSIZE)[0]
         limit(launcher, resource.RLIMIT_FSIZE, 0)  # files can be made, and nothing written into them
         run = client.spawn("sh", "-c", "until [ -e go ]; do sleep 0.02; done; exit 5")
@@ -103,9 +103,9 @@ def test_a_full_disk_costs_neither_the_launcher_nor_an_exit_status(play: Play) -
         assert not (run / EXIT_FILE).exists()
         await client.__aexit__()
         again = Client(client.state)
-        again.task = asyncio.create_task(again.launching.run())
+        again.task = asyncio.create_task(again.launcher.run())
         assert list((await again.next(Connected)).runs) == [KEY]
-        assert again.launching.pid == launcher
+        assert again.launcher.pid == launcher
         assert await again.next(Ended) == Ended(KEY, 5, 0)
         limit(launcher, resource.RLIMIT_FSIZE, unlimited)
         while not (run / EXIT_FILE).exists():
@@ -118,7 +118,7 @@ def test_a_full_disk_costs_neither_the_launcher_nor_an_exit_status(play: Play) -
 
 def test_without_descriptors_nothing_is_launched_and_nothing_forgotten(play: Play) -> None:
     async def scene(client: Client) -> None:
-        launcher = client.launching.pid
+        launcher = client.launcher.pid
         before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)[0]
         run = client.spawn("sh", "-c", "(trap '' TERM; sleep 1000 & sleep 1000) & until [ -e go ]; do sleep 0.02; done; exit 6")
         spawned = await client.next(Spawned)
@@ -128,9 +128,9 @@ def test_without_descriptors_nothing_is_launched_and_nothing_forgotten(play: Pla
         (run / "go").touch()
         while alive(spawned.pid):
             await asyncio.sleep(0.02)
-        client.launching.find(RunKey(3, 1), client.state / "3.1")
+        client.launcher.find(RunKey(3, 1), client.state / "3.1")
         assert isinstance(await client.next(Unable), Unable)
-        assert client.launching.pid == launcher
+        assert client.launcher.pid == launcher
         limit(launcher, resource.RLIMIT_NOFILE, before)
         assert (await client.next(Ended)).code == 6
         assert group_members(spawned.pid) == []
@@ -161,7 +161,7 @@ def test_what_the_listener_raises_is_not_taken_for_the_launchers_fault(state: Pa
 
     state.mkdir()
     with pytest.raises(ValueError, match="the executor's"):
-        asyncio.run(asyncio.wait_for(Launching(state, SPOOL, listen, idle_limit=1).run(), 20))
+        asyncio.run(asyncio.wait_for(LauncherClient(state, SPOOL, listen, idle_limit=1).run(), 20))
 
 
 def test_a_watch_without_descriptors_waits_for_one(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

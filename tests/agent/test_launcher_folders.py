@@ -67,11 +67,11 @@ def test_the_folder_made_in_advance_takes_the_place_of_nothing(play: Play) -> No
 def test_no_folder_made_in_advance_is_left(play: Play) -> None:
     async def scene(client: Client) -> None:
         left = await spare(client)
-        os.kill(client.launching.pid, signal.SIGKILL)
+        os.kill(client.launcher.pid, signal.SIGKILL)
         await client.next(Connected)
         assert await spare(client) != left
         assert not left.exists()
-        await client.launching.quit()
+        await client.launcher.quit()
         assert list(client.state.glob("spare-*")) == []
 
     play(scene)

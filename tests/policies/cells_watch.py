@@ -81,7 +81,7 @@ class Watched(Tenants):
         if new.stop_reason not in (StopReason.RECLAIMED, StopReason.PREEMPTED):
             assert new.stop_reason in OWN_DOING, f"run {new.key} was told to leave: {new.stop_reason}"
             return
-        # A guest that was placed may be in the way of a guaranteed job in the same step: one that stood behind a job that has
+        # An opportunistic job that was placed may be in the way of a guaranteed job in the same step: one behind a job that has
         # overflowed meanwhile. It is never told to start then.
         assert old is not None or not new.guaranteed, f"run {new.key} was placed and told to leave"
         self._may_be_told(new)
@@ -95,17 +95,19 @@ class Watched(Tenants):
 
     def _may_be_told(self, run: Run) -> None:
         """For whom: guaranteed runs go for jobs of their own virtual cluster alone, where that is its rule; opportunistic ones
-        go so for guests, too."""
+        go so for opportunistic jobs, too."""
         job, claimant = self.state.jobs.rows[run.job_id], self.state.jobs.rows.get(run.stop_for)
         if claimant is None:
             return  # it has ended since
         rule = self.state.vcs.rows[self.state.vc_ids[run.vc]].policy.name
         own = run.vc == claimant.spec.vc and job.priority <= claimant.priority
         own = own and (rule == "priority") == (run.stop_reason is StopReason.RECLAIMED)
-        guest = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
-        if run.stop_reason is StopReason.PREEMPTED or run.guaranteed or guest:
+        opportunistic_job = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
+        if run.stop_reason is StopReason.PREEMPTED or run.guaranteed or opportunistic_job:
             assert own, f"run {run.key} was told to leave for job {run.stop_for}"
-            assert not (guest and run.guaranteed), f"guaranteed run {run.key} was told to leave for guest {run.stop_for}"
+            assert not (opportunistic_job and run.guaranteed), (
+                f"guaranteed run {run.key} was told to leave for opportunistic_job {run.stop_for}"
+            )
 
     def _free_lists(self, pool: Plain) -> None:
         """Algorithm 1 and Eqn 2, by sets."""

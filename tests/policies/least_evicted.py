@@ -21,7 +21,7 @@ Places = list[tuple[int, Mask]]
 """Slots and positions."""
 
 
-def guests_of(state: State) -> dict[int, Places]:
+def opportunistic_jobs_of(state: State) -> dict[int, Places]:
     """Where the opportunistic jobs are that do not leave anyhow, run by run."""
     assert state.pools is not None
     found: dict[int, Places] = {}
@@ -32,7 +32,7 @@ def guests_of(state: State) -> dict[int, Places]:
     return found
 
 
-def least_evicted(pool: Pool, guests: dict[int, Places], owner: Owner, tasks: list[int]) -> int | None:
+def least_evicted(pool: Pool, opportunistic_jobs: dict[int, Places], owner: Owner, tasks: list[int]) -> int | None:
     """How many runs have to leave at least for tasks of so many devices, wherever they go; None: there is no place for them."""
     best: int | None = None
     for cells in sets_to_bind(pool, owner, len(tasks)):
@@ -42,14 +42,16 @@ def least_evicted(pool: Pool, guests: dict[int, Places], owner: Owner, tasks: li
         for cell in cells:
             pool.unbind(*cell)
         most = len(tasks) * pool.shape.devices if best is None else best - 1
-        found = _fewest(units, guests, sorted(tasks, reverse=True), most)
+        found = _fewest(units, opportunistic_jobs, sorted(tasks, reverse=True), most)
         best = best if found is None else found
         if best == 0:
             break
     return best
 
 
-def least_as_good(pool: Pool, guests: dict[int, Places], owner: Owner, position: tuple[int, Mask], binds: list[Cell]) -> int:
+def least_as_good(
+    pool: Pool, opportunistic_jobs: dict[int, Places], owner: Owner, position: tuple[int, Mask], binds: list[Cell]
+) -> int:
     """The same of one task, in places that are as good for the virtual cluster as the one that it got, for which these cells
     were bound: in a bound unit with as many available leaves, or in another cell of the same level; each time with as low a
     common ancestor."""
@@ -63,7 +65,7 @@ def least_as_good(pool: Pool, guests: dict[int, Places], owner: Owner, position:
         count = next(inside.bit_count() for at, inside in mine if at == slot and inside & mask)
         units = [unit for unit in mine if unit[1].bit_count() == count]
     return min(
-        sum(len(runs) for runs in guests.values() if any(at == there and held & taken for there, held in runs))
+        sum(len(runs) for runs in opportunistic_jobs.values() if any(at == there and held & taken for there, held in runs))
         for at, inside in units
         for taken in _subsets(inside, mask.bit_count())
         if height_of(pool.shape, taken) <= height_of(pool.shape, mask)
@@ -99,26 +101,30 @@ def sets_to_bind(pool: Pool, owner: Owner, most: int) -> Iterator[list[Cell]]:
             yield bound
 
 
-def _fewest(units: Places, guests: dict[int, Places], tasks: list[int], most: int) -> int | None:
+def _fewest(units: Places, opportunistic_jobs: dict[int, Places], tasks: list[int], most: int) -> int | None:
     """The fewest runs that leave so that the tasks fit in these units; None: more than `most`."""
     slots = {slot for slot, _ in units}
-    here = [job for job, runs in guests.items() if any(slot in slots for slot, _ in runs)]
-    held = _together(guests, list(guests))
-    sets = sorted((sum(len(guests[job]) for job in jobs), jobs) for n in range(len(here) + 1) for jobs in combinations(here, n))
+    here = [job for job, runs in opportunistic_jobs.items() if any(slot in slots for slot, _ in runs)]
+    held = _together(opportunistic_jobs, list(opportunistic_jobs))
+    sets = sorted(
+        (sum(len(opportunistic_jobs[job]) for job in jobs), jobs)
+        for n in range(len(here) + 1)
+        for jobs in combinations(here, n)
+    )
     for count, jobs in sets:
         if count > most:
             break
-        freed = _together(guests, list(jobs))
+        freed = _together(opportunistic_jobs, list(jobs))
         room = [(inside & ~(held.get(slot, 0) & ~freed.get(slot, 0))).bit_count() for slot, inside in units]
         if _fit(room, tasks):
             return count
     return None
 
 
-def _together(guests: dict[int, Places], jobs: list[int]) -> dict[int, Mask]:
+def _together(opportunistic_jobs: dict[int, Places], jobs: list[int]) -> dict[int, Mask]:
     found: dict[int, Mask] = {}
     for job in jobs:
-        for slot, mask in guests[job]:
+        for slot, mask in opportunistic_jobs[job]:
             found[slot] = found.get(slot, 0) | mask
     return found
 

@@ -20,9 +20,9 @@ def test_a_tenant_within_its_quota_waits_for_anothers_fragments() -> None:
     for counted in (True, False):
         tenants = two_nodes(counted)
         tenants.ask("A", 3)
-        guest = tenants.ask("B", 1)
+        opportunistic_job = tenants.ask("B", 1)
         tenants.ask("A", 1)
-        tenants.end(guest)
+        tenants.end(opportunistic_job)
         owner = tenants.ask("B", 4)
         if counted:
             assert tenants.waits(owner) is Reason.NO_ROOM
@@ -30,7 +30,7 @@ def test_a_tenant_within_its_quota_waits_for_anothers_fragments() -> None:
             assert tenants.at(owner) == ["two[0..3]"]
 
 
-def test_beyond_the_quota_jobs_are_guests() -> None:
+def test_beyond_the_quota_jobs_are_opportunistic_jobs() -> None:
     tenants = two_nodes()
     mine = [tenants.ask("A", 4, guarantee=OVERFLOW), tenants.ask("A", 3, guarantee=OVERFLOW)]
     assert [tenants.guaranteed(job) for job in mine] == [True, False]
@@ -44,7 +44,7 @@ def test_beyond_the_quota_jobs_are_guests() -> None:
     assert tenants.guaranteed(mine[1])
 
 
-def test_guests_come_within_the_quota_as_it_has_room() -> None:
+def test_opportunistic_jobs_come_within_the_quota_as_it_has_room() -> None:
     tenants = two_nodes()
     first, second = tenants.ask("A", 4, guarantee=OVERFLOW), tenants.ask("A", 2, guarantee=OVERFLOW)
     tenants.end(first)

@@ -31,31 +31,31 @@ def test_a_victim_leaves_behind_only_the_devices_that_are_kept() -> None:
 def test_a_device_that_is_not_there_yet_keeps_no_share_of_the_host() -> None:
     tenants = Tenants({"one": "CT1"})
     tenants.vc("A", ("ct1-2", "device", 2))
-    guest = tenants.ask("A", 1, guarantee=OPPORTUNISTIC, cpu=4000)
+    opportunistic_job = tenants.ask("A", 1, guarantee=OPPORTUNISTIC, cpu=4000)
     other = tenants.ask("A", 1, guarantee=OPPORTUNISTIC, cpu=1000)
     owners = [tenants.ask("A", 1, cpu=4000) for _ in range(2)]
     assert [tenants.waits(job) for job in owners] == [Reason.WAITING_FOR_VICTIMS] * 2
     tenants.leave(other)
-    tenants.leave(guest)
+    tenants.leave(opportunistic_job)
     assert [tenants.job(job).state for job in owners] == [JobState.RUNNING] * 2
 
 
 def test_a_run_with_a_faulty_device_leaves_the_healthy_one_behind() -> None:
     tenants = Tenants({"one": "FOUR"})
     tenants.vc("A", ("four-2x2", "device", 3))
-    guest = tenants.ask("A", 2, guarantee=OPPORTUNISTIC)
-    assert tenants.at(guest) == ["one[0..1]"]
+    opportunistic_job = tenants.ask("A", 2, guarantee=OPPORTUNISTIC)
+    assert tenants.at(opportunistic_job) == ["one[0..1]"]
     tenants.step(FaultsSeen("one", "a", ((1, "XID 79"),)))
     owners = [tenants.ask("A", 1) for _ in range(3)]
     assert tenants.waits(owners[2]) is Reason.WAITING_FOR_VICTIMS
-    tenants.leave(guest)
+    tenants.leave(opportunistic_job)
     assert tenants.at(owners[2]) == ["one[0]"]
 
 
 def test_what_a_victim_was_to_leave_is_kept_when_another_of_its_devices_breaks() -> None:
     tenants = Tenants({"one": "FOUR"})
     tenants.vc("A", ("four-2x2", "device", 3))
-    guest = tenants.ask("A", 2, guarantee=OPPORTUNISTIC)
+    opportunistic_job = tenants.ask("A", 2, guarantee=OPPORTUNISTIC)
     owners = [tenants.ask("A", 1) for _ in range(3)]
     before = tenants.earmark(owners[2])
     assert before is not None
@@ -64,7 +64,7 @@ def test_what_a_victim_was_to_leave_is_kept_when_another_of_its_devices_breaks()
     assert tenants.earmark(owners[2]) == before
     tenants.step(FaultsSeen("one", "a", ((0, "XID 79"),)))  # the other one is well again
     assert [tenants.state.earmarks.rows[i].devices for i in tenants.state.earmarks_of[owners[2]]] == [((1,),)]
-    tenants.leave(guest)
+    tenants.leave(opportunistic_job)
     assert tenants.at(owners[2]) == ["one[1]"]
 
 
@@ -116,15 +116,15 @@ def test_who_was_told_to_leave_is_not_promoted() -> None:
     tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
     tenants.vc("A", ("four-2x2", "node", 1))
     tenants.vc("B", ("four-2x2", "node", 1))
-    first, guest = tenants.ask("A", 4), tenants.ask("A", 4, guarantee=OVERFLOW)
+    first, opportunistic_job = tenants.ask("A", 4), tenants.ask("A", 4, guarantee=OVERFLOW)
     owner = tenants.ask("B", 4)
     assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
     tenants.end(first)
-    assert not tenants.guaranteed(guest)
+    assert not tenants.guaranteed(opportunistic_job)
     tenants.cancel(owner)
-    assert not tenants.guaranteed(guest)
-    tenants.leave(guest)
-    assert tenants.guaranteed(guest)
+    assert not tenants.guaranteed(opportunistic_job)
+    tenants.leave(opportunistic_job)
+    assert tenants.guaranteed(opportunistic_job)
 
 
 # ---- virtual clusters that change --------------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ def test_nodes_of_a_named_pool_must_be_like_the_first_that_joined() -> None:
 
 def test_a_named_pool_is_as_its_first_node_is_when_that_comes_back_changed() -> None:
     tenants = Tenants({"two": "FOUR", "three": "FOUR"}, [PoolPlan("p", ("two", "three"))])
-    guest = tenants.vc("A", ("p", "switch", 2)) and tenants.ask("A", 1, guarantee=OPPORTUNISTIC)
-    assert tenants.at(guest) == ["three[0]"]
+    opportunistic_job = tenants.vc("A", ("p", "switch", 2)) and tenants.ask("A", 1, guarantee=OPPORTUNISTIC)
+    assert tenants.at(opportunistic_job) == ["three[0]"]
     tenants.step(NodeSeen("two", "b", inventory("SIX")))
     pools = tenants.state.pools
     assert pools is not None

@@ -46,7 +46,7 @@ def test_those_that_may_yet_be_promoted_are() -> None:
     assert [tenants.guaranteed(job) for job in (large, small)] == [True, True]
 
 
-def test_a_whole_cell_for_a_guest_costs_the_same_in_a_cluster_of_any_size() -> None:
+def test_a_whole_cell_for_a_opportunistic_job_costs_the_same_in_a_cluster_of_any_size() -> None:
     """One node has two idle devices that are no cell, one is idle, and all others are in use."""
 
     def of_nodes(count: int) -> int:
@@ -66,7 +66,7 @@ def test_a_whole_cell_for_a_guest_costs_the_same_in_a_cluster_of_any_size() -> N
 
 
 def test_whom_to_send_away_costs_the_same_however_many_there_are() -> None:
-    """Guests hold every device, so that each cell costs as much. So many cells are chosen between, and no more."""
+    """Opportunistic jobs hold every device, so that each cell costs as much. So many cells are chosen between, and no more."""
 
     def of_nodes(count: int) -> int:
         tenants = Tenants({f"node-{i:02}": "FOUR" for i in range(count)})

@@ -63,22 +63,22 @@ def test_a_node_that_has_nothing_is_no_place_and_stops_nobody() -> None:
     assert tenants.at(waits) == ["one[0]"]
 
 
-def test_guests_leave_for_the_owner_of_the_cpus() -> None:
+def test_opportunistic_jobs_leave_for_the_owner_of_the_cpus() -> None:
     tenants = cpu_nodes("one")
     tenants.vc("A", (POOL, "cpu", 3))
     tenants.vc("B", (POOL, "cpu", 1))
-    guests = [tenants.ask("B", 2, cpus=True, guarantee=OPPORTUNISTIC) for _ in range(2)]
+    opportunistic_jobs = [tenants.ask("B", 2, cpus=True, guarantee=OPPORTUNISTIC) for _ in range(2)]
     assert tenants.refused("A", 3, cpus=True).reason == "NEVER_IN_QUOTA"  # three single CPUs are no three together
     owners = [tenants.ask("A", 1, cpus=True) for _ in range(3)]
     assert [tenants.waits(job) for job in owners] == [Reason.WAITING_FOR_VICTIMS] * 3
-    assert [tenants.job(guest).state for guest in guests] == [JobState.STOPPING] * 2
-    tenants.leave(guests[0])
+    assert [tenants.job(opportunistic_job).state for opportunistic_job in opportunistic_jobs] == [JobState.STOPPING] * 2
+    tenants.leave(opportunistic_jobs[0])
     earmarks = [row for row in tenants.state.earmarks.rows.values() if row.victims]
     assert [row.kept for row in earmarks] == [Vector()]
     assert [tenants.job(job).state for job in owners] == [JobState.RUNNING, JobState.RUNNING, JobState.QUEUED]
-    tenants.leave(guests[1])
+    tenants.leave(opportunistic_jobs[1])
     assert [place for job in owners for place in tenants.at(job)] == ["one[0]", "one[1]", "one[2]"]
-    assert tenants.waits(guests[0]) is Reason.RECLAIMED
+    assert tenants.waits(opportunistic_jobs[0]) is Reason.RECLAIMED
 
 
 def test_what_is_kept_of_cpus_is_what_has_become_free_of_them() -> None:
@@ -100,14 +100,14 @@ def test_one_that_overflowed_is_promoted_where_it_is() -> None:
     tenants = cpu_nodes("one", "two")
     tenants.vc("A", (POOL, "cpu", 4))
     own = [tenants.ask("A", 1, cpus=True) for _ in range(4)]
-    guest = tenants.ask("A", 1, cpus=True, guarantee=OVERFLOW)
-    at = tenants.at(guest)
-    assert not tenants.guaranteed(guest)
+    opportunistic_job = tenants.ask("A", 1, cpus=True, guarantee=OVERFLOW)
+    at = tenants.at(opportunistic_job)
+    assert not tenants.guaranteed(opportunistic_job)
     tenants.end(own[0])
-    assert tenants.guaranteed(guest)
-    assert tenants.at(guest) == at
+    assert tenants.guaranteed(opportunistic_job)
+    assert tenants.at(opportunistic_job) == at
     tenants.change("A", (POOL, "cpu", 1))
-    assert [tenants.guaranteed(job) for job in (*own[1:], guest)].count(True) == 1
+    assert [tenants.guaranteed(job) for job in (*own[1:], opportunistic_job)].count(True) == 1
 
 
 @pytest.mark.parametrize("goes", ["silent", "drained"])

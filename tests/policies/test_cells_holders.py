@@ -45,8 +45,14 @@ def test_those_in_its_cells_are_named_and_nobody_else() -> None:
     t.vc("B", (FOURS, "node", 1))
     of_others, double = t.ask("B", 4), t.ask("A", 2)
     single = t.ask("A", 1)
-    guest, beside = t.ask("A", 1, guarantee=OPPORTUNISTIC), t.ask("A", 2, guarantee=OVERFLOW)
-    assert [t.guaranteed(job) for job in (of_others, double, single, guest, beside)] == [True, True, True, False, False]
+    opportunistic_job, beside = t.ask("A", 1, guarantee=OPPORTUNISTIC), t.ask("A", 2, guarantee=OVERFLOW)
+    assert [t.guaranteed(job) for job in (of_others, double, single, opportunistic_job, beside)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     wide = t.ask("A", 2)
     assert told(t, wide) == (1, (double,), None), "the end of a single device is no use to it"
     t.end(beside)
@@ -76,12 +82,12 @@ def test_who_waits_for_others_to_leave_has_its_cells_already() -> None:
     t = Tenants({"one": "FOUR"})
     t.vc("A", (FOURS, "node", 1))
     t.vc("B")
-    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    opportunistic_job = t.ask("B", 4, guarantee=OPPORTUNISTIC)
     first = t.ask("A", 4)
     assert t.job(first).reason is Reason.WAITING_FOR_VICTIMS
     second = t.ask("A", 4)
     assert told(t, second) == (1, (first,), None)
-    t.leave(guest)
+    t.leave(opportunistic_job)
     assert t.job(first).state is JobState.RUNNING
     assert told(t, second) == (1, (first,), None)
 

@@ -30,7 +30,7 @@ from scheduler_service.core.model.values import SECOND, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, Quota
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.policy import cells
-from tests.policies.least_evicted import guests_of, least_as_good, least_evicted
+from tests.policies.least_evicted import least_as_good, least_evicted, opportunistic_jobs_of
 from tests.policies.tenants import inventory, request
 
 
@@ -106,8 +106,8 @@ class Site:
 
     def compare(self, found: Counter[str], taken: Step, owner: Owner, sizes: list[int], leave: int) -> None:
         assert self.state.pools is not None
-        pool, guests = self.state.pools.pools["p"], guests_of(self.state)
-        least = least_evicted(pool, guests, owner, sizes)
+        pool, opportunistic_jobs = self.state.pools.pools["p"], opportunistic_jobs_of(self.state)
+        least = least_evicted(pool, opportunistic_jobs, owner, sizes)
         assert least is not None
         kind = "gangs" if len(sizes) > 1 else "single tasks"
         found[f"reclaims for {kind}"] += 1
@@ -119,7 +119,9 @@ class Site:
         if len(sizes) == 1 and kept:
             (devices,), position = kept[-1].devices, self.state.pools.positions[kept[-1].node]
             binds = [(pool.shape.levels.index(row.level), row.index) for row in new if isinstance(row, Binding)]
-            least = least_as_good(pool, guests, owner, (position.slot, positions(position, mask_of(devices))), binds)
+            least = least_as_good(
+                pool, opportunistic_jobs, owner, (position.slot, positions(position, mask_of(devices))), binds
+            )
             above = any(level > pool.shape.node for level, _ in binds)
             found["as good and cheaper, rack" if above else "as good and cheaper"] += leave > least
 

@@ -87,12 +87,12 @@ def test_equals_keep_what_is_theirs(policy: str) -> None:
     t = fours(1)
     t.vc("A", ("p", "node", 1), policy=VcPolicy(policy))
     t.vc("B")
-    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    opportunistic_job = t.ask("B", 4, guarantee=OPPORTUNISTIC)
     first = t.ask("A", 4, priority=1)
     second = t.ask("A", 4, priority=1 if policy == "priority" else 2)
     assert t.earmark(first) is not None
     assert t.waits(second) is Reason.BEYOND_QUOTA
-    t.leave(guest)
+    t.leave(opportunistic_job)
     assert t.guaranteed(first)
 
 
@@ -100,13 +100,13 @@ def test_a_gang_loses_all_that_is_kept_for_it_where_a_part_is_taken() -> None:
     t = fours(2)
     t.vc("A", ("p", "node", 2), policy=PRIORITY)
     t.vc("B")
-    guests = [t.ask("B", 4, guarantee=OPPORTUNISTIC) for _ in range(2)]
+    opportunistic_jobs = [t.ask("B", 4, guarantee=OPPORTUNISTIC) for _ in range(2)]
     gang = t.ask("A", 4, 4, priority=1)
     high = t.ask("A", 4, priority=2)
-    assert leaving(t, *guests) == guests
+    assert leaving(t, *opportunistic_jobs) == opportunistic_jobs
     assert t.earmark(gang) is None
     assert list(t.owned().values()) == ["A"]  # the other node is anybody's again
-    t.leave(*guests)
+    t.leave(*opportunistic_jobs)
     assert t.guaranteed(high)
     assert t.job(gang).run == 0
 
@@ -156,10 +156,10 @@ def test_cells_that_are_idle_now_are_taken_at_once_instead() -> None:
     t = fours(2)
     t.vc("A", ("p", "node", 1), policy=PRIORITY)
     t.vc("B")
-    guests = [t.ask("B", 4, guarantee=OPPORTUNISTIC) for _ in range(2)]
+    opportunistic_jobs = [t.ask("B", 4, guarantee=OPPORTUNISTIC) for _ in range(2)]
     middle = t.ask("A", 4, priority=1)
-    [told] = leaving(t, *guests)
-    t.end(*(guest for guest in guests if guest != told))
+    [told] = leaving(t, *opportunistic_jobs)
+    t.end(*(opportunistic_job for opportunistic_job in opportunistic_jobs if opportunistic_job != told))
     high = t.ask("A", 4, priority=2)
     assert t.guaranteed(high)
     assert t.waits(middle) is Reason.BEYOND_QUOTA
@@ -173,14 +173,14 @@ def test_a_trial_takes_over_what_is_kept_for_a_best_effort_job(policy: str) -> N
     t = fours(1)
     t.vc("A", ("p", "node", 1), policy=VcPolicy(policy))
     t.vc("B")
-    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    opportunistic_job = t.ask("B", 4, guarantee=OPPORTUNISTIC)
     waits, above = t.ask("A", 2), t.ask("A", 2, priority=1)
     trial = t.ask("A", 2, trial=True)
     kept = t.earmark(trial)
     assert kept is not None
-    assert kept.victims == (t.run(guest).key,)
+    assert kept.victims == (t.run(opportunistic_job).key,)
     assert [t.earmark(job) is not None for job in (waits, above)] == [False, True]
-    t.leave(guest)
+    t.leave(opportunistic_job)
     assert t.guaranteed(trial)
     assert (t.job(waits).run, t.job(waits).preempted_for_trial) == (0, 0)
     assert t.guaranteed(above)
@@ -191,9 +191,9 @@ def test_a_trial_takes_what_is_kept_and_a_run_together(policy: str) -> None:
     t = fours(1)
     t.vc("A", ("p", "switch", 2), policy=VcPolicy(policy))
     t.vc("B")
-    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    opportunistic_job = t.ask("B", 4, guarantee=OPPORTUNISTIC)
     first = t.ask("A", 2)
-    t.leave(guest)
+    t.leave(opportunistic_job)
     again = t.ask("B", 2, guarantee=OPPORTUNISTIC)
     waits = t.ask("A", 2)
     trial = t.ask("A", 2, 2, trial=True)

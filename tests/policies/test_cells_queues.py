@@ -91,16 +91,16 @@ def test_who_could_never_have_the_pool_that_is_left_to_it_holds_up_nobody_there(
     assert runs(t, small)
 
 
-def test_who_waits_for_guests_to_leave_is_not_among_the_trials_in_flight() -> None:
+def test_who_waits_for_opportunistic_jobs_to_leave_is_not_among_the_trials_in_flight() -> None:
     t = Tenants({"f1": "FOUR", "f2": "FOUR"})
     t.vc("A", (FOURS, "node", 1), policy=VcPolicy("fitgpp", trials_in_flight=1))
     t.vc("B", (FOURS, "node", 1))
-    guests = [t.ask("B", 4, guarantee=Guarantee.OPPORTUNISTIC) for _ in range(2)]
+    opportunistic_jobs = [t.ask("B", 4, guarantee=Guarantee.OPPORTUNISTIC) for _ in range(2)]
     other = t.ask("A", 4)
     assert t.waits(other) is Reason.WAITING_FOR_VICTIMS
     trial = t.ask("A", 4, trial=True)
     assert t.waits(trial) is Reason.WAITING_FOR_VICTIMS, "it takes what is kept for the best-effort job"
-    (leaving,) = [job for job in guests if t.job(job).state is JobState.STOPPING]
+    (leaving,) = [job for job in opportunistic_jobs if t.job(job).state is JobState.STOPPING]
     left = t.exit(leaving, yielded=True)
     assert not [event for event in left.log if event.kind is EventKind.PREEMPTED]
     assert (t.where(trial).id, t.job(other).preempted_for_trial) == (t.runs[RunKey(leaving, 1, 0)].node, 0)

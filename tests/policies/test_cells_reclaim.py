@@ -17,7 +17,7 @@ def site(*nodes: str, level: str = "node", cells: int = 1, **settings: object) -
     return tenants
 
 
-def guest(tenants: Tenants, *sizes: int, **wants: object) -> int:
+def opportunistic_job(tenants: Tenants, *sizes: int, **wants: object) -> int:
     return tenants.ask("B", *sizes, guarantee=OPPORTUNISTIC, **wants)
 
 
@@ -32,7 +32,7 @@ def leaving(tenants: Tenants, *jobs: int) -> list[int]:
 @pytest.mark.parametrize("graces", [(5, 25), (25, 5)])
 def test_of_as_many_devices_the_shortest_grace_leaves(graces: tuple[int, int]) -> None:
     tenants = site("one", "two")
-    jobs = [guest(tenants, 4, grace=grace) for grace in graces]
+    jobs = [opportunistic_job(tenants, 4, grace=grace) for grace in graces]
     mine = tenants.ask("A", 4)
     assert leaving(tenants, *jobs) == [jobs[graces.index(5)]]
     place = tenants.at(jobs[graces.index(5)])
@@ -43,7 +43,7 @@ def test_of_as_many_devices_the_shortest_grace_leaves(graces: tuple[int, int]) -
 @pytest.mark.parametrize("priorities", [(0, 1), (1, 0)])
 def test_the_least_priority_leaves_whatever_the_score(priorities: tuple[int, int]) -> None:
     tenants = site("one", "two")
-    jobs = [guest(tenants, 4, grace=0 if priority else 60, priority=priority) for priority in priorities]
+    jobs = [opportunistic_job(tenants, 4, grace=0 if priority else 60, priority=priority) for priority in priorities]
     tenants.ask("A", 4)
     assert leaving(tenants, *jobs) == [jobs[priorities.index(0)]]
 
@@ -52,7 +52,10 @@ def test_the_least_priority_leaves_whatever_the_score(priorities: tuple[int, int
 @pytest.mark.parametrize("priority", [-5, 0, 5])
 def test_who_leaves_anyhow_is_waited_for_rather_than_anybody_sent_away(first: bool, priority: int) -> None:
     tenants = site("one", "two")
-    jobs = [guest(tenants, 4, grace=0, priority=priority), guest(tenants, 4, grace=0, priority=priority)]
+    jobs = [
+        opportunistic_job(tenants, 4, grace=0, priority=priority),
+        opportunistic_job(tenants, 4, grace=0, priority=priority),
+    ]
     going = jobs[0] if first else jobs[1]
     tenants.step(CancelRequested(going))
     mine = tenants.ask("A", 4)
@@ -63,8 +66,8 @@ def test_who_leaves_anyhow_is_waited_for_rather_than_anybody_sent_away(first: bo
 
 
 def slow_leaver(tenants: Tenants) -> tuple[int, int]:
-    """A guest that was suspended and has a day to save its work, and the owner's job, which wants the only node."""
-    slow = guest(tenants, 4, grace=24 * 3600)
+    """An opportunistic job that was suspended and may save for a day; and the owner's job, which wants the only node."""
+    slow = opportunistic_job(tenants, 4, grace=24 * 3600)
     tenants.step(SuspendRequested(slow))
     tenants.step(after=10)
     return slow, tenants.ask("A", 4)
@@ -84,7 +87,7 @@ def test_who_leaves_anyhow_has_the_sites_grace_period_from_then_on() -> None:
 
 def test_the_node_is_told_of_the_shorter_grace_period() -> None:
     tenants = site("one", reclaim_grace_us=30 * SECOND)
-    slow = guest(tenants, 4, grace=24 * 3600)
+    slow = opportunistic_job(tenants, 4, grace=24 * 3600)
     assert [order.grace_us for order in stops(tenants.step(SuspendRequested(slow)))] == [24 * 3600 * SECOND]
     tenants.step(after=10)
     taken = tenants.step(Submitted("ann", "", request("A", 4)))
@@ -94,35 +97,35 @@ def test_the_node_is_told_of_the_shorter_grace_period() -> None:
 
 def test_who_leaves_soon_enough_is_not_told_again() -> None:
     tenants = site("one", reclaim_grace_us=30 * SECOND)
-    quick = guest(tenants, 4, grace=20)
+    quick = opportunistic_job(tenants, 4, grace=20)
     tenants.step(SuspendRequested(quick))
     assert stops(tenants.step(Submitted("ann", "", request("A", 4)))) == []
 
 
 def test_fewer_devices_come_before_a_better_score() -> None:
     tenants = site("one", "two")
-    small, large = guest(tenants, 3, grace=60), guest(tenants, 4, grace=0)
+    small, large = opportunistic_job(tenants, 3, grace=60), opportunistic_job(tenants, 4, grace=0)
     tenants.ask("A", 4)
     assert leaving(tenants, small, large) == [small]
 
 
 def test_a_gang_counts_whole() -> None:
     tenants = site("one", "two", "three")
-    gang, alone = guest(tenants, 4, 4), guest(tenants, 4)
+    gang, alone = opportunistic_job(tenants, 4, 4), opportunistic_job(tenants, 4)
     tenants.ask("A", 4)
     assert leaving(tenants, gang, alone) == [alone]
 
 
 def test_cells_inside_a_node_are_chosen_between_too() -> None:
     tenants = site("one", "two", level="switch")
-    jobs = [guest(tenants, 2, grace=grace) for grace in (40, 30, 5, 20)]
+    jobs = [opportunistic_job(tenants, 2, grace=grace) for grace in (40, 30, 5, 20)]
     tenants.ask("A", 2)
     assert leaving(tenants, *jobs) == [jobs[2]]
 
 
 def test_a_grace_period_counts_as_far_as_it_is_granted() -> None:
     tenants = site("one", "two", "three", reclaim_grace_us=30 * SECOND)
-    gang, alone = guest(tenants, 4, 4, grace=40), guest(tenants, 4, grace=4000)
+    gang, alone = opportunistic_job(tenants, 4, 4, grace=40), opportunistic_job(tenants, 4, grace=4000)
     tenants.ask("A", 4)
     assert leaving(tenants, gang, alone) == [alone]
 
@@ -131,8 +134,8 @@ def test_a_larger_free_cell_is_in_the_choice() -> None:
     """The smallest that is free is beside A's own; what is in it has more priority than what is on the other node."""
     tenants = site("one", "two", level="switch", cells=2)
     tenants.ask("A", 2)
-    beside = guest(tenants, 2, priority=1)
-    others = [guest(tenants, 2), guest(tenants, 2)]
+    beside = opportunistic_job(tenants, 2, priority=1)
+    others = [opportunistic_job(tenants, 2), opportunistic_job(tenants, 2)]
     tenants.ask("A", 2)
     assert leaving(tenants, beside) == []
     assert len(leaving(tenants, *others)) == 1
@@ -140,7 +143,7 @@ def test_a_larger_free_cell_is_in_the_choice() -> None:
 
 def test_whom_one_cell_costs_another_costs_no_more() -> None:
     tenants = site("one", "two", "three", cells=2)
-    alone, gang = guest(tenants, 4, grace=20), guest(tenants, 4, 4, grace=0)
+    alone, gang = opportunistic_job(tenants, 4, grace=20), opportunistic_job(tenants, 4, 4, grace=0)
     tenants.ask("A", 4, 4)
     assert leaving(tenants, alone, gang) == [gang]
 
@@ -162,14 +165,14 @@ def test_who_overflows_is_not_told_that_it_will_never_start() -> None:
 @pytest.mark.parametrize("priorities", [(3, 1), (1, 3)])
 def test_inside_a_cell_the_least_priority_leaves(priorities: tuple[int, int]) -> None:
     tenants = site("one")
-    jobs = [guest(tenants, 2, priority=priority) for priority in priorities]
+    jobs = [opportunistic_job(tenants, 2, priority=priority) for priority in priorities]
     tenants.ask("A", 2)
     assert leaving(tenants, *jobs) == [jobs[priorities.index(1)]]
 
 
 def test_inside_a_cell_fewer_devices_come_before_whose_they_are() -> None:
     tenants = site("one")
-    small = guest(tenants, 1)
+    small = opportunistic_job(tenants, 1)
     mine = tenants.ask("A", 2)
     assert tenants.guaranteed(mine)
     assert leaving(tenants, small) == []
@@ -178,7 +181,7 @@ def test_inside_a_cell_fewer_devices_come_before_whose_they_are() -> None:
 @pytest.mark.parametrize("stays", range(4))
 def test_of_many_inside_a_cell_the_one_that_is_worth_most_stays(stays: int) -> None:
     tenants = site("one")
-    jobs = [guest(tenants, 1, grace=20 if number == stays else 5) for number in range(4)]
+    jobs = [opportunistic_job(tenants, 1, grace=20 if number == stays else 5) for number in range(4)]
     tenants.ask("A", 3)
     assert leaving(tenants, *jobs) == [job for job in jobs if job != jobs[stays]]
 
@@ -186,7 +189,7 @@ def test_of_many_inside_a_cell_the_one_that_is_worth_most_stays(stays: int) -> N
 @pytest.mark.parametrize("going", range(4))
 def test_inside_a_cell_who_leaves_anyhow_is_waited_for(going: int) -> None:
     tenants = site("one")
-    jobs = [guest(tenants, 1, priority=number) for number in range(4)]
+    jobs = [opportunistic_job(tenants, 1, priority=number) for number in range(4)]
     tenants.step(CancelRequested(jobs[going]))
     tenants.ask("A", 1)
     assert leaving(tenants, *jobs) == [jobs[going]]
@@ -203,7 +206,7 @@ def two_bound_cells(tenants: Tenants, ended: int) -> None:
 def test_of_cells_that_are_as_tight_the_one_is_taken_in_which_nobody_is(ended: int) -> None:
     tenants = site("one", "two", cells=2)
     two_bound_cells(tenants, ended)
-    visitor = guest(tenants, 2)
+    visitor = opportunistic_job(tenants, 2)
     assert tenants.at(visitor)[0].startswith("one")
     mine = tenants.ask("A", 2)
     assert tenants.job(mine).state is JobState.RUNNING
@@ -211,10 +214,10 @@ def test_of_cells_that_are_as_tight_the_one_is_taken_in_which_nobody_is(ended: i
 
 
 @pytest.mark.parametrize("graces", [(20, 5), (5, 20)])
-def test_of_cells_that_are_as_tight_the_one_is_taken_whose_guests_are_worth_least(graces: tuple[int, int]) -> None:
+def test_of_cells_that_are_as_tight_the_one_is_taken_whose_opportunistic_jobs_are_worth_least(graces: tuple[int, int]) -> None:
     tenants = site("one", "two", cells=2)
     two_bound_cells(tenants, 0)
-    visitors = [guest(tenants, 2, grace=grace) for grace in graces]
+    visitors = [opportunistic_job(tenants, 2, grace=grace) for grace in graces]
     tenants.ask("A", 2)
     assert leaving(tenants, *visitors) == [visitors[graces.index(5)]]
 
@@ -223,7 +226,7 @@ def test_a_gang_in_cells_that_are_as_tight_has_as_few_leave() -> None:
     tenants = site("one", "two", "three", cells=3)
     two_bound_cells(tenants, 0)
     tenants.ask("A", 3)
-    visitor = guest(tenants, 2)
+    visitor = opportunistic_job(tenants, 2)
     mine = tenants.ask("A", 1, 1)
     assert tenants.job(mine).state is JobState.RUNNING
     assert leaving(tenants, visitor) == []

@@ -110,14 +110,14 @@ def test_what_was_kept_in_cells_of_the_old_name_is_kept_no_more(owns: int) -> No
     before = four(1)
     before.vc("A", (FOURS, "node", 1))
     before.vc("B")
-    guest = before.ask("B", 4, guarantee=OPPORTUNISTIC)
+    opportunistic_job = before.ask("B", 4, guarantee=OPPORTUNISTIC)
     coming = before.ask("A", 4)
     assert before.job(coming).reason is Reason.WAITING_FOR_VICTIMS
     after = restarted(before, PoolPlan("named", ("n1",)))
     after.change("A", *([("named", "node", 1)] if owns else []))
     assert bool(after.state.earmarks.rows) is bool(owns), "in cells of the new name it is kept anew"
     assert list(after.owned()) == ([("named", "node", 0)] if owns else [])
-    after.leave(guest)
+    after.leave(opportunistic_job)
     assert (after.job(coming).state is JobState.RUNNING) is bool(owns)
 
 

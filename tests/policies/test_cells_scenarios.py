@@ -106,7 +106,7 @@ def test_a_trial_has_the_cheapest_run_of_its_own_virtual_cluster_preempted() -> 
     assert tenants.job(short).preempted_for_trial == 1
 
 
-def test_in_a_pinned_cell_others_are_guests() -> None:
+def test_in_a_pinned_cell_others_are_opportunistic_jobs() -> None:
     a = cluster_a()
     jobs = [a.ask("VC1", 16, pool="rack4", guarantee=OVERFLOW) for _ in range(8)]
     kept = {place.split("[")[0] for job in jobs if a.guaranteed(job) for place in a.at(job)}
@@ -263,11 +263,16 @@ def test_opportunistic_runs_leave_for_whoever_owns_the_cells() -> None:
     tenants = Tenants(dict.fromkeys(("one", "two"), "FOUR"))
     tenants.vc("A", ("four-2x2", "node", 1))
     tenants.vc("B", ("four-2x2", "node", 1))
-    guests = [tenants.ask("A", 2, guarantee=OPPORTUNISTIC) for _ in range(4)]
-    assert sorted(place for job in guests for place in tenants.at(job)) == ["one[0..1]", "one[2..3]", "two[0..1]", "two[2..3]"]
+    opportunistic_jobs = [tenants.ask("A", 2, guarantee=OPPORTUNISTIC) for _ in range(4)]
+    assert sorted(place for job in opportunistic_jobs for place in tenants.at(job)) == [
+        "one[0..1]",
+        "one[2..3]",
+        "two[0..1]",
+        "two[2..3]",
+    ]
     owner = tenants.ask("B", 4)
     assert tenants.waits(owner) is Reason.WAITING_FOR_VICTIMS
-    leaving = [job for job in guests if tenants.job(job).state is JobState.STOPPING]
+    leaving = [job for job in opportunistic_jobs if tenants.job(job).state is JobState.STOPPING]
     assert len(leaving) == 2
     assert len({tenants.at(job)[0].split("[")[0] for job in leaving}) == 1
     assert list(tenants.owned().values()) == ["B"]  # bound in the same decision

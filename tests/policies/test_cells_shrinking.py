@@ -74,14 +74,14 @@ def test_a_gang_stands_in_each_of_its_cells_as_it_is() -> None:
 def test_what_is_kept_for_who_waits_goes_before_runs_of_its_priority(priority: int, waits: bool) -> None:
     t = four(2)
     t.vc("B")
-    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    opportunistic_job = t.ask("B", 4, guarantee=OPPORTUNISTIC)
     runs = t.ask("A", 4)
     coming = t.ask("A", 4, priority=priority)
     assert t.job(coming).reason is Reason.WAITING_FOR_VICTIMS
     t.change("A", (FOURS, "node", 1))
     assert t.guaranteed(runs) is not waits
     assert (t.job(coming).reason is Reason.WAITING_FOR_VICTIMS) is waits
-    t.leave(guest)
+    t.leave(opportunistic_job)
     assert (t.job(coming).state is JobState.RUNNING) is waits
 
 

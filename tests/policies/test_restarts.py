@@ -70,12 +70,12 @@ def test_who_runs_on_while_they_are_off_is_guaranteed_again_when_they_are_on() -
 
 def test_what_was_kept_in_cells_is_kept_for_nobody_without_them() -> None:
     t = teams()
-    guest = t.ask("B", 4, guarantee=OPPORTUNISTIC)
+    opportunistic_job = t.ask("B", 4, guarantee=OPPORTUNISTIC)
     comes = t.ask("A", 4, trial=True)
     t.turn_off(FITGPP.policy)
     assert not t.state.earmarks.rows
     plain = t.submit(spec(4))
-    t.leave(guest)
+    t.leave(opportunistic_job)
     assert t.job(plain).state is not JobState.QUEUED
     [blocker] = explain(t.state, t.job(comes), t.now, Random(0), FITGPP).blockers
     assert blocker.reason is Reason.NEVER_IN_QUOTA

@@ -128,8 +128,10 @@ def test_a_pin_is_free_in_use_or_faulty(site: Server) -> None:
         create(site, "a", pins=pins)
         broken = "FAULTY", 0, 2, [("n1", [3], "XID 79")]
         assert stands(site, "a") == {"left": ("FREE", 0, 2, []), "right": broken}
-        guest = site.submit(virtual_cluster="a", devices=1, cpu_milli=1, guarantee=O)
-        assert (site.get(guest.id).node, stands(site, "a")["left"][0]) == ("n1", "FREE"), "it goes when somebody wants it"
+        opportunistic_job = site.submit(virtual_cluster="a", devices=1, cpu_milli=1, guarantee=O)
+        assert (site.get(opportunistic_job.id).node, stands(site, "a")["left"][0]) == ("n1", "FREE"), (
+            "it goes when somebody wants it"
+        )
         job = site.submit(virtual_cluster="a", devices=1, cpu_milli=1, cells=job_pb2.CellRequest(pin="left"))
         assert stands(site, "a") == {"left": ("IN_USE", 1, 2, []), "right": broken}
         site.cluster.Drain(cluster_pb2.DrainRequest(node="n1"), timeout=LIMIT)

@@ -13,7 +13,7 @@ from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.queue_keys import Lane, Named
 from scheduler_service.run import view as view_module
-from scheduler_service.run.queue_heads import explained
+from scheduler_service.run.queue_heads import with_reason
 from scheduler_service.run.view import Update, View
 
 LIMIT = 5
@@ -162,7 +162,7 @@ def test_in_a_virtual_cluster_they_wait_for_the_first_that_names_the_same_pool()
     view = View([("job", row.id, row) for row in rows], commit_no=1)
     lane = "A", Lane.BEST_EFFORT
     view.apply(2, [], {lane: 1, (*lane, Named("p", "", "")): 1, (*lane, Named("q", "", "")): 2})
-    shown = [explained(row, view.heads) for row in rows]
+    shown = [with_reason(row, view.heads) for row in rows]
     assert [(row.reason, row.cause_job) for row in shown] == [(Reason.NONE, 0), (Reason.BEHIND, 1), (Reason.BEHIND, 2)]
 
 

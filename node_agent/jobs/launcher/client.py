@@ -105,7 +105,7 @@ class SpawnRequest:
     """The control group that it is to be in; empty: none of its own."""
 
 
-class Launching:
+class LauncherClient:
     """A connection to the launcher of one state directory, made again whenever it breaks.
 
     The launcher outlives the spool that its runs are in. So it knows a run as <spool>/<name>, such as 1a2b/17.1 or 1a2b/17.1.2.

@@ -49,7 +49,7 @@ from node_agent.jobs.launcher.cgroup_spawn import IGNORED
 from node_agent.jobs.launcher.children import AGAIN, Children, Run, complain
 from node_agent.jobs.launcher.connection import Connection
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder, remove
-from node_agent.jobs.launcher.spawn import LOG_FILE, PROCESS_FILE, blame, describe, note, spawn_found
+from node_agent.jobs.launcher.spawn import LOG_FILE, PROCESS_FILE, describe, fault_in_request, spawn_found, write_json
 from node_agent.jobs.processes import SCARCE, find_leader, start_ticks
 
 _QUIET = 0.02
@@ -59,7 +59,7 @@ _HEAD_START = 0.002
 told that it runs. Whatever else is to be done comes after that, and does not wait for it."""
 _MOST_BEGUN = 16
 """Runs that are not told of yet; each holds a file open."""
-_SPARE = "spare-"
+_PREPARED = "spare-"
 _FILES = (PROCESS_FILE, LOG_FILE)
 
 
@@ -78,10 +78,10 @@ class Launcher:
         self.quitting = False
         self.all_cpus = os.sched_getaffinity(0)
         self.home = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.spare = PreparedFolder(f"{os.getcwd()}/{_SPARE}{os.getpid()}", _FILES)  # noqa: PTH109
+        self.prepared = PreparedFolder(f"{os.getcwd()}/{_PREPARED}{os.getpid()}", _FILES)  # noqa: PTH109
         self.wants_spare = True
         for name in os.listdir("."):  # noqa: PTH208
-            if name.startswith(_SPARE):  # of a launcher that was killed; one that still lives can do without, too
+            if name.startswith(_PREPARED):  # of a launcher that was killed; one that still lives can do without, too
                 remove(name, _FILES)
         self.nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         os.set_inheritable(listener.fileno(), False)  # jobs inherit nothing that is not given to them
@@ -104,7 +104,7 @@ class Launcher:
                 self.tell_begun()
             elif not events and self.wants_spare:
                 self.wants_spare = False
-                self.spare.make()
+                self.prepared.make()
             for ready, _ in events:
                 try:
                     self.tell_begun()
@@ -113,7 +113,7 @@ class Launcher:
                     complain(traceback.format_exc())
                     time.sleep(AGAIN)
             children.retry()
-        self.spare.remove()
+        self.prepared.remove()
 
     # The agent.
 
@@ -183,7 +183,7 @@ class Launcher:
     def spawn(self, request: dict[str, object]) -> None:
         key, directory = str(request["key"]), str(request["dir"])
         path = f"{directory}/{PROCESS_FILE}"
-        taken = self.spare.take(directory)
+        taken = self.prepared.take(directory)
         self.wants_spare = True
         if taken is not None:
             mark, log = taken
@@ -197,8 +197,8 @@ class Launcher:
         try:
             pid, program = self.execute(request, log)
         except (OSError, ValueError) as error:
-            text = blame(error, request)
-            if not text or not note(mark, {"error": text}):
+            text = fault_in_request(error, request)
+            if not text or not write_json(mark, {"error": text}):
                 with contextlib.suppress(OSError):
                     os.unlink(path)  # noqa: PTH108 (so that it can be tried again)
             kind, text = ("failed", text) if text else ("unable", describe(error))
@@ -221,7 +221,7 @@ class Launcher:
         begun, self.begun = self.begun, []
         for run, mark in begun:
             run.start = start_of(run.pid)
-            note(mark, {"pid": run.pid, "start": run.start, "boot": self.children.boot, "program": run.program})
+            write_json(mark, {"pid": run.pid, "start": run.start, "boot": self.children.boot, "program": run.program})
             with contextlib.suppress(OSError):
                 os.close(mark)
             self.tell_spawned(run)

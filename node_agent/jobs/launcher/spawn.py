@@ -67,7 +67,7 @@ def may_save(directory: str, rest: list[int]) -> bool:
     return not (saved and savers_of(directory).isdisjoint(rest))
 
 
-def note(descriptor: int, content: dict[str, object]) -> bool:
+def write_json(descriptor: int, content: dict[str, object]) -> bool:
     """Writes it in place of what the file holds, or says that it could not."""
     data = json.dumps(content).encode()
     try:
@@ -86,7 +86,7 @@ def write_exit(directory: str, content: dict[str, object]) -> bool:
     with contextlib.suppress(OSError):  # where the job has done away with one or made the other, it is a new file
         mark = os.open(process, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            if note(mark, content):
+            if write_json(mark, content):
                 os.link(process, path)
                 return True
         finally:
@@ -100,7 +100,7 @@ def write_exit(directory: str, content: dict[str, object]) -> bool:
     return True
 
 
-def blame(error: Exception, request: dict[str, object]) -> str:
+def fault_in_request(error: Exception, request: dict[str, object]) -> str:
     """Which part of the request could not be executed, and why; empty where that is this node's own fault.
 
     An error with a file name comes from the child: from entering its working directory, or from executing the command.

@@ -38,10 +38,10 @@ def read(path: Path) -> Identity | None:
         raise SpoolDamaged(path=path, why=error) from error
 
 
-def write(path: Path, standing: Identity) -> None:
+def write(path: Path, identity: Identity) -> None:
     new = path.with_suffix(".new")
     with new.open("w", encoding="utf-8") as file:
-        json.dump(asdict(standing), file)
+        json.dump(asdict(identity), file)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)

@@ -41,7 +41,7 @@ class Spool:
     def __init__(self, path: Path, db: sqlite3.Connection, spool_id: str, held: Identity) -> None:
         self._path = path
         self._db = db
-        self._standing = held
+        self._identity = held
         self._unwritten: _Unwritten | None = None
         self.boot_id = f"{held.kernel_boot}/{spool_id}"
         self.short_id = short(spool_id)
@@ -82,31 +82,31 @@ class Spool:
     @property
     def cluster(self) -> tuple[str, int]:
         """The cluster and the epoch that were obeyed last; ("", 0) at first."""
-        return self._standing.cluster_id, self._standing.epoch
+        return self._identity.cluster_id, self._identity.epoch
 
     @property
     def seal(self) -> bytes:
         """Of that epoch, as its scheduler gave it."""
-        return bytes.fromhex(self._standing.seal)
+        return bytes.fromhex(self._identity.seal)
 
     def obey(self, cluster_id: str, epoch: int, seal: bytes = b"") -> None:
-        self._hold(replace(self._standing, cluster_id=cluster_id, epoch=epoch, seal=seal.hex()))
+        self._hold(replace(self._identity, cluster_id=cluster_id, epoch=epoch, seal=seal.hex()))
 
     @property
     def node(self) -> str:
         """Whose runs and reports these are; "" where nobody has said so yet."""
-        return self._standing.node
+        return self._identity.node
 
     def name(self, node: str) -> None:
-        self._hold(replace(self._standing, node=node))
+        self._hold(replace(self._identity, node=node))
 
     def _hold(self, held: Identity) -> None:
-        if held != self._standing:
+        if held != self._identity:
             try:
                 identity.write(self._path.with_name(identity.FILE), held)
             except OSError as error:
                 raise StateUnusable(path=self._path.parent, why=error.strerror) from error
-            self._standing = held
+            self._identity = held
 
     def together(self) -> AbstractContextManager[object]:
         """Everything that is written inside is one transaction. What it allows to be done is to be done after it.
@@ -172,8 +172,8 @@ class Spool:
         """Ends this spool, and with it whom the node obeys; the new one that takes its place."""
         self.close()
         _discard(self._path)
-        identity.write(self._path.with_name(identity.FILE), Identity(self._standing.kernel_boot))
-        return open_spool(self._path, kernel_boot=self._standing.kernel_boot)
+        identity.write(self._path.with_name(identity.FILE), Identity(self._identity.kernel_boot))
+        return open_spool(self._path, kernel_boot=self._identity.kernel_boot)
 
     def _meta(self, name: str, default: str) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()

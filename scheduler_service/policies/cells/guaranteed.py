@@ -81,7 +81,7 @@ def _cheapest(
 def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, found: Found) -> Plan | None:
     levels = pools.pools[name].shape.levels
     spots = spots_at(pools, name, found.placed)
-    actions = _guests_lose(state, spots) if state.kept_for_opportunistic else []
+    actions = _opportunistic_lose(state, spots) if state.kept_for_opportunistic else []
     for level, index in found.binds:
         actions.append(Bind(vc.id, name, levels[level], index))
     in_the_way = in_the_way_of(state, spots)
@@ -118,7 +118,7 @@ def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decis
     return (*actions, Wait(job.id, Reason.WAITING_FOR_VICTIMS))
 
 
-def _guests_lose(state: State, spots: list[Spot]) -> list[Action]:
+def _opportunistic_lose(state: State, spots: list[Spot]) -> list[Action]:
     """What is kept at these spots for opportunistic jobs is kept for them no more."""
     wanted: dict[int, Mask] = defaultdict(int)
     for spot in spots:

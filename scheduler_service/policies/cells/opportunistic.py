@@ -26,7 +26,7 @@ from scheduler_service.core.state.queue_keys import ANY, Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
-from scheduler_service.policies.cells.opportunistic_victims import make_guests_leave
+from scheduler_service.policies.cells.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.cells.queue_membership import in_pool
 from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
 
@@ -111,7 +111,7 @@ def _serve_one(
                 return job
             nowhere.add(kind)
         if clears:
-            plan = make_guests_leave(state, vc, job, rng)
+            plan = make_opportunistic_leave(state, vc, job, rng)
             if plan is None:
                 in_vain.add(wanting)
             else:

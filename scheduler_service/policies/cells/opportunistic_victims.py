@@ -19,7 +19,7 @@ from scheduler_service.policies.cells.host_share import overdrawn
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool, decided, in_order, leaves_of, may_go
 
 
-def make_guests_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:
+def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:
     """Whom the job has leave, and what it gets of that; None: nobody whose going would make room."""
     pools, policy = state.pools, vc.policy
     assert pools is not None

@@ -18,7 +18,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import present
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.chunking import LARGEST, chunks
+from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
 from scheduler_service.rpc.convert.jobs import node_out
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, after
@@ -47,7 +47,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         view = await self._front.view_of_nodes()
         size = request.page_size or DEFAULT_PAGE
         page: list[cluster_pb2.Node] = []
-        last, room, more = 0, LARGEST, False
+        last, room, more = 0, LARGEST_BYTES, False
         for shown in view.nodes_after(after(request.page_token)):
             node = node_out(shown)
             room -= node.ByteSize()

@@ -23,7 +23,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.chunking import LARGEST, chunks
+from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
 from scheduler_service.rpc.convert.jobs import dependencies_in, duration_in, event_out, job_out, spec_in
 from scheduler_service.rpc.interceptors import InvalidArgument
 from scheduler_service.rpc.method_table import Context
@@ -108,7 +108,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             return job_out((leading and leading.view.job(found[0].id)) or JobView(*found), names, seen)
 
         page: list[job_pb2.Job] = []
-        room, more = LARGEST, True
+        room, more = LARGEST_BYTES, True
         while more and room > 0 and len(page) < size:
             wanted = min(size - len(page), AT_ONCE)
             found = await backend.read(backend.reader.list_jobs, states, begins, wanted + 1, *only)

@@ -77,7 +77,7 @@ def test_nodes_come_in_pages(server: Server, monkeypatch: pytest.MonkeyPatch) ->
             agent.connect()
         assert pages(2) == [["n1", "n2"], ["n3"]]
         assert pages(3) == pages(0) == [["n1", "n2", "n3"]]
-        monkeypatch.setattr(cluster, "LARGEST", 1)
+        monkeypatch.setattr(cluster, "LARGEST_BYTES", 1)
         assert pages(3) == [["n1"], ["n2"], ["n3"]], "large nodes make small pages"
         assert [node.name for node in client.nodes()] == ["n1", "n2", "n3"]
         with closing(server.cluster.Watch(cluster_pb2.ClusterWatchRequest(), timeout=LIMIT)) as updates:

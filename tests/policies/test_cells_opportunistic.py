@@ -21,7 +21,7 @@ def site(*nodes: str, policy: str = "fitgpp") -> Tenants:
     return tenants
 
 
-def guest(tenants: Tenants, vc: str, *sizes: int, **wants: object) -> int:
+def opportunistic_job(tenants: Tenants, vc: str, *sizes: int, **wants: object) -> int:
     return tenants.ask(vc, *sizes, guarantee=OPPORTUNISTIC, **wants)
 
 
@@ -29,11 +29,11 @@ def leaving(tenants: Tenants, *jobs: int) -> list[int]:
     return [job for job in jobs if tenants.job(job).state is JobState.STOPPING]
 
 
-def test_an_opportunistic_trial_has_the_cheapest_of_its_own_guests_preempted() -> None:
+def test_an_opportunistic_trial_has_the_cheapest_of_its_own_opportunistic_jobs_preempted() -> None:
     tenants = site("one", "two")
-    long, short = guest(tenants, "A", 2, grace=25), guest(tenants, "A", 2, grace=5)
-    others = guest(tenants, "B", 4, grace=0)
-    trial = guest(tenants, "A", 2, trial=True)
+    long, short = opportunistic_job(tenants, "A", 2, grace=25), opportunistic_job(tenants, "A", 2, grace=5)
+    others = opportunistic_job(tenants, "B", 4, grace=0)
+    trial = opportunistic_job(tenants, "A", 2, trial=True)
     assert leaving(tenants, long, short, others) == [short]
     assert tenants.waits(trial) is Reason.WAITING_FOR_VICTIMS
     places = tenants.at(short)
@@ -47,11 +47,11 @@ def test_an_opportunistic_trial_has_the_cheapest_of_its_own_guests_preempted() -
 
 def test_lower_priority_goes_first_whatever_the_score() -> None:
     tenants = site("one")
-    low = guest(tenants, "A", 2, grace=25)
-    high = guest(tenants, "A", 2, grace=0, priority=1)
-    trial = guest(tenants, "A", 1, trial=True, priority=1)
+    low = opportunistic_job(tenants, "A", 2, grace=25)
+    high = opportunistic_job(tenants, "A", 2, grace=0, priority=1)
+    trial = opportunistic_job(tenants, "A", 1, trial=True, priority=1)
     assert leaving(tenants, low, high) == [low]
-    assert tenants.waits(guest(tenants, "A", 2, trial=True)) is Reason.NO_ROOM  # whom it may have go is going
+    assert tenants.waits(opportunistic_job(tenants, "A", 2, trial=True)) is Reason.NO_ROOM  # whom it may have go is going
     tenants.leave(low)
     assert len(tenants.at(trial)) == 1
 
@@ -59,17 +59,17 @@ def test_lower_priority_goes_first_whatever_the_score() -> None:
 @pytest.mark.parametrize("policy", ["lrtp", "rand"])
 def test_several_go_where_one_is_not_enough(policy: str) -> None:
     tenants = site("one", policy=policy)
-    small = [guest(tenants, "A", 1) for _ in range(4)]
-    trial = guest(tenants, "A", 3, trial=True)
+    small = [opportunistic_job(tenants, "A", 1) for _ in range(4)]
+    trial = opportunistic_job(tenants, "A", 3, trial=True)
     assert len(leaving(tenants, *small)) == 3
     tenants.leave(*leaving(tenants, *small))
     assert tenants.job(trial).state is JobState.RUNNING
 
 
-def test_by_priority_any_job_has_lower_guests_leave_and_the_queue_goes_by_it() -> None:
+def test_by_priority_any_job_has_lower_opportunistic_jobs_leave_and_the_queue_goes_by_it() -> None:
     tenants = site("one", policy="priority")
-    low, lower = guest(tenants, "A", 2, priority=1), guest(tenants, "A", 2)
-    equal, high = guest(tenants, "A", 2), guest(tenants, "A", 2, priority=2)
+    low, lower = opportunistic_job(tenants, "A", 2, priority=1), opportunistic_job(tenants, "A", 2)
+    equal, high = opportunistic_job(tenants, "A", 2), opportunistic_job(tenants, "A", 2, priority=2)
     assert leaving(tenants, low, lower) == [lower]
     tenants.leave(lower)
     assert tenants.job(high).state is JobState.RUNNING
@@ -78,10 +78,10 @@ def test_by_priority_any_job_has_lower_guests_leave_and_the_queue_goes_by_it() -
     assert tenants.job(lower).preempted_for_trial == 0
 
 
-def test_who_owns_the_cells_takes_what_is_kept_for_a_guest() -> None:
+def test_who_owns_the_cells_takes_what_is_kept_for_a_opportunistic_job() -> None:
     tenants = site("one")
-    first, second = guest(tenants, "A", 2, grace=5), guest(tenants, "A", 2, grace=25)
-    trial = guest(tenants, "A", 2, trial=True)
+    first, second = opportunistic_job(tenants, "A", 2, grace=5), opportunistic_job(tenants, "A", 2, grace=25)
+    trial = opportunistic_job(tenants, "A", 2, trial=True)
     assert leaving(tenants, first, second) == [first]
     owner = tenants.ask("B", 4)
     assert tenants.earmark(trial) is None
@@ -92,21 +92,21 @@ def test_who_owns_the_cells_takes_what_is_kept_for_a_guest() -> None:
     assert tenants.waits(trial) is Reason.NO_ROOM
 
 
-def test_what_is_kept_for_a_guest_is_nobody_elses_who_has_no_right_to_it() -> None:
+def test_what_is_kept_for_a_opportunistic_job_is_nobody_elses_who_has_no_right_to_it() -> None:
     tenants = site("one")
-    victim = guest(tenants, "A", 4, grace=5)
-    trial = guest(tenants, "A", 2, trial=True)
+    victim = opportunistic_job(tenants, "A", 4, grace=5)
+    trial = opportunistic_job(tenants, "A", 2, trial=True)
     assert leaving(tenants, victim) == [victim]
-    stranger = guest(tenants, "B", 3)
+    stranger = opportunistic_job(tenants, "B", 3)
     tenants.leave(victim)
     assert tenants.job(trial).state is JobState.RUNNING
     assert tenants.waits(stranger) is Reason.NO_ROOM
 
 
-def test_a_gang_of_guests_has_two_nodes_cleared_and_loses_both_at_once() -> None:
+def test_a_gang_of_opportunistic_jobs_has_two_nodes_cleared_and_loses_both_at_once() -> None:
     tenants = site("one", "two")
-    wide = guest(tenants, "A", 4, 4, grace=5)
-    trial = guest(tenants, "A", 3, 3, trial=True)
+    wide = opportunistic_job(tenants, "A", 4, 4, grace=5)
+    trial = opportunistic_job(tenants, "A", 3, 3, trial=True)
     assert leaving(tenants, wide) == [wide]
     assert len(tenants.state.earmarks.rows) == 2
     owner = tenants.ask("B", 4, 4)
@@ -118,8 +118,8 @@ def test_a_gang_of_guests_has_two_nodes_cleared_and_loses_both_at_once() -> None
 
 def test_a_fault_or_a_cancel_gives_up_what_was_kept() -> None:
     tenants = site("one")
-    victim = guest(tenants, "A", 4, grace=5)
-    trial = guest(tenants, "A", 4, trial=True)
+    victim = opportunistic_job(tenants, "A", 4, grace=5)
+    trial = opportunistic_job(tenants, "A", 4, trial=True)
     tenants.step(FaultsSeen("one", "a", ((1, "XID 79"),)))
     assert tenants.earmark(trial) is None
     tenants.leave(victim)
@@ -128,11 +128,11 @@ def test_a_fault_or_a_cancel_gives_up_what_was_kept() -> None:
     assert tenants.job(trial).state is JobState.STARTING  # before the victim, which was there first
 
 
-def test_it_is_checked_that_a_guest_has_no_guaranteed_or_foreign_run_go() -> None:
+def test_it_is_checked_that_a_opportunistic_job_has_no_guaranteed_or_foreign_run_go() -> None:
     tenants = site("one", "two", policy="fifo")
-    owned, foreign = tenants.ask("B", 4), guest(tenants, "B", 4)
-    trial = guest(tenants, "A", 1, trial=True)
-    mine = guest(tenants, "B", 1, trial=True)
+    owned, foreign = tenants.ask("B", 4), opportunistic_job(tenants, "B", 4)
+    trial = opportunistic_job(tenants, "A", 1, trial=True)
+    mine = opportunistic_job(tenants, "B", 1, trial=True)
     refusals = [
         enact(tenants.state, plan, tenants.now)
         for plan in (
@@ -154,8 +154,8 @@ def test_a_small_one_is_found_behind_many_of_a_kind_that_fits_nowhere() -> None:
     tenants = site("one", "two")
     tenants.ask("B", 3)
     tenants.ask("B", 4)
-    large = [guest(tenants, "A", 4) for _ in range(20)]
-    small = guest(tenants, "A", 1)
+    large = [opportunistic_job(tenants, "A", 4) for _ in range(20)]
+    small = opportunistic_job(tenants, "A", 1)
     assert tenants.at(small) == ["one[3]"]
     assert {tenants.job(job).state for job in large} == {JobState.QUEUED}
     assert tenants.waits(large[0]) is Reason.NO_ROOM
@@ -179,12 +179,12 @@ def counted(patch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[ob
 
 @pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "priority"])
 def test_who_waits_in_vain_looks_once_for_all_of_its_kind(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many guests there are, and however many jobs ask for the same."""
+    """However many opportunistic jobs there are, and however many jobs ask for the same."""
     nodes = ("one", "two", "three")
     tenants = site(*nodes, policy=policy)
     tenants.ask("B", 1)
-    small = [guest(tenants, "A", 1) for _ in range(11)]
-    wide = [guest(tenants, "A", 4, 4, 4, trial=True, priority=1) for _ in range(4)]
+    small = [opportunistic_job(tenants, "A", 1) for _ in range(11)]
+    wide = [opportunistic_job(tenants, "A", 4, 4, 4, trial=True, priority=1) for _ in range(4)]
     tenants.settles = False
     looks = counted(monkeypatch, opportunistic_victims, "find_idle")
     tenants.step(FaultsSeen("one", "a", ()), CancelRequested(wide.pop()))
@@ -192,7 +192,7 @@ def test_who_waits_in_vain_looks_once_for_all_of_its_kind(policy: str, monkeypat
     tenants.ask("A", 4, 4, 4, trial=True, priority=2, guarantee=OPPORTUNISTIC)  # another matter: it may have more of them leave
     assert len(looks) == 2 * (1 + 2)
     assert leaving(tenants, *small) == []
-    assert tenants.job(guest(tenants, "A", 4, 4, trial=True, priority=1)).reason is Reason.WAITING_FOR_VICTIMS
+    assert tenants.job(opportunistic_job(tenants, "A", 4, 4, trial=True, priority=1)).reason is Reason.WAITING_FOR_VICTIMS
 
 
 @pytest.mark.parametrize("policy", ["fitgpp", "priority"])
@@ -216,12 +216,12 @@ def test_of_many_kinds_so_many_are_tried_and_of_many_jobs_so_many_are_passed(mon
     tenants.ask("B", 4)
     tenants.settles = False
     tries = counted(monkeypatch, opportunistic, "place_opportunistic")
-    kinds = [guest(tenants, "A", 1, cpu=100 + i) for i in range(20)]
+    kinds = [opportunistic_job(tenants, "A", 1, cpu=100 + i) for i in range(20)]
     tries.clear()
     tenants.step(CancelRequested(kinds.pop()))
     assert len(tries) == 2 * opportunistic.LOOKED_AT  # a step is taken twice
     tenants.step(*(CancelRequested(job) for job in kinds))
-    alike = [guest(tenants, "A", 1) for _ in range(140)]
+    alike = [opportunistic_job(tenants, "A", 1) for _ in range(140)]
     tries.clear()
     tenants.step(CancelRequested(alike.pop()))
     assert len(tries) == 2 * 1

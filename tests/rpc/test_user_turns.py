@@ -48,7 +48,7 @@ def send(call: Call, user: str, request: str) -> "asyncio.Task[Any]":
 
 async def test_one_who_floods_does_not_hold_up_another() -> None:
     work = Work()
-    call = Turns(at_once=4).taken(SUBMIT, work.call)
+    call = Turns(at_once=4).serve_in_turn(SUBMIT, work.call)
     flood = [send(call, "ada", f"a{number}") for number in range(100)]
     await asyncio.sleep(0)
     others = [send(call, "bob", "b0"), send(call, "bob", "b1"), send(call, "cy", "c0")]
@@ -63,7 +63,7 @@ async def test_one_who_floods_does_not_hold_up_another() -> None:
 
 async def test_a_user_of_whom_too_many_wait_is_refused_and_the_others_are_not() -> None:
     work = Work()
-    call = Turns(at_once=1, waiting_each=2).taken(SUBMIT, work.call)
+    call = Turns(at_once=1, waiting_each=2).serve_in_turn(SUBMIT, work.call)
     calls = [send(call, "ada", f"a{number}") for number in range(4)]
     await asyncio.sleep(0)
     calls.append(send(call, "bob", "b0"))
@@ -85,7 +85,7 @@ async def test_a_user_of_whom_too_many_wait_is_refused_and_the_others_are_not() 
 async def test_turns_of_clients_that_hang_up_are_not_lost() -> None:
     """Before their turn, at the moment it comes, and at work."""
     work = Work()
-    call = Turns(at_once=1).taken(SUBMIT, work.call)
+    call = Turns(at_once=1).serve_in_turn(SUBMIT, work.call)
     at_work, next_one, later, last = [send(call, "ada", f"a{number}") for number in range(4)]
     await asyncio.sleep(0)
     later.cancel()
@@ -109,5 +109,5 @@ def test_what_changes_nothing_waits_for_no_turn() -> None:
     work = Work()
     for name in ("/ebb.v1.Scheduler/Get", "/ebb.v1.AgentLink/Connect", "/grpc.health.v1.Health/Check"):
         method = Method(name, bytes, streams_requests=False)
-        assert Turns().taken(method, work.call) == work.call
+        assert Turns().serve_in_turn(method, work.call) == work.call
     assert access.MAY.keys() >= CHANGES
