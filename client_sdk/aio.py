@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from client_sdk._base import BaseClient
 from client_sdk._exchange import AsyncExchange
 from client_sdk._requests import jobs
-from client_sdk._transport.waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk._values.options import JobOptions, Time, job_id, job_spec
+from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from client_sdk.models import (
     CellQuota,

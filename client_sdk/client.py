@@ -11,8 +11,8 @@ from client_sdk._base import BaseClient
 from client_sdk._exchange import Exchange
 from client_sdk._requests import jobs
 from client_sdk._requests.jobs import DEFAULT_ADDRESS
-from client_sdk._transport.waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk._values.options import JobOptions, Time, job_id, job_spec
+from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from client_sdk.models import (
     CellQuota,

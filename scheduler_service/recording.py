@@ -1,4 +1,4 @@
-"""Recordings of this service: where its settings meet `run.record` and `run.replay`."""
+"""Recordings of this service: where its settings meet `run.recording`."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Requests about cell exchange as they are sent, and how their answers are read; see `_calls`."""
+"""Requests about cell exchange as they are sent, and how their answers are read; see `calls`."""
 
 from datetime import datetime
 from typing import Any

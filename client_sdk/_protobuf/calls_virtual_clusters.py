@@ -1,4 +1,4 @@
-"""Requests about virtual clusters, as `_calls` has those about jobs and nodes."""
+"""Requests about virtual clusters, as `calls` has those about jobs and nodes."""
 
 from typing import Any
 

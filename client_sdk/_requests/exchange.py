@@ -1,4 +1,4 @@
-"""Requests about cell exchange, as `_requests` has those about jobs and nodes."""
+"""Requests about cell exchange, as `jobs` has those about jobs and nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -20,7 +20,7 @@ from client_sdk._requests.jobs import addresses
 from client_sdk._transport.access import Access, tls_problem
 from client_sdk._transport.attempts import Attempts
 from client_sdk._transport.following import Following
-from client_sdk._transport.waiting import full_jitter
+from client_sdk._waiting import full_jitter
 
 log = logging.getLogger("client_sdk")
 log.addHandler(logging.NullHandler())  # who has set up no logging sees nothing of it

@@ -9,22 +9,11 @@ from typing import Literal, TypeAlias, TypedDict
 
 from client_sdk import units
 from client_sdk._values.export import exported
+from client_sdk._values.jobs import Job
+from client_sdk._values.specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
+from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass
+from client_sdk._values.virtual_clusters import CellRequest, Within
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import (
-    Array,
-    CellRequest,
-    Dependency,
-    DependencyKind,
-    Exit0AfterStop,
-    Guarantee,
-    Job,
-    JobClass,
-    JobSpec,
-    Resources,
-    Retry,
-    TaskGroup,
-    Within,
-)
 
 Time: TypeAlias = float | str | timedelta
 """A length of time: a number of seconds, or like "90s", "1h30m", "2d"."""

@@ -1,4 +1,4 @@
-"""What the fake cluster holds, and how it is read. What happens to it is in `_life`, what users ask of it in `_asked`.
+"""What the fake cluster holds, and how it is read. What happens to it is in `_lifecycle`, what users ask of it in `_handlers`.
 
 Not safe for several threads by itself; the server and the test take turns by its `changed`.
 """

@@ -11,13 +11,13 @@ from scheduler_service.policies.cells.by_count import by_count
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.exchange.stage import MATCHES
 from scheduler_service.policies.order import backfill, fifo
-from scheduler_service.policies.order.strict_trials import passed_by
 from scheduler_service.policies.order.trials_first import Serve, Victims
 from scheduler_service.policies.victims.fitgpp import fitgpp, fitgpp_victims
 from scheduler_service.policies.victims.lrtp import lrtp, lrtp_victims
 from scheduler_service.policies.victims.rand import rand, rand_victims
 from scheduler_service.policies.victims.scores import CHOICES, preempting
 from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.victims.strict_trials import passed_by
 
 
 class Stages(NamedTuple):
@@ -25,14 +25,14 @@ class Stages(NamedTuple):
     victims: Victims | None
     """Which runs leave for a trial; None: nobody is preempted, and trials stand in one queue with all others."""
     passed_by: Callable[[State], bool] = lambda _: False
-    """See `in_order.passed_by`."""
+    """See `strict_trials.passed_by`."""
 
 
 def stages(
     name: str, settings: FitGppSettings, backfilled: bool = False, exchange: str = "balanced", promotes: bool = True
 ) -> Stages:
     """`name` is cells (for virtual clusters, which each have a policy of their own), quota, fifo, fitgpp, lrtp, rand or one of
-    `scores.CHOICES`. Raises ValueError for another. `exchange`: how cells are exchanged, one of `exchanging.MATCHES`;
+    `scores.CHOICES`. Raises ValueError for another. `exchange`: how cells are exchanged, one of `exchange.stage.MATCHES`;
     `promotes`: whether there what overflowed becomes guaranteed where it runs."""
     if name == "cells":
         return Stages(cells(MATCHES[exchange], promotes), None)

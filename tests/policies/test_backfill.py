@@ -16,8 +16,8 @@ from scheduler_service.core.state.free_resources import pack
 from scheduler_service.policies.order.backfill import backfill, reserve
 from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.policies.placing.first_fit import offered_to
+from scheduler_service.policies.remaining_time import remaining
 from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.lrtp import remaining
 from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import EPOCH, Driver, spec
 from tests.core.specs import gang_of

@@ -85,7 +85,7 @@ def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) ->
 
 def give_back(state: State, node: int, mask: Mask) -> None:
     """Guaranteed work has left these devices: of the cells around them those go back in which there is no more. Where there are
-    no virtual clusters any more, they go back when there are again (`anew`)."""
+    no virtual clusters any more, they go back when there are again (see `startup_repair`)."""
     if state.pools is None:
         return
     pools = state.pools

@@ -1,4 +1,4 @@
-"""The rows that the engine keeps: jobs, runs, nodes, devices, earmarks. Those of virtual clusters are in `vc`.
+"""The rows that the engine keeps: jobs, runs, nodes, devices, earmarks. Those of virtual clusters are in `virtual_clusters`.
 
 Every row is frozen: a change is a new row in its table (see `state`), so readers and the store can keep the rows they
 were given without copying. All are plain values: what is true of the cluster, without behaviour. Those that change have

@@ -29,7 +29,7 @@ class Within(NamedTuple):
 
 class CellRequest(NamedTuple):
     """What a job asks of the cells that it runs in, beyond the devices of its tasks. What it names of them
-    (`waiting.Named`) comes first."""
+    (`queue_keys.Named`) comes first."""
 
     pool: str = ""
     """Empty: any of its virtual cluster's."""

@@ -1,7 +1,7 @@
 """Whether rows that are about to be loaded go together. What no commit of Ebb's leaves behind, a hand in the database may, or a
 backup of which only a part came back; and nobody would notice it but by two jobs that fight for a device.
 
-Nothing is asked of cells here: whose they are depends on what pools are called now (`anew`).
+Nothing is asked of cells here: whose they are depends on what pools are called now (see `startup_repair`).
 """
 
 from collections import defaultdict

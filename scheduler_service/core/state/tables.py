@@ -77,7 +77,7 @@ class Tables:
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
         self.queues: dict[JobClass, Queue] = {job_class: Queue() for job_class in JobClass}
-        """Queued jobs by class, as `waiting.queue_key` has them. Those of virtual clusters are in `lanes`."""
+        """Queued jobs by class, ordered by `queue_keys.queue_key`. Those of virtual clusters are in `lanes`."""
         self.lanes: dict[tuple[str, Lane], dict[Named, list[QueueKey]]] = {}
         """Virtual cluster and what they wait for -> its queued jobs, by what they name of that: a queue for each."""
         self.too_large: set[int] = set()

@@ -23,7 +23,7 @@ Worth = tuple[int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class LeastLost:
-    """The `placing.Choice` of a pool. `s` weighs the grace period against the size."""
+    """The `leaf_choice.Choice` of a pool. `s` weighs the grace period against the size."""
 
     state: State
     pool: str

@@ -24,8 +24,8 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, Virt
 from scheduler_service.core.state.eligibility import Claim, claim_of, spared, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Gone, holds_up, plan_in_cells
+from scheduler_service.policies.remaining_time import remaining
 from scheduler_service.policies.victims.fitgpp import score
-from scheduler_service.policies.victims.lrtp import remaining
 from scheduler_service.policies.victims.search import Field
 
 BY_PRIORITY = "priority"
@@ -272,7 +272,7 @@ def _plan_without(state: State, vc: VirtualCluster, wanting: Job, gone: list[Job
 @contextmanager
 def _no_more_guaranteed(state: State, pools: Pools, released: dict[int, Mask]) -> Iterator[None]:
     """The cells as they are once nobody is guaranteed these devices, by node, any more: those that are not used then are given
-    back (`core.binding.give_back`). Afterwards they are as they were."""
+    back (`bindings.give_back`). Afterwards they are as they were."""
     held: list[tuple[Pool, int, Mask, Mask]] = []
     bound: list[tuple[Pool, int, int, Owner]] = []
     places = [

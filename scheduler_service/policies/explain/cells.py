@@ -10,11 +10,11 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, VirtualCluster
 from scheduler_service.core.state.queue_keys import Lane, QueueKey, lanes_of, queue_key
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.cell_holders import waits_for_cells
 from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up
 from scheduler_service.policies.cells.victims import PREEMPTING
+from scheduler_service.policies.explain.cell_holders import waits_for_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
     Blocker,

@@ -19,8 +19,8 @@ from scheduler_service.core.state.queue_keys import place_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explanation import Estimate, number_of
 from scheduler_service.policies.placing.first_fit import take_promised
+from scheduler_service.policies.remaining_time import remaining
 from scheduler_service.policies.stages import Stages
-from scheduler_service.policies.victims.lrtp import remaining
 
 LOOKS = 300
 """How often an estimate may look for room: some 10 ms with thousands of nodes."""

@@ -29,7 +29,7 @@ from scheduler_service.policies.placing.first_fit import (
     start_on_earmarks,
     take_promised,
 )
-from scheduler_service.policies.victims.lrtp import remaining
+from scheduler_service.policies.remaining_time import remaining
 
 LOOKED_AT = 100
 """Jobs behind the head that are looked at in one step."""

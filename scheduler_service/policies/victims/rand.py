@@ -7,9 +7,9 @@ from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order import fifo
-from scheduler_service.policies.order.strict_trials import serve_trials
 from scheduler_service.policies.order.trials_first import Serve
 from scheduler_service.policies.victims.search import FitGppSettings, Scores, draw, field_for, plan_for, random_order
+from scheduler_service.policies.victims.strict_trials import serve_trials
 
 
 def rand(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:

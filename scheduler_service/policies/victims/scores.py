@@ -14,10 +14,10 @@ from scheduler_service.core.messages import Plan, Preempt, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.strict_trials import serve_trials
 from scheduler_service.policies.order.trials_first import Serve
 from scheduler_service.policies.victims.fitgpp import fitgpp_victims, least_score, score
 from scheduler_service.policies.victims.search import Field, FitGppSettings, Scores, field_for, plan_for
+from scheduler_service.policies.victims.strict_trials import serve_trials
 from scheduler_service.policies.victims.thrifty import thrifty_victims
 
 Choice = Callable[[State, Job, FitGppSettings, Rng], Plan | None]

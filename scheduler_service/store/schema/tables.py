@@ -1,6 +1,6 @@
 """The tables, as SQLAlchemy Core metadata. Migrations make exactly these (`tests/store/test_migrations.py`).
 
-Times are bigint microseconds since 1970 and enums are the small integers of `core.job`; docs/adr/0003 says why. What a
+Times are bigint microseconds since 1970 and enums are the small integers of `core.model.enums`; docs/adr/0003 says why. What a
 column means is said in its comment, which the database carries too. Each rule that a constraint can carry has one, and
 its name is what `Rejected.constraint` says when it is broken.
 """

@@ -1,6 +1,6 @@
 """Trials in the papers' strict order: the first one that waits holds up every trial behind it, also those that would fit.
 
-This is how the FitGpp paper's figures come about (docs/reproduction.md). A service does better with `trials.trials_first`,
+This is how the FitGpp paper's figures come about (docs/reproduction.md). A service does better with `order.trials_first`,
 where a trial that waits for its victims is passed by.
 """
 
