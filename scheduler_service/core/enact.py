@@ -108,7 +108,7 @@ def _place(state: State, action: Place, now: Micros) -> None:
         run=job.run + 1,
         start_by_us=now + state.settings.gang_start_us if is_gang else None,
         rendezvous="",
-        seats=tuple(spot.node for spot in action.spots) if is_gang else (),
+        task_nodes=tuple(spot.node for spot in action.spots) if is_gang else (),
     )
     state.put(state.jobs, job.id, placed)
     for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):

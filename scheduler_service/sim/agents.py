@@ -96,7 +96,9 @@ class Agents:
                 self._gathers(prepared, now, MET)
             return
         else:
-            party = self._gangs.get(job.id) or self._gangs.setdefault(job.id, self._party(life, job.seats, now, run.guaranteed))
+            party = self._gangs.get(job.id) or self._gangs.setdefault(
+                job.id, self._party(life, job.task_nodes, now, run.guaranteed)
+            )
         task = Task(run.key, self._nodes[order.node - 1], party)
         party.tasks.append(task)
         self._tasks[task.key] = task

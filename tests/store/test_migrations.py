@@ -14,6 +14,7 @@ from sqlalchemy import Engine, text
 from scheduler_service import store
 from scheduler_service.store.migrate import configuration, latest
 from scheduler_service.store.schema import tables
+from tests.store import make
 from tests.store.fixtures import new_database
 
 module = import_module("scheduler_service.store.migrate")  # by its name there is the function
@@ -96,6 +97,18 @@ def test_offers_and_requests_become_postings_and_go_back(empty: Engine) -> None:
         command.downgrade(configuration(conn), "0006")
         assert conn.execute(text("SELECT * FROM exchange_order")).all() == before
         assert conn.execute(text("SELECT next_order FROM cluster")).scalar_one() == 4
+
+
+def test_a_gang_keeps_its_nodes_when_they_are_renamed(engine: Engine, writer: Any, epoch: int) -> None:
+    gang = make.job(1, task_nodes=(1, 2), rendezvous="node-1:29400")
+    store.commit(writer, epoch, make.new(make.CLUSTER, gang), [])
+    kept = text("SELECT more FROM job")
+    with engine.begin() as conn:
+        before = conn.execute(kept).scalar_one()
+        command.downgrade(configuration(conn), "0007")
+        assert conn.execute(kept).scalar_one() == {"seats": [1, 2], "rendezvous": "node-1:29400"}
+        command.upgrade(configuration(conn), "heads")
+        assert conn.execute(kept).scalar_one() == before == {"task_nodes": [1, 2], "rendezvous": "node-1:29400"}
 
 
 def test_migrating_again_changes_nothing_and_keeps_the_leader(engine: Engine, conn: Any, epoch: int) -> None:

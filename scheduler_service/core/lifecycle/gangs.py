@@ -57,18 +57,18 @@ def all_started(state: State, job: Job) -> Job:
 
 def gang_place(job: Job, run: Run) -> GangPlace | None:
     """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
-    return _places(job.seats)[run.task] if job.spec.gang else None
+    return _places(job.task_nodes)[run.task] if job.spec.gang else None
 
 
 @lru_cache(maxsize=64)
-def _places(seats: tuple[int, ...]) -> tuple[GangPlace, ...]:
+def _places(task_nodes: tuple[int, ...]) -> tuple[GangPlace, ...]:
     """Of tasks on these nodes, by rank."""
-    nodes = tuple(dict.fromkeys(seats))
-    number, there = {node: i for i, node in enumerate(nodes)}, Counter(seats)
+    nodes = tuple(dict.fromkeys(task_nodes))
+    number, there = {node: i for i, node in enumerate(nodes)}, Counter(task_nodes)
     seen: Counter[int] = Counter()
     places = []
-    for node in seats:
-        places.append(GangPlace(len(seats), seen[node], there[node], number[node], nodes))
+    for node in task_nodes:
+        places.append(GangPlace(len(task_nodes), seen[node], there[node], number[node], nodes))
         seen[node] += 1
     return tuple(places)
 

@@ -143,7 +143,7 @@ class Job:
     """When every task of the gang that is being started must run."""
     rendezvous: str = ""
     """Where the tasks of the launch meet (host:port), once all are ready."""
-    seats: tuple[int, ...] = ()
+    task_nodes: tuple[int, ...] = ()
     """Of a gang: the node of each task of the current or last launch, by rank."""
     failed_on: tuple[int, ...] = ()
     """Nodes on which runs failed."""

@@ -83,7 +83,7 @@ _JOB = (
     _Field("limit_us", None, _same),
     _Field("start_by_us", None, _same),
     _Field("rendezvous", "", _same),
-    _Field("seats", (), tuple),
+    _Field("task_nodes", (), tuple),
     _Field("failed_on", (), tuple),
     _Field("avoid", (), tuple),
     _Field("verdict", Reason.NONE, Reason),
