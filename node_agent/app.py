@@ -166,8 +166,8 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
         node.reported.set()
         logs.wake()
 
-    meeting = Rendezvous(settings.reached_at)
-    executor = Executor(spool, provider, paths, settings.node, meeting, reported, fail, groups)
+    rendezvous = Rendezvous(settings.reached_at)
+    executor = Executor(spool, provider, paths, settings.node, rendezvous, reported, fail, groups)
     launcher = LauncherClient(state, spool.short_id, heard, settings.launcher_idle)
     executor.connect(launcher)
     node.executor = executor

@@ -60,7 +60,7 @@ class Paths:
         """Tells a run why it is being terminated; there before the signal."""
         return Path(f"{self.folder(key)}/{STOP_FILE}")
 
-    def spare_checkpoint(self, node: str) -> str:
+    def prepared_checkpoint(self, node: str) -> str:
         """A folder that is going to be that of a job. Others may have theirs in the same place."""
         return f"{self.checkpoints}/.spare-{node}"
 

@@ -62,7 +62,7 @@ class Executor:
         provider: Provider,
         paths: Paths,
         node: str,
-        meeting: Rendezvous,
+        rendezvous: Rendezvous,
         reported: Callable[[], None],
         failed: Callable[[Exception], None],
         groups: Groups | None = None,
@@ -75,10 +75,10 @@ class Executor:
         self.cleared = self._evictions.cleared
         """Set once a launcher is there, and nothing lives any more of runs that the spool does not know."""
         of_node = provider, paths, node
-        self.starting = Starting(spool, self._holding, meeting, *of_node, reported, self._refuse, self._guarded)
+        self.starting = Starting(spool, self._holding, rendezvous, *of_node, reported, self._refuse, self._guarded)
         self._paths = paths
         self._node = node
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._killing = False
         self._reported = reported
         self._failed = failed
@@ -194,7 +194,7 @@ class Executor:
         self.stopping.close()
         self._evictions.close()
         self._holding.close()
-        self._meeting.close()
+        self._rendezvous.close()
 
     # Starting.
 
@@ -274,7 +274,7 @@ class Executor:
         self.stopping.over(record.key)
         self.starting.retries.over(record.key)
         self._watches.pop(record.key, None)
-        self._meeting.release(record.key)
+        self._rendezvous.release(record.key)
         if not event.launch_error:
             ours = record.stop_received is not None or self._killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))

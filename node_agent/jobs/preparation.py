@@ -21,9 +21,9 @@ def prepare(
     cluster_id: str,
     provider: Provider,
     group: str,
-    spare: PreparedFolder,
+    prepared: PreparedFolder,
 ) -> SpawnRequest:
-    """Makes the folder for checkpoints, of `spare` where that can be. `own` is the agent's environment.
+    """Makes the folder for checkpoints, of `prepared` where that can be. `own` is the agent's environment.
 
     Raises OSError, and UnknownDevice.
     """
@@ -39,7 +39,7 @@ def prepare(
         log.warning("run %s: %s. It starts from the beginning. Is %s mounted?", key, why, paths.checkpoints)
     # The other tasks of a gang come to the same folder in the same moment, from elsewhere: it must not be exchanged then.
     alone = order.gang is None and missing
-    if not alone or spare.take(checkpoint) is None:
+    if not alone or prepared.take(checkpoint) is None:
         os.makedirs(checkpoint, exist_ok=True)  # noqa: PTH103
     cwd = os.path.join(paths.state, order.working_directory) if order.working_directory else folder  # noqa: PTH118
     return SpawnRequest(key, order.command, variables, cwd, folder, cpus, group)

@@ -34,7 +34,7 @@ class Starting:
         self,
         spool: Spool,
         holding: Holding,
-        meeting: Rendezvous,
+        rendezvous: Rendezvous,
         provider: Provider,
         paths: Paths,
         node: str,
@@ -44,7 +44,7 @@ class Starting:
     ) -> None:
         self._spool = spool
         self._holding = holding
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._provider = provider
         self._paths = paths
         self._node = node
@@ -52,7 +52,7 @@ class Starting:
         self._refused = refused
         self._own_environment = dict(os.environ)
         self._launcher: LauncherClient | None = None
-        self._spare = PreparedFolder(paths.spare_checkpoint(node))
+        self._spare = PreparedFolder(paths.prepared_checkpoint(node))
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
         self.retries = Retries(partial(guarded, self.launch))
@@ -93,7 +93,7 @@ class Starting:
             of_node = self._node, self._paths, cluster_id, self._provider
             request = prepare(record.order, self._own_environment, *of_node, group, self._spare)
             if record.order.gang is not None:
-                self._meeting.release(key)
+                self._rendezvous.release(key)
             self.launcher.spawn(request)
         except UnknownDevice as error:
             self._refused(record, str(error))
@@ -118,8 +118,8 @@ class Starting:
         assert order.gang is not None
         try:
             os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
-            port = self._meeting.keep(record.key, record.port) if order.gang.rank == 0 else 0
-            ready = Ready(self._meeting.address(), port)
+            port = self._rendezvous.keep(record.key, record.port) if order.gang.rank == 0 else 0
+            ready = Ready(self._rendezvous.address(), port)
         except OSError as error:
             self.retries.later(record.key, str(error))
             return

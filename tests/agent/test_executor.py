@@ -51,9 +51,9 @@ class Stage:
         monkeypatch.setattr(module, "kill_group", lambda pid, signum=9: self.signals.append((pid, signum)))
         monkeypatch.setattr(module, "terminate_group", lambda pid, _: self.signals.append((pid, signal.SIGTERM)))
         self.paths = paths = Paths(state, state / "checkpoints", self.spool.short_id)
-        self.meeting = meeting = Rendezvous(lambda: "127.0.0.1")
+        self.rendezvous = rendezvous = Rendezvous(lambda: "127.0.0.1")
         provider = simulated("dgx-a100", "n1")
-        self.executor = Executor(self.spool, provider, paths, "n1", meeting, lambda: None, self.failures.append, groups)
+        self.executor = Executor(self.spool, provider, paths, "n1", rendezvous, lambda: None, self.failures.append, groups)
         self.executor.connect(self.launcher)  # type: ignore[arg-type]
 
     def running(self, key: RunKey, pid: int) -> None:
@@ -265,7 +265,7 @@ async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatc
     def unknown() -> str:
         raise OSError("Name or service not known")
 
-    monkeypatch.setattr(stage.meeting, "address", unknown)
+    monkeypatch.setattr(stage.rendezvous, "address", unknown)
     stage.executor.obey([order])
     assert stage.spool.pending() == []
     assert stage.spool.runs[ONE].phase is RunPhase.STARTING

@@ -39,7 +39,7 @@ class PreparedFolder:
             self._open = opened
 
     def take(self, path: str) -> list[int] | None:
-        """Gives the folder this path, and its files, open. None, and nothing has changed, where there is no spare or it
+        """Gives the folder this path, and its files, open. None, and nothing has changed, where none is prepared or it
         cannot go there: the path is that of a folder which is not empty, say, or its parent is missing."""
         if self._open is None:
             return None
@@ -61,7 +61,7 @@ class PreparedFolder:
 
 
 def remove(path: str, files: tuple[str, ...]) -> None:
-    """What a spare may have left. Whoever made it may yet take it: before it loses a file it has another name."""
+    """What a prepared folder may have left. Whoever made it may yet take it: before it loses a file it has another name."""
     with contextlib.suppress(OSError):
         gone = f"{path}.gone"
         os.rename(path, gone)  # noqa: PTH104

@@ -13,77 +13,77 @@ from node_agent.jobs.preparation import prepare
 
 
 @pytest.fixture
-def spare(tmp_path: Path) -> PreparedFolder:
+def prepared(tmp_path: Path) -> PreparedFolder:
     return PreparedFolder(str(tmp_path / "spare"), ("a", "b"))
 
 
-def taken(spare: PreparedFolder, path: Path) -> bool:
+def taken(prepared: PreparedFolder, path: Path) -> bool:
     """Whether it went there; its files are closed."""
-    opened = spare.take(str(path))
+    opened = prepared.take(str(path))
     for descriptor in opened or ():
         os.close(descriptor)
     return opened is not None
 
 
-def test_it_goes_where_it_is_needed_with_its_files_open(spare: PreparedFolder, tmp_path: Path) -> None:
-    assert spare.missing
-    assert not taken(spare, tmp_path / "there")
+def test_it_goes_where_it_is_needed_with_its_files_open(prepared: PreparedFolder, tmp_path: Path) -> None:
+    assert prepared.missing
+    assert not taken(prepared, tmp_path / "there")
     for path in (tmp_path / "there", tmp_path / "empty"):
-        spare.make()
-        spare.make()
+        prepared.make()
+        prepared.make()
         (tmp_path / "empty").mkdir(exist_ok=True)
-        opened = spare.take(str(path))
+        opened = prepared.take(str(path))
         assert opened is not None
         for descriptor, name in zip(opened, ("a", "b"), strict=True):
             os.write(descriptor, name.encode())
             os.close(descriptor)
         assert {file.name: file.read_text() for file in path.iterdir()} == {"a": "a", "b": "b"}
-        assert spare.missing
+        assert prepared.missing
 
 
-def test_where_it_cannot_go_it_stays(spare: PreparedFolder, tmp_path: Path) -> None:
+def test_where_it_cannot_go_it_stays(prepared: PreparedFolder, tmp_path: Path) -> None:
     (tmp_path / "full" / "inside").mkdir(parents=True)
     (tmp_path / "file").touch()
-    spare.make()
+    prepared.make()
     for name in ("full", "file", "no/parent"):
-        assert not taken(spare, tmp_path / name)
-    assert not spare.missing
-    assert taken(spare, tmp_path / "there")
+        assert not taken(prepared, tmp_path / name)
+    assert not prepared.missing
+    assert taken(prepared, tmp_path / "there")
 
 
-def test_one_that_was_left_is_used(spare: PreparedFolder, tmp_path: Path) -> None:
-    spare.make()
-    again = PreparedFolder(spare.path, ("a", "b"))
+def test_one_that_was_left_is_used(prepared: PreparedFolder, tmp_path: Path) -> None:
+    prepared.make()
+    again = PreparedFolder(prepared.path, ("a", "b"))
     again.make()
     assert taken(again, tmp_path / "there")
-    assert not taken(spare, tmp_path / "elsewhere"), "another has it"
+    assert not taken(prepared, tmp_path / "elsewhere"), "another has it"
 
 
-def test_one_that_somebody_removed_is_made_anew(spare: PreparedFolder, tmp_path: Path) -> None:
-    spare.make()
-    remove(spare.path, ("a", "b"))
-    assert not taken(spare, tmp_path / "there")
-    assert spare.missing
-    spare.make()
-    assert taken(spare, tmp_path / "there")
+def test_one_that_somebody_removed_is_made_anew(prepared: PreparedFolder, tmp_path: Path) -> None:
+    prepared.make()
+    remove(prepared.path, ("a", "b"))
+    assert not taken(prepared, tmp_path / "there")
+    assert prepared.missing
+    prepared.make()
+    assert taken(prepared, tmp_path / "there")
 
 
 def test_none_is_made_where_that_is_impossible(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    spare = PreparedFolder(str(tmp_path / "file" / "spare"), ("a",))
-    spare.make()
-    assert spare.missing
+    prepared = PreparedFolder(str(tmp_path / "file" / "spare"), ("a",))
+    prepared.make()
+    assert prepared.missing
 
 
-def test_removed_it_leaves_nothing(spare: PreparedFolder, tmp_path: Path) -> None:
-    spare.make()
+def test_removed_it_leaves_nothing(prepared: PreparedFolder, tmp_path: Path) -> None:
+    prepared.make()
     mine = Path("/proc/self/fd")
     before = len(list(mine.iterdir()))
-    spare.remove()
+    prepared.remove()
     assert len(list(mine.iterdir())) == before - 2
-    spare.remove()
+    prepared.remove()
     (tmp_path / "spare").mkdir()
-    remove(spare.path, ("a", "b"))
+    remove(prepared.path, ("a", "b"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -97,10 +97,10 @@ def test_checkpoints_are_saved_in_a_folder_that_is_never_exchanged(
     place.parent.mkdir(parents=True)
     if before:
         place.mkdir()
-    spare = PreparedFolder(paths.spare_checkpoint("n1"))
-    spare.make()
-    made = Path(spare.path).stat().st_ino
+    prepared = PreparedFolder(paths.prepared_checkpoint("n1"))
+    prepared.make()
+    made = Path(prepared.path).stat().st_ino
     order = StartOrder(RunKey(1, 1), ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2"), go=True) if gang else None)
-    prepare(order, {}, "n1", paths, "c1", simulated("dgx-a100", "n1"), "", spare)
+    prepare(order, {}, "n1", paths, "c1", simulated("dgx-a100", "n1"), "", prepared)
     assert (place.stat().st_ino == made) is exchanged
-    assert spare.missing is exchanged
+    assert prepared.missing is exchanged
