@@ -23,6 +23,7 @@ from pydantic_settings import (
 from ebb_common.unique_keys import UniqueNames
 from scheduler_service import presets, secret_arguments
 from scheduler_service.certificates import TlsFiles
+from scheduler_service.policies.registry import for_sites
 from scheduler_service.pools_config import PoolConfig, check_pools
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Config(BaseSettings):
         [], description="arguments of commands that only the owner of a job and operators see, such as [--token, '*_KEY=*']"
     )
     preset: presets.Preset = Field("site", description="the defaults of the policy's settings: a site's, or the FitGpp paper's")
-    policy: Literal["fitgpp", "thrifty", "lrtp", "rand", "fifo"] = "fitgpp"
+    policy: Literal[tuple(for_sites())] = "fitgpp"  # type: ignore[valid-type]  # a choice that the registry gives
     fitgpp_s: float = Field(4.0, ge=0, le=MOST, description="s of FitGpp: the weight of the grace period against the size")
     fitgpp_cap: int = Field(
         1, ge=0, le=MOST, description="P of FitGpp, for every policy: how often a job may be preempted for trials"

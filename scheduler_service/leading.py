@@ -29,9 +29,9 @@ from scheduler_service.core.state.journal import Change, net
 from scheduler_service.core.state.load_check import contradictions
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
-from scheduler_service.policies.cells.policy import POLICIES
+from scheduler_service.policies import registry
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
@@ -99,7 +99,7 @@ def settings_of(config: Config) -> Settings:
 
 def vc_policy_of(config: Config) -> VcPolicy:
     """Of virtual clusters that name none: the site's, where it is one for them."""
-    name = config.policy if config.policy in POLICIES else "fifo"
+    name = config.policy if config.policy in registry.for_virtual_clusters() else "fifo"
     return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
 
 

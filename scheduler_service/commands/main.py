@@ -16,6 +16,7 @@ from scheduler_service.commands.record import record
 from scheduler_service.commands.restored import restored
 from scheduler_service.commands.token import token
 from scheduler_service.config import DEFAULT_LISTEN, lacking_folders, load_or_exit, origins, without_password
+from scheduler_service.policies.registry import for_sites
 
 SELDOM = 20_000
 """New objects between two looks for cycles. With Python's own 700 the same calls under way were looked at again and again,
@@ -39,7 +40,7 @@ def main() -> None:
 @click.option("--tls-client-ca", metavar="FILE", type=click.Path(path_type=Path), help="Callers show a certificate of this CA.")
 @click.option("--auth", type=click.Choice(["none", "token"]), help="What callers show; none on loopback only.  [default: none]")
 @click.option("--preset", type=click.Choice(["site", "paper"]), help="Defaults of what is below: see docs.  [default: site]")
-@click.option("--policy", type=click.Choice(["fitgpp", "thrifty", "lrtp", "rand", "fifo"]), help="[default: fitgpp]")
+@click.option("--policy", type=click.Choice(for_sites()), help="[default: fitgpp]")
 @click.option("--fitgpp-s", type=float, metavar="S", help="Weight of the grace period against the size.  [default: 4]")
 @click.option("--fitgpp-cap", type=int, metavar="P", help="How often a job may be preempted for trials.  [default: 1]")
 @click.option("--backfill/--no-backfill", default=None, help="Let jobs start that do not delay the first.  [default: yes]")

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim.agents import Delay, Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
 from scheduler_service.sim.workloads.distributions import Amount, Model, pairs

@@ -13,6 +13,7 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
+from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Model, pairs
@@ -30,7 +31,9 @@ class VirtualCluster(Model):
         default=(), description="pool: {level: cells}; pools are named after their devices, such as gpu-8, or as `pools` says"
     )
     weight: int = Field(default=1, ge=1, le=1_000_000, description="of its share of others' idle cells")
-    policy: Literal["fifo", "priority", "fitgpp", "lrtp", "rand"] = Field(default="fifo", description="inside it")
+    policy: Literal[tuple(for_virtual_clusters())] = Field(  # type: ignore[valid-type]  # a choice that the registry gives
+        default="fifo", description="inside it"
+    )
 
     def requested(self, exchange: Exchange | None = None) -> VcRequested:
         quotas = tuple(Quota(pool, level, count) for pool, levels in self.owns for level, count in levels)

@@ -9,8 +9,8 @@ from scheduler_service.core.engine import Policy
 from scheduler_service.core.model import Array, Exit0AfterStop, JobClass, JobSpec, Retry, TaskGroup
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 
 CAPACITIES = (Vector(4000, 4096, 4), Vector(8000, 2048, 2), Vector(4000, 4096, 0))
 USUAL = st.builds(Vector, st.sampled_from((250, 500, 1000)), st.sampled_from((1, 256)), st.sampled_from((2, 1, 3, 4)))

@@ -24,10 +24,10 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_start, spec
 from tests.core.test_gangs import gang
+from tests.policies.made import fitgpp
 
 TWO = Vector(4_000, 8_192, 2)
 

@@ -9,10 +9,10 @@ from scheduler_service.core.model import Array, Dependency, DependencyKind, Even
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import EPOCH, Driver, kinds, spec
 from tests.policies.cluster import seeded
+from tests.policies.made import fitgpp
 
 OK, ANY, FAILED = DependencyKind.AFTER_OK, DependencyKind.AFTER_ANY, DependencyKind.AFTER_FAILED
 

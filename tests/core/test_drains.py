@@ -22,10 +22,10 @@ from scheduler_service.core.messages import (
 )
 from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec
 from tests.core.test_gangs import begun
+from tests.policies.made import fitgpp
 
 SMALL = Vector(4_000, 8_192, 2)
 

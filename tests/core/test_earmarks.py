@@ -3,10 +3,10 @@
 from scheduler_service.core.model import EarmarkPhase, EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import NODE, Driver, kinds, orders_to_start
 from tests.core.test_enact import desk, earmark, preempt
+from tests.policies.made import fitgpp
 
 TTL = 60
 

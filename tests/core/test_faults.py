@@ -7,9 +7,9 @@ from scheduler_service.core.messages import FaultsSeen, NodeChanged
 from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import Vector
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, inventory, kinds
+from tests.policies.made import fitgpp
 
 SMALL = Vector(4_000, 8_192, 2)
 LOST = "XID 79: the GPU has fallen off the bus"

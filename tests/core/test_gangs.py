@@ -23,9 +23,9 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec
+from tests.policies.made import fitgpp
 
 SMALL = Vector(4_000, 8_192, 2)
 TASK = Vector(1_000, 1_024, 1)

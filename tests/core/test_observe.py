@@ -19,9 +19,9 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, ZERO, Vector
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import NODE, Driver, inventory, kinds, orders_to_start, orders_to_stop, spec
+from tests.policies.made import fitgpp
 
 SMALL = Vector(4_000, 8_192, 1)
 """A node for one job at a time."""

@@ -9,7 +9,7 @@ from client_sdk import JobClass
 from scheduler_service.core import model as core
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
 from tests.harness import WHOLE_NODE, Database, Site

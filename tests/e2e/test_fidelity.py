@@ -12,8 +12,8 @@ from client_sdk import JobState
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Submitted
 from scheduler_service.core.model import StopReason
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.run.recording.record import Stepped
 from scheduler_service.run.recording.replay import Summary, read, replay
 from scheduler_service.sim.measured import times

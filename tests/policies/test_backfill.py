@@ -13,14 +13,14 @@ from scheduler_service.core.model import JobSpec, JobState, RunPhase, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.backfill import backfill, reserve
 from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.policies.placing.first_fit import offered_to
 from scheduler_service.policies.remaining_time import remaining
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import EPOCH, Driver, spec
 from tests.core.specs import gang_of
+from tests.policies.made import fitgpp
 
 CAPACITIES = st.builds(Vector, st.integers(2, 6), st.integers(2, 6), st.integers(0, 4)).map(
     lambda v: Vector(v.cpu_milli * 1000, v.memory_mib * 1000, v.devices)

@@ -1,7 +1,7 @@
 """Quotas that are numbers of devices: what they give, and what they do not (HiveD, section 2)."""
 
 from scheduler_service.core.model import JobState, Reason
-from scheduler_service.policies.cells.by_count import by_count
+from scheduler_service.sim.policies.by_count import by_count
 from tests.policies.tenants import OVERFLOW, Tenants
 
 

@@ -9,8 +9,8 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import Blocker, explain
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
 
 FOURS = "four-2x2"

@@ -11,8 +11,8 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Pin, Quota, VcPolicy, Within
 from scheduler_service.policies.cells.policy import cells
 from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants
 
 RACKS = (

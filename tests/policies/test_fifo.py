@@ -8,10 +8,10 @@ from scheduler_service.core.messages import Plan, Rng, Submitted
 from scheduler_service.core.model import JobClass, JobSpec, JobState, Reason
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.fifo import fifo
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import Driver
+from tests.policies.made import fitgpp
 
 CAPACITIES = st.builds(Vector, st.integers(0, 6), st.integers(0, 6), st.integers(0, 4))
 JOBS = st.builds(JobSpec, st.just(("true",)), CAPACITIES, st.sampled_from(JobClass))

@@ -5,9 +5,9 @@ import pytest
 from scheduler_service.core.messages import NodeSilent, Submitted
 from scheduler_service.core.model import EventKind, JobState, Reason, RunKey
 from scheduler_service.core.model.values import Vector
-from scheduler_service.policies.victims.fitgpp import fitgpp
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_stop, spec
+from tests.policies.made import fitgpp
 
 
 def full(best_effort: int = 4, settings: FitGppSettings = FitGppSettings(), devices: int = 2) -> tuple[Driver, list[int]]:  # noqa: B008

@@ -16,13 +16,15 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
 from scheduler_service.core.state.indices.runs import refresh_candidate
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.victims.fitgpp import fitgpp, fitgpp_victims, score
+from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.victims.fitgpp import fitgpp_victims, score
 from scheduler_service.policies.victims.lrtp import lrtp_victims
 from scheduler_service.policies.victims.rand import rand_victims
-from scheduler_service.policies.victims.search import FitGppSettings, field_for
+from scheduler_service.policies.victims.search import field_for
 from tests.core.driver import Driver
 from tests.core.test_gangs import SMALL, begun, gang
 from tests.policies.cluster import AMOUNTS, Builder, seeded
+from tests.policies.made import fitgpp
 
 SETTINGS = st.builds(lambda s, cap: FitGppSettings(s, cap), st.sampled_from((0.0, 1.0, 4.0)), st.integers(0, 2))
 NEEDS = st.lists(AMOUNTS, min_size=1, max_size=4)

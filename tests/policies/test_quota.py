@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from scheduler_service.policies.cells.quota import Choice, Low, make_room, place, turns, within
+from scheduler_service.sim.policies.quota import Choice, Low, make_room, place, turns, within
 
 
 def low(job: int, *parts: tuple[int, int]) -> Low:

@@ -10,8 +10,8 @@ from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts
 from tests.policies.tenants import OPPORTUNISTIC

@@ -26,8 +26,8 @@ from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
 from scheduler_service.leading import left_over
 from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts
 from tests.policies.tenants import inventory

@@ -6,8 +6,8 @@ from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim.jobs import Listed, SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.world import Site, World

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim import config
 from scheduler_service.sim.cases import Case, Failures, Policy, preview, simulate
 from scheduler_service.sim.config import ConfigError
@@ -337,7 +337,10 @@ def refused(**other: Any) -> str:
             {"cluster": {"nodes": 1000, "gpus": 1024}},
             "cluster: there are 1,024,000 GPUs, and 1,000,000 is the most that can be",
         ),
-        ({"policies": ["fifo", "fifi"]}, "policies.1.name: there is no policy 'fifi'; there are fifo, fitgpp, lrtp, rand"),
+        (
+            {"policies": ["fifo", "fifi"]},
+            "policies.1.name: there is no policy 'fifi'; there are fitgpp, thrifty, lrtp, rand, fifo",
+        ),
         ({"policies": [{"name": "fitgpp", "s": "much"}]}, "policies.0.s: Input should be a valid number, unable to parse"),
         ({"policies": ["fifo", {"name": "fifo"}]}, "the configuration: two policies are called 'fifo': give them labels"),
         ({"workload": {"jobs": 3}}, "workload: say of which `kind` it is: fitgpp, philly,"),

@@ -8,8 +8,8 @@ import pytest
 from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.jobs import Listed, SimJob
 from scheduler_service.sim.lives import Launch, Life

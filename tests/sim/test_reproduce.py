@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from scheduler_service.core.model import JobClass
-from scheduler_service.policies.victims.search import AS_PUBLISHED
+from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import Case, simulate
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.estimates import Estimate

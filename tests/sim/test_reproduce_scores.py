@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from scheduler_service.policies.victims.search import AS_PUBLISHED
+from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import simulate
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.estimates import Estimate

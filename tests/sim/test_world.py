@@ -13,8 +13,8 @@ from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import Rng
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim import workloads
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import Exponential, Outages

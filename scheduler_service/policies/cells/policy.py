@@ -16,11 +16,11 @@ from scheduler_service.policies.cells.opportunistic import promote, serve_opport
 from scheduler_service.policies.cells.queue_membership import held_up, in_pool
 from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange.arbiter import Match, balanced
-from scheduler_service.policies.exchange.stage import arbitrate, run_proxies
+from scheduler_service.policies.exchange.stage import MATCHES, arbitrate, run_proxies
+from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
+from scheduler_service.policies.stages import Stages
 
-POLICIES = ("fifo", BY_PRIORITY, *PREEMPTING)
-"""What a virtual cluster may go by inside."""
 BEHIND = 128
 """Jobs that are looked at behind one that waits, for such as may have other cells. Queues in which all are held up cost
 nothing."""
@@ -57,6 +57,10 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
             vc_ids = _with_work(state)
 
     return policy
+
+
+def stages(options: Options) -> Stages:
+    return Stages(cells(MATCHES[options.exchange], options.promotes), None)
 
 
 def _leaves_more(state: State, since: int) -> bool:

@@ -20,7 +20,8 @@ from scheduler_service.core.model import Job, JobClass, Reason
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.fifo import BOTH, head_of
+from scheduler_service.policies.options import Options
+from scheduler_service.policies.order.fifo import BOTH, fifo, head_of
 from scheduler_service.policies.placing.first_fit import (
     no_room,
     offered_to,
@@ -30,6 +31,7 @@ from scheduler_service.policies.placing.first_fit import (
     take_promised,
 )
 from scheduler_service.policies.remaining_time import remaining
+from scheduler_service.policies.stages import Stages
 
 LOOKED_AT = 100
 """Jobs behind the head that are looked at in one step."""
@@ -39,6 +41,11 @@ def backfill(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue."""
     yield from start_on_earmarks(state, place_on_earmarks)
     yield from serve(state, BOTH)
+
+
+def stages(options: Options) -> Stages:
+    """FIFO, with backfill or without."""
+    return Stages(backfill if options.backfill else fifo, None)
 
 
 def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
@@ -143,13 +150,13 @@ def reserve(state: State, head: Job) -> Reservation | None:
 
 def _may_suffice(needs: Mapping[Vector, int], offered: NDArray[np.int64]) -> bool:
     """Whether there is room for all tasks of each size, were there no others. Where not, `pack` finds none for them."""
-    return all(_tasks_with_room(need, count, offered) >= count for need, count in needs.items())
+    return all(_seats(need, count, offered) >= count for need, count in needs.items())
 
 
-def _tasks_with_room(need: Vector, most: int, offered: NDArray[np.int64]) -> int:
+def _seats(need: Vector, most: int, offered: NDArray[np.int64]) -> int:
     """How many tasks of a size there is room for on the nodes, counting no more than `most` on each."""
-    room = np.full(offered.shape[1], most)
+    seats = np.full(offered.shape[1], most)
     for want, have in zip(need, offered, strict=True):
-        np.minimum(room, have // want if want else np.where(have < 0, 0, most), out=room)
-    room[0] = 0  # no node
-    return int(room.clip(0).sum())
+        np.minimum(seats, have // want if want else np.where(have < 0, 0, most), out=seats)
+    seats[0] = 0  # no node
+    return int(seats.clip(0).sum())

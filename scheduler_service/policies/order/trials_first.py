@@ -13,12 +13,11 @@ from scheduler_service.core.model import Job, JobClass, Reason
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import not_looked_at
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, queued, start_on_earmarks
+from scheduler_service.policies.stages import Victims
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
 """What goes with NOTHING_TO_PREEMPT."""
 NONE_OPEN = "no node is up and open"
-Victims = Callable[[State, Job, Rng], Plan | None]
-"""Which runs must leave so that a trial can start, as a plan; None where nothing that may be preempted would make room."""
 Serve = Callable[[State, tuple[JobClass, ...]], Proposals]
 """How a queue is served that preempts nobody: `fifo.serve`, or `backfill.serve`."""
 

@@ -8,23 +8,12 @@ other, the largest first, each with what those before it have left.
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order import fifo
-from scheduler_service.policies.order.trials_first import Serve
-from scheduler_service.policies.victims.search import Field, FitGppSettings, Scores, draw, field_for, plan_for, random_order
-from scheduler_service.policies.victims.strict_trials import serve_trials
-
-
-def fitgpp(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
-    """The policy with these parameters."""
-
-    def victims(state: State, trial: Job, rng: Rng) -> Plan | None:
-        return fitgpp_victims(state, trial, settings, rng)
-
-    return serve_trials(victims, serve, settings)
+from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.victims.preempting import preempting
+from scheduler_service.policies.victims.search import Field, Scores, draw, field_for, plan_for, random_order
 
 
 def fitgpp_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:
@@ -65,3 +54,6 @@ def score(field: Field, s: float) -> Scores:
     if max_grace > 0:
         total = total + s * (field.grace / max_grace)
     return Scores(total, max_size, max_grace)
+
+
+stages = preempting(fitgpp_victims)

@@ -1,32 +1,22 @@
 """LRTP: the best-effort runs with the longest remaining time leave first (one of those that the FitGpp paper compares with).
 
-A job of which nobody knows how long it will run ranks last.
+How long a job will run is its estimate, but never longer than its time limit. One with neither ranks last: nobody knows that
+it is long.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order import fifo
-from scheduler_service.policies.order.trials_first import Serve
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.remaining_time import remaining
-from scheduler_service.policies.victims.search import Field, FitGppSettings, Scores, draw, field_for, plan_for, pool_for
-from scheduler_service.policies.victims.strict_trials import serve_trials
+from scheduler_service.policies.victims.preempting import preempting
+from scheduler_service.policies.victims.search import Field, Scores, draw, field_for, plan_for, pool_for
 
 
-def lrtp(settings: FitGppSettings, serve: Serve = fifo.serve) -> Policy:
-    """All settings but `s` count."""
-
-    def victims(state: State, trial: Job, _rng: Rng) -> Plan | None:
-        return lrtp_victims(state, trial, settings)
-
-    return serve_trials(victims, serve, settings)
-
-
-def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | None:
+def lrtp_victims(state: State, trial: Job, settings: FitGppSettings, _rng: Rng) -> Plan | None:
     """Among equals, the job that was submitted last. A candidate's score is its remaining time in seconds, negative, as the
     lowest goes first; 0 where it is unknown."""
     field = field_for(state, trial, settings.cap)
@@ -44,3 +34,6 @@ def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | N
 def _scores(state: State, field: Field) -> NDArray[np.float64]:
     now = state.cluster.clock_us
     return np.array([-(remaining(state, state.jobs.rows[job], now) or 0) / 1e6 for job in field.job.tolist()])
+
+
+stages = preempting(lrtp_victims)

@@ -10,10 +10,11 @@ from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.model import JobClass, Reason
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.fifo import not_looked_at
-from scheduler_service.policies.order.trials_first import Serve, Victims, in_vain, trials_first
+from scheduler_service.policies.order.trials_first import Serve, in_vain, trials_first
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, queued, start_on_earmarks
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.stages import Victims
 
 
 def serve_trials(victims: Victims, serve: Serve, settings: FitGppSettings) -> Policy:

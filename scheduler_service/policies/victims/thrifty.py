@@ -12,8 +12,9 @@ from scheduler_service.core.model import Decision, Job, Run
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, add, fits
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.victims.fitgpp import fitgpp_victims
-from scheduler_service.policies.victims.search import FitGppSettings
+from scheduler_service.policies.victims.preempting import preempting
 
 TOO_LATE = 60 * SECOND
 """After its grace period a run is killed, and gone within a moment. One that is still there then is stuck."""
@@ -86,3 +87,6 @@ def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], de
                 room = add(room, run.demand)
                 keys.append(run.key)
         yield AddEarmark(trial.id, node, want, tuple(keys), decision, ranks)
+
+
+stages = preempting(thrifty_victims)

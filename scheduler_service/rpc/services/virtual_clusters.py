@@ -14,7 +14,7 @@ from scheduler_service.core.messages import VcChanged, VcDeleteRequested, VcRequ
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.policy import POLICIES
+from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.convert.jobs import duration_in
@@ -128,8 +128,8 @@ def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
         duration_in(asked.proxy_window) if asked.HasField("proxy_window") else otherwise.proxy_window_us,
         asked.proxy_keep if asked.HasField("proxy_keep") else otherwise.proxy_keep,
     )
-    if policy.name not in POLICIES:
-        why = f"policy.name: there is no {policy.name!r}; there are {', '.join(POLICIES)}"
+    if policy.name not in (known := for_virtual_clusters()):
+        why = f"policy.name: there is no {policy.name!r}; there are {', '.join(known)}"
         raise InvalidArgument("INVALID_FIELD", why, field="policy.name", rule="policy.known")
     if policy.proxy_after_us and (policy.proxy_window_us or policy.proxy_after_us) < SECOND:
         field = "policy.proxy_window" if policy.proxy_window_us else "policy.proxy_after"

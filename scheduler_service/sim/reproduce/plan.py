@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler_service.policies.victims.search import AS_PUBLISHED
+from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp, Openb, Philly, Workload

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 from rich.console import Console
 
-from scheduler_service.policies.victims.search import AS_PUBLISHED
+from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import say
 from scheduler_service.sim.estimates import Estimate, estimate

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.policies.victims.search import FitGppSettings
 from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
 from scheduler_service.sim.workloads.limits import Rate

@@ -1,4 +1,4 @@
-"""What HiveD is compared with: virtual clusters whose quota is a number of devices (`policies.quota` says how).
+"""What HiveD is compared with: virtual clusters whose quota is a number of devices (`quota` says how).
 
 A run is guaranteed here where its virtual cluster's devices, wherever they are, are no more than its quota.
 """
@@ -15,8 +15,10 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualClus
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept
-from scheduler_service.policies.cells.quota import Low, make_room, place, turns, within
+from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
+from scheduler_service.policies.stages import Stages
+from scheduler_service.sim.policies.quota import Low, make_room, place, turns, within
 
 
 def by_count() -> Policy:
@@ -30,6 +32,10 @@ def by_count() -> Policy:
             yield from _serve(state, state.vcs.rows[state.vc_ids[name]], quotas[name])
 
     return policy
+
+
+def stages(_options: Options) -> Stages:
+    return Stages(by_count(), None)
 
 
 def _serve(state: State, vc: VirtualCluster, quota: int) -> Proposals:

@@ -1,7 +1,7 @@
 """Other scores for the choice of victims, none of which needs to know how long a job will run (docs/scores.md).
 
 Each adds to FitGpp's score (Eqn 3), or to its rule, one thing that these leave out. They are there for the simulator, where
-their worth can be seen on one's own jobs; `thrifty` alone is offered to the service.
+their worth can be seen on one's own jobs. Of the scores that were tried `thrifty` alone is offered to sites.
 """
 
 from collections.abc import Callable
@@ -9,32 +9,20 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Plan, Preempt, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.order.trials_first import Serve
+from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.victims.fitgpp import fitgpp_victims, least_score, score
-from scheduler_service.policies.victims.search import Field, FitGppSettings, Scores, field_for, plan_for
-from scheduler_service.policies.victims.strict_trials import serve_trials
-from scheduler_service.policies.victims.thrifty import thrifty_victims
+from scheduler_service.policies.victims.preempting import Choice
+from scheduler_service.policies.victims.search import Field, Scores, field_for, plan_for
 
-Choice = Callable[[State, Job, FitGppSettings, Rng], Plan | None]
 Term = Callable[[Field], NDArray[np.float64]]
 """For each place of a field something between 0, for whom it were best to preempt, and 1: as much as all of the size."""
 
 SOON = 3
 """So many runs that would make room are expected to end in time: 5 % then end too late, if they end independently."""
-
-
-def preempting(choice: Choice) -> Callable[[FitGppSettings, Serve], Policy]:
-    """The policy in which these are the victims of trials."""
-
-    def policy(settings: FitGppSettings, serve: Serve) -> Policy:
-        return serve_trials(lambda state, trial, rng: choice(state, trial, settings, rng), serve, settings)
-
-    return policy
 
 
 def with_term(name: str, term: Term) -> Choice:
@@ -167,7 +155,6 @@ def patient_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng
 
 
 CHOICES: dict[str, Choice] = {
-    "thrifty": thrifty_victims,
     "young": with_term("young", age),
     "old": with_term("old", youth),
     "waste": with_term("waste", waste),

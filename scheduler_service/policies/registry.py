@@ -1,0 +1,70 @@
+"""The only list of policies: the configuration, the command line, virtual clusters and the simulator read it.
+
+A new policy is a file with a function that makes its stages, and an entry here. Nothing is imported until a policy is made, so
+that whoever only wants the names has them at once. Policies for comparison alone are registered by the simulator.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from scheduler_service.policies.options import Options
+    from scheduler_service.policies.stages import Stages
+
+Factory = Callable[["Options"], "Stages"]
+
+
+class Entry(NamedTuple):
+    about: str
+    """One line for people."""
+    factory: str | Factory = ""
+    """What makes its stages, or where that is: module:function. Empty: it lives inside virtual clusters alone."""
+    site: bool = False
+    """A site can choose it, as its setting `policy`."""
+    inside: bool = False
+    """A virtual cluster can choose it."""
+
+
+_HERE = "scheduler_service.policies"
+POLICIES: dict[str, Entry] = {
+    "fitgpp": Entry(
+        "trials preempt small best-effort runs with short grace periods (FitGpp)", f"{_HERE}.victims.fitgpp:stages", True, True
+    ),
+    "thrifty": Entry("FitGpp, and what leaves already is waited for first", f"{_HERE}.victims.thrifty:stages", True),
+    "lrtp": Entry("trials preempt the runs with the longest remaining time", f"{_HERE}.victims.lrtp:stages", True, True),
+    "rand": Entry("trials preempt random runs", f"{_HERE}.victims.rand:stages", True, True),
+    "fifo": Entry("first come, first served; nobody is preempted", f"{_HERE}.order.backfill:stages", True, True),
+    "priority": Entry("jobs of higher priority have those of lower stopped", inside=True),
+    "cells": Entry("every virtual cluster is served in its own cells (HiveD)", f"{_HERE}.cells.policy:stages"),
+}
+
+
+def register(name: str, entry: Entry) -> None:
+    """Adds a policy. Raises ValueError if the name is taken."""
+    if name in POLICIES:
+        raise ValueError(f"there is a policy {name!r} already: {POLICIES[name].about}")
+    POLICIES[name] = entry
+
+
+def for_sites() -> list[str]:
+    """What a site without virtual clusters can choose."""
+    return [name for name, entry in POLICIES.items() if entry.site]
+
+
+def for_virtual_clusters() -> list[str]:
+    """What a virtual cluster can choose."""
+    return [name for name, entry in POLICIES.items() if entry.inside]
+
+
+def factory(name: str) -> Factory:
+    """What makes the stages of a policy. Raises ValueError for one that there is not, or that makes none."""
+    entry = POLICIES.get(name)
+    if entry is None or not entry.factory:
+        known = ", ".join(other for other, entry in POLICIES.items() if entry.factory)
+        raise ValueError(f"there is no policy {name!r}; there are {known}")
+    if not isinstance(entry.factory, str):
+        return entry.factory
+    module, _, function = entry.factory.partition(":")
+    made: Factory = getattr(import_module(module), function)
+    return made

@@ -1,0 +1,14 @@
+"""Policies of the registry, by their names."""
+
+from functools import partial
+
+from scheduler_service.core.engine import Policy
+from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.stages import stages
+
+
+def _made(name: str, settings: FitGppSettings) -> Policy:
+    return stages(name, settings).policy
+
+
+fitgpp, lrtp, rand = (partial(_made, name) for name in ("fitgpp", "lrtp", "rand"))

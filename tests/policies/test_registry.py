@@ -1,0 +1,84 @@
+"""The registry is the only list of policies: everybody who names one reads it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pydantic import ValidationError
+
+import scheduler_service.sim as sim
+from scheduler_service.commands.main import main
+from scheduler_service.config import Config
+from scheduler_service.policies import registry
+from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.registry import POLICIES, Entry, for_sites, for_virtual_clusters, register
+from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.sim.tenants import VirtualCluster
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_policy_can_be_made_and_says_what_it_is() -> None:
+    assert sim.policies  # those of the simulator are there, too
+    for name, entry in POLICIES.items():
+        assert entry.about
+        if entry.factory:
+            assert isinstance(stages(name, FitGppSettings()), Stages), name
+
+
+def test_an_unknown_policy_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ValueError, match=r"there is no policy 'fifi'; there are fitgpp, .*fifo"):
+        stages("fifi", FitGppSettings())
+    with pytest.raises(ValueError, match="there is no policy 'priority'"):
+        stages("priority", FitGppSettings())
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(ValueError, match="there is a policy 'fifo' already"):
+        register("fifo", Entry("another"))
+
+
+def test_a_registered_policy_is_made_from_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Options] = []
+    fifo = registry.factory("fifo")
+
+    def mine(options: Options) -> Stages:
+        asked.append(options)
+        return fifo(options)
+
+    monkeypatch.setitem(POLICIES, "mine", Entry("for this test", mine))
+    stages("mine", FitGppSettings(cap=7), backfilled=True)
+    assert asked == [Options(FitGppSettings(cap=7), backfill=True)]
+
+
+def test_the_configuration_and_the_command_line_know_those_for_sites() -> None:
+    for name in for_sites():
+        assert Config(database="postgresql://nowhere", policy=name).policy == name
+    with pytest.raises(ValidationError, match="fitgpp"):
+        Config(database="postgresql://nowhere", policy="cells")
+    shown = CliRunner().invoke(main, ["serve", "--help"]).output
+    assert f"[{'|'.join(for_sites())}]" in re.sub(r"\s+", "", shown)
+
+
+def test_simulated_virtual_clusters_know_those_for_them() -> None:
+    for name in for_virtual_clusters():
+        assert VirtualCluster(name="a", policy=name).policy == name
+    with pytest.raises(ValidationError, match="priority"):
+        VirtualCluster(name="a", policy="thrifty")
+
+
+def test_the_documents_name_every_policy_that_can_be_chosen() -> None:
+    operating, tenants = ((DOCS / f"{page}.md").read_text() for page in ("operating", "virtual-clusters"))
+    assert all(re.search(rf"\b{name}\b", operating) for name in for_sites())
+    assert all(re.search(rf"\b{name}\b", tenants) for name in for_virtual_clusters())
+
+
+def test_whoever_wants_the_names_alone_loads_no_policy() -> None:
+    code = (
+        "import sys; from scheduler_service.policies.registry import for_sites; for_sites();"
+        "sys.exit(any(name.startswith(('numpy', 'scheduler_service.core')) for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
