@@ -6,7 +6,7 @@ service are its own user and may do everything; `config` lets such a one listen 
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -89,6 +89,9 @@ class Caller:
     """None: nobody is asked for one."""
 
 
+SPEAKING_LIMIT = 1.0
+"""Seconds that a stream has for its first message before it is refused."""
+
 _NOTHING: Final = nullcontext()
 _caller: ContextVar[Caller] = ContextVar("ebb_caller")
 
@@ -118,9 +121,14 @@ class Access:
             return call
 
         async def admitting(request: Any, context: Context) -> Any:
-            who = await self._who(context)
-            if not who.roles & rule.roles:
-                raise _wrong_role(method.name, rule, who)
+            try:
+                who = await self._who(context)
+                if not who.roles & rule.roles:
+                    raise _wrong_role(method.name, rule, who)
+            except (Unauthenticated, PermissionDenied):
+                if method.streams_requests:
+                    await _spoken(request)
+                raise
             _caller.set(who)
             async with self._while_it_holds(who, context):
                 return await call(request, context)
@@ -190,6 +198,14 @@ class Access:
                 job_id=str(job_id),
                 user=owner,
             )
+
+
+async def _spoken(requests: AsyncIterator[bytes]) -> None:
+    """Waits until a stream has sent its first message, whatever that is. A client in Python that is still writing when the
+    stream ends is told by gRPC that this failed, and not the status (https://github.com/grpc/grpc/issues/36066)."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SPEAKING_LIMIT):
+            await anext(aiter(requests), None)
 
 
 def _rule(method: Method) -> Rule | None:

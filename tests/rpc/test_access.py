@@ -1,7 +1,8 @@
 """Who may call what: the table, and a real server that holds to it."""
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,13 @@ from sqlalchemy import Engine
 from client_sdk import AsyncClient, Client, PermissionDenied, Unauthenticated
 from node_agent.transport.security import Security
 from scheduler_service import store
+from scheduler_service.core.errors import Refused
 from scheduler_service.core.model.access import Role
-from scheduler_service.rpc.access import MAY, OPEN
+from scheduler_service.rpc import access
+from scheduler_service.rpc.access import MAY, OPEN, Access
+from scheduler_service.rpc.backend import Backend
+from scheduler_service.rpc.method_table import Method
+from scheduler_service.run import token_cache
 from scheduler_service.run.token_cache import digest_of, wall_clock
 from tests.agent.test_first_message import first_message
 from tests.rpc.server import LIMIT, Agent, Failure, Server, closing, failure, submit_request
@@ -253,6 +259,40 @@ async def test_an_agent_that_is_refused_says_so_at_once(
     said = await first_message(server.address, Security(file if secret else None), caplog)
     assert f"The scheduler at {server.address} refuses this node: {problem}{remedy.format(file=file)}" in said
     assert "(`ebb-scheduler token create --user agents --role agent` on the scheduler's machine makes one)" in said
+
+
+async def test_a_stream_is_heard_before_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is refused as it writes may be told by gRPC that its write failed, and not why."""
+    heard: list[bytes] = []
+
+    async def speaking() -> AsyncIterator[bytes]:
+        for data in (b"no message", b"no more of it"):
+            heard.append(data)
+            yield data
+
+    async def silent() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    class Context:
+        def invocation_metadata(self) -> Metadata:
+            return ()
+
+    async def never(_: Any, _context: Any) -> None:
+        raise AssertionError
+
+    backend = Backend(None, "u", 0, 1, 1)  # type: ignore[arg-type]
+    known = token_cache.Tokens(dict)  # type: ignore[arg-type]
+    method = Method("/ebb.v1.AgentLink/Connect", agent_link_pb2.ConnectRequest.FromString, streams_requests=True)
+    connect: Any = Access(backend, known).admitted(method, never)
+    with pytest.raises(Refused, match="asks for a token"):
+        await connect(speaking(), Context())
+    assert heard == [b"no message"]
+    monkeypatch.setattr(access, "SPEAKING_LIMIT", 0)
+    with pytest.raises(Refused, match="asks for a token"):
+        await asyncio.wait_for(connect(silent(), Context()), LIMIT)
+    known.stop()
+    backend.close()
 
 
 def test_a_revoked_agent_loses_its_link(server: Server, tokens: Tokens) -> None:
