@@ -155,4 +155,5 @@ class Backend:
             return lost
 
     def close(self) -> None:
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        """Waits for the queries that are being answered: their connections must be back before these are closed."""
+        self._readers.shutdown(cancel_futures=True)

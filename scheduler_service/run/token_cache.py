@@ -66,9 +66,10 @@ class Tokens:
         self._refreshing = asyncio.create_task(self._refresh_for_ever())
 
     def stop(self) -> None:
+        """Waits for the query that is being answered: its connection must be back before that is closed."""
         if self._refreshing is not None:
             self._refreshing.cancel()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(cancel_futures=True)
 
     async def look_up(self, secret: str) -> Token | None:
         """The token, which may have expired; None when it is not known, or was revoked.

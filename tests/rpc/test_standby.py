@@ -170,9 +170,14 @@ async def test_a_database_that_hangs_keeps_nobody_waiting(monkeypatch: pytest.Mo
     asking = backend.Backend(Reader(), "u", 0, 1, 1)  # type: ignore[arg-type]
     for _ in range(2):
         assert isinstance(await asyncio.wait_for(asking.refer(), LIMIT), NotCommitted)
+    closing = threading.Thread(target=asking.close)
+    closing.start()
+    closing.join(0.1)
+    assert closing.is_alive(), "the query's connection would come back to a pool that was closed"
     hangs.set()
     assert await asking.leader() == "h:1"
-    asking.close()
+    await asyncio.to_thread(closing.join, LIMIT)
+    assert not closing.is_alive()
 
 
 def test_the_standby_leads_when_the_leader_leaves(server: Server, standby: Server) -> None:

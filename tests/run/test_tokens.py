@@ -181,6 +181,21 @@ async def _until(what: object) -> None:
         await asyncio.sleep(0.001)
 
 
+async def test_a_query_that_is_being_answered_is_waited_for(site: Site) -> None:
+    """Its connection would else come back to a pool that was closed, and stay open."""
+    site.answers.clear()
+    asking = asyncio.create_task(site.tokens.look_up("one"))
+    await asyncio.wait_for(_until(lambda: site.asked), 20)
+    stopping = threading.Thread(target=site.tokens.stop)
+    stopping.start()
+    stopping.join(0.1)
+    assert stopping.is_alive()
+    site.answers.set()
+    await asyncio.to_thread(stopping.join, 20)
+    assert not stopping.is_alive()
+    assert await asking is None
+
+
 def test_the_thread_ends_with_it() -> None:
     async def use() -> ThreadPoolExecutor:
         site = Site()
