@@ -5,6 +5,7 @@ method that is registered its server keeps a task, and all of these tasks wake u
 the number of methods. Handlers that are not registered share one task.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -76,6 +77,10 @@ def _call(behaviour: Callable[[Any, Context], Any]) -> Call:
     async def written(request: Any, context: Context) -> None:
         async with aclosing(behaviour(request, context)) as responses:
             async for response in responses:
-                await context.write(response)
+                try:
+                    await context.write(response)
+                except asyncio.CancelledError as cancelled:
+                    await responses.athrow(cancelled)  # the behaviour may know why, and say so
+                    raise
 
     return written

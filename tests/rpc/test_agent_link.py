@@ -220,6 +220,18 @@ def test_the_same_boot_again(server: Server, agent: Agent) -> None:
     assert server.get(running.id).state == job_pb2.JOB_STATE_RUNNING
 
 
+def test_an_agent_that_does_not_read_is_told_that_its_link_ended(server: Server, agent: Agent) -> None:
+    """It is ended in the middle of a write."""
+    large = {f"V{i}": "x" * 30_000 for i in range(4)}
+    for _ in range(100):
+        server.submit(cpu_milli=1, environment=large)
+    with Agent(server) as again:
+        again.connect()
+        with pytest.raises(grpc.RpcError) as ended:
+            list(agent.call)
+        assert Failure(ended.value).reason == "LINK_ENDED"
+
+
 def test_another_boot(server: Server, agent: Agent) -> None:
     """The runs of the boot before are gone, and their jobs go back to the queue; that boot is not heard any more."""
     job = server.submit(devices=1)
