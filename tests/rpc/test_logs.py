@@ -213,6 +213,13 @@ def test_what_is_too_long_is_refused_and_no_end_of_the_log(
         assert (said.code, said.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, field)
 
 
+def test_who_waits_for_a_log_is_told_at_once_that_its_first_piece_is_refused(server: Server, agent: Agent, job: Any) -> None:
+    with closing(server.logs(job.id, timeout=logs.ANSWER_LIMIT / 2)) as got, asked(agent) as sending:
+        sending.send(error="x" * 4097)
+        assert failure(sending.call.result).code is grpc.StatusCode.INVALID_ARGUMENT
+        assert broken(got).reason == "NODE_NOT_CONNECTED"
+
+
 # ---- ends --------------------------------------------------------------------------------------------------------------
 
 

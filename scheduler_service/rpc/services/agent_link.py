@@ -48,8 +48,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         link: Link | None = None
         try:
             async with self._turn:
-                # Not before it has spoken: an agent that is still writing when it is refused may be told by gRPC that this
-                # failed, and not why.
+                # Not before it has spoken, as with what `access` refuses.
                 leading = self._front.leading
                 peer = unquote(str(context.peer()))  # gRPC writes the brackets of an address of IPv6 as %5B and %5D
                 hello = hello_of(first, leading, peer)
@@ -71,7 +70,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
     async def SendLog(  # noqa: N802
         self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], _context: Context
     ) -> agent_link_pb2.SendLogResponse:
-        await self._transfers.receive(_checked(requests))
+        await self._transfers.receive(requests)
         return agent_link_pb2.SendLogResponse()
 
     async def _serve(
@@ -184,12 +183,6 @@ async def _joined(leading: Leading, link: Link, hello: agent_link_pb2.Hello, tak
     leading.dispatch.joined(link)
     log.info("node %s connected from %s", hello.node, peer)
     return joined
-
-
-async def _checked(requests: AsyncIterator[agent_link_pb2.SendLogRequest]) -> AsyncIterator[agent_link_pb2.SendLogRequest]:
-    async for request in requests:
-        check(request)
-        yield request
 
 
 def _other_spool(one: str, other: str) -> bool:

@@ -15,7 +15,7 @@ from ebb.v1 import agent_link_pb2, scheduler_pb2
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, ResourceExhausted
 from scheduler_service.core.model import Job, RunKey
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.interceptors import OutOfRange, Unavailable
+from scheduler_service.rpc.interceptors import OutOfRange, Unavailable, check
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.run.dispatch import Link, LogRequest
 from scheduler_service.run.service import NotLeading
@@ -45,11 +45,15 @@ class Transfer:
         return await self._came.get()
 
     async def carry(self, first: Sent, rest: AsyncIterator[Sent]) -> None:
-        """Hands on what the agent sends, piece by piece as that is asked for, until one of the two sides ends it."""
+        """Hands on what the agent sends, piece by piece as that is asked for, until one of the two sides ends it.
+
+        Raises InvalidArgument for a message that breaks a rule.
+        """
         self._carrier = asyncio.current_task()
         message: Sent | None = first
         try:
             while message is not None and not self._closed:
+                check(message)
                 await self._wanted.wait()
                 self._wanted.clear()
                 self._came.put_nowait(message)
@@ -94,10 +98,12 @@ class Transfers:
         return made
 
     async def receive(self, messages: AsyncIterator[Sent]) -> None:
-        """Serves an agent's call. Raises NotFound for one that nobody waits for."""
+        """Serves an agent's call. Raises NotFound for one that nobody waits for, and InvalidArgument."""
         first = await anext(messages, None)
         transfer = self._by_id.pop(first.id, None) if first is not None else None
         if first is None or transfer is None:
+            if first is not None:
+                check(first)
             raise NotFound("NO_SUCH_REQUEST", "nobody waits for this log (any more)")
         await transfer.carry(first, messages)
 
