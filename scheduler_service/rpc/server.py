@@ -24,7 +24,7 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from scheduler_service.certificates import TlsFiles
-from scheduler_service.rpc import reflection, tls, wakes
+from scheduler_service.rpc import reflection, tls
 from scheduler_service.rpc.access import Access
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.decoding import decoded
@@ -108,8 +108,7 @@ async def serving(
     health_pb2_grpc.add_HealthServicer_to_server(servicer, methods)
     reflecting = reflection.servicer((*SERVICES, "grpc.health.v1.Health"))
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, methods)
-    with wakes.once():
-        server = grpc.aio.server(handlers=[methods], options=_OPTIONS)
+    server = grpc.aio.server(handlers=[methods], options=_OPTIONS)
     try:
         if tls_files is None:
             port = server.add_insecure_port(listen)
