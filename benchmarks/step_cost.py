@@ -18,7 +18,7 @@ from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
-from tests.policies.made import fitgpp
+from scheduler_service.policies.stages import stages
 
 LARGE_NODE = Vector(128_000, 1 << 20, 8)
 PAPER_NODE = Vector(32_000, 256 << 10, 8)
@@ -31,7 +31,7 @@ class Stream:
     def __init__(self, nodes: int, capacity: Vector, seed: int = 1) -> None:
         self.random = Random(seed)
         self.state = State(Cluster("bench", seed))
-        self.policy = fitgpp(FitGppSettings())
+        self.policy = stages("fitgpp", FitGppSettings()).policy
         self.capacity = capacity
         self.now = 0
         self.rows_put = 0
