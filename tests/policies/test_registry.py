@@ -16,13 +16,14 @@ from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings, Options
 from scheduler_service.policies.registry import POLICIES, Entry, for_sites, for_virtual_clusters, register
 from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.sim.policies.scores import CHOICES
 from scheduler_service.sim.tenants import VirtualCluster
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_every_policy_can_be_made_and_says_what_it_is() -> None:
-    assert sim.policies  # those of the simulator are there, too
+    assert set(sim.policies.SCORES) == set(CHOICES)  # those of the simulator are there, too
     for name, entry in POLICIES.items():
         assert entry.about
         if entry.factory:

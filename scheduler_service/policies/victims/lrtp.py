@@ -7,7 +7,7 @@ it is long.
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.messages import Plan, Rng
+from scheduler_service.core.messages import Plan
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
@@ -16,7 +16,7 @@ from scheduler_service.policies.victims.preempting import preempting
 from scheduler_service.policies.victims.search import Field, Scores, draw, field_for, plan_for, pool_for
 
 
-def lrtp_victims(state: State, trial: Job, settings: FitGppSettings, _rng: Rng) -> Plan | None:
+def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | None:
     """Among equals, the job that was submitted last. A candidate's score is its remaining time in seconds, negative, as the
     lowest goes first; 0 where it is unknown."""
     field = field_for(state, trial, settings.cap)
@@ -36,4 +36,4 @@ def _scores(state: State, field: Field) -> NDArray[np.float64]:
     return np.array([-(remaining(state, state.jobs.rows[job], now) or 0) / 1e6 for job in field.job.tolist()])
 
 
-stages = preempting(lrtp_victims)
+stages = preempting(lambda state, trial, settings, _rng: lrtp_victims(state, trial, settings))
