@@ -41,4 +41,5 @@ fi
 works_from=${EPOCHREALTIME//[!0-9]/}
 pause "$left"
 trap '' TERM # all is done: a signal from here on changes nothing
+echo $$ >"$EBB_DONE_FILE"
 tell end

@@ -19,8 +19,8 @@ from tests.store.fixtures import furnish
 from tests.store.waiting import wait_for
 
 _LINE = """printf '{"job":%s,"run":%s,"pid":%s,"event":"EVENT"}\\n' "$EBB_JOB_ID" "$EBB_RUN" $$ >> "$EVIDENCE\""""
-# Its work done, a job hears no signal: one that came between its last line and its exit would send it back to the queue.
-_END = f"trap '' TERM; {_LINE.replace('EVENT', 'end')}"
+# Its work done, a job hears no signal and says so: else one that came now would send it back to the queue.
+_END = f"trap '' TERM; echo $$ > $EBB_DONE_FILE; {_LINE.replace('EVENT', 'end')}"
 _SHORT = f"{_LINE.replace('EVENT', 'start')}; sleep $1; {_END}"
 _HELD = f"{_LINE.replace('EVENT', 'start')}; until [ -e $1 ]; do sleep 0.05; done; {_END}"
 
