@@ -1,6 +1,6 @@
-"""What becomes of an earmark: it takes what its victims leave, has some time from when all is there, and is dropped.
+"""Earmarks: what victims leave goes to one first, its deadline runs once everything is kept, and it is dropped in the end.
 
-It begins with an action of a plan (`enact`), and what is kept goes to its job as that is placed.
+`enact` makes an earmark for an action of a plan. What it keeps goes to its job when the job is placed.
 """
 
 from collections.abc import Iterable
