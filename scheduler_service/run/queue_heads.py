@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from itertools import islice
 from operator import itemgetter
 
-from scheduler_service.core.model import Job, JobClass, JobState, Reason
+from scheduler_service.core.model import Job, JobState, Reason
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, named_by
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, queue_in
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.opportunistic import looked_at
 from scheduler_service.policies.cells.victims import PREEMPTING
@@ -15,8 +15,8 @@ LOOKED_AT = 1000
 """Jobs of a queue at which is looked for the one that is in the way of the others."""
 _ONLY_AT_HEAD = frozenset({Reason.NONE, Reason.NO_ROOM, Reason.NOTHING_TO_PREEMPT, Reason.BEYOND_QUOTA, Reason.CELLS_FAULTY})
 
-Queue = tuple[str, JobClass | Lane] | tuple[str, Lane, Named]
-"""Virtual cluster (empty: there are none) and class; or what its jobs wait for, and what they name of it."""
+Queue = tuple[str, Lane] | tuple[str, Lane, Named]
+"""Virtual cluster (empty: there are none) and lane; or also what its jobs name."""
 _job = itemgetter(-1)
 """Of its place in a queue."""
 Heads = dict[Queue, int]
@@ -25,12 +25,12 @@ Heads = dict[Queue, int]
 
 def heads_of(state: State) -> Heads:
     """Of each queue the job for which those behind it wait."""
-    heads: Heads = {
-        ("", name): _first_in_the_way(state, map(_job, queue)) for name, queue in state.queues.items() if len(queue)
-    }
-    heads |= {at: _first_in_the_way(state, _in_turn(state, *at)) for at in state.lanes}
-    named = ((at, named, queue) for at, queues in state.lanes.items() for named, queue in queues.items())
-    return heads | {(*at, name): _first_in_the_way(state, map(_job, queue)) for at, name, queue in named}
+    heads: Heads = {}
+    for (vc, lane), queues in state.queues.items():
+        heads[vc, lane] = _first_in_the_way(state, _in_turn(state, vc, lane))
+        for named, queue in queues.items():
+            heads[vc, lane, named] = _first_in_the_way(state, map(_job, queue)) if len(queues) > 1 else heads[vc, lane]
+    return heads
 
 
 def _in_turn(state: State, vc: str, lane: Lane) -> Iterable[int]:
@@ -53,7 +53,7 @@ def _first_in_the_way(state: State, jobs: Iterable[int]) -> int:
 def with_reason(job: Job, heads: Heads) -> Job:
     """With its reason, where that follows from its place in the queue: those behind the first wait for the first.
 
-    The first of its class, at which the policy has not looked, waits for the first of the other class. In a virtual cluster
+    The first of its lane, at which the policy has not looked, waits for the first of the other lane. In a virtual cluster
     it is the same, once for each pool or pin that is named; what is only opportunistic is in a queue of its own there.
     """
     waits = job.held or job.eligible_us is not None or job.waits_for
@@ -68,15 +68,8 @@ def with_reason(job: Job, heads: Heads) -> Job:
 
 
 def _queues_of(job: Job) -> tuple[Queue, ...]:
-    """The queue in which it stands for cells, and those that are served together with that."""
-    vc, job_class = job.spec.vc, job.spec.job_class
-    if not vc:
-        return (vc, job_class), *((vc, other) for other in JobClass if other is not job_class)
-    lane = lanes_of(job)[0]
+    """The queue in which it waits for cells, and those that are served together with that."""
+    vc, lane = job.spec.vc, lanes_of(job)[0]
     if lane is Lane.OPPORTUNISTIC:
         return ((vc, lane),)
-    return (
-        (vc, lane, named_by(job)),
-        (vc, lane),
-        *((vc, other) for other in OWN_LANES if other is not lane),
-    )
+    return (vc, lane, queue_in(lane, job)), (vc, lane), *((vc, other) for other in OWN_LANES if other is not lane)

@@ -24,6 +24,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.state.queue_keys import own_lane
 from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, kinds, orders_to_start, spec
 from tests.core.test_gangs import gang
@@ -56,7 +57,7 @@ def test_an_array_of_ten_thousand_costs_one_row_at_submit() -> None:
     d = Driver()
     changes = d.step(Submitted("ann", "", array(10_000))).changes
     assert [change.table for change in changes] == ["cluster", "job"]
-    assert len(d.state.queues[d.job(1).spec.job_class]) == 1
+    assert len(d.state.queue("", own_lane(d.job(1)))) == 1
 
 
 def test_elements_start_as_there_is_room_and_each_begins_once() -> None:

@@ -13,6 +13,7 @@ from scheduler_service.core.model import JobSpec, JobState, RunPhase, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.backfill import backfill, reserve
 from scheduler_service.policies.order.fifo import fifo
@@ -58,7 +59,7 @@ class Timed:
         for run in [run for run in self.d.state.runs.rows.values() if run.phase is RunPhase.STARTING]:
             self.started[run.job_id] = self.d.now
             self.d.start(run.job_id)
-        first = self.d.state.queues[spec().job_class].first
+        first = self.d.state.queue("", Lane.BEST_EFFORT).first
         if first is not None and (head := first[-1]) not in self.reserved:
             reservation = reserve(self.d.state, self.d.job(head))
             assert reservation is not None, "every length is known"
@@ -89,7 +90,7 @@ def test_the_head_starts_no_later_than_it_was_promised(nodes: list[Vector], jobs
 def test_the_first_head_starts_when_it_does_without_backfill(nodes: list[Vector], jobs: list[JobSpec]) -> None:
     """Both begin alike; the head that blocks the queue at first must not be later for what passes it by."""
     plain, filled = Timed(fifo, nodes, jobs), Timed(backfill, nodes, jobs)
-    first = plain.d.state.queues[spec().job_class].first
+    first = plain.d.state.queue("", Lane.BEST_EFFORT).first
     if first is None:
         return
     head = first[-1]

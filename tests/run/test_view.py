@@ -7,11 +7,11 @@ from typing import NoReturn
 
 import pytest
 
-from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Node, NodeDevice, NodeState, Reason, Run, RunPhase
+from scheduler_service.core.model import Job, JobSpec, JobState, Node, NodeDevice, NodeState, Reason, Run, RunPhase
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.state.journal import Change
-from scheduler_service.core.state.queue_keys import Lane, Named
+from scheduler_service.core.state.queue_keys import ANY, Lane, Named
 from scheduler_service.run import view as view_module
 from scheduler_service.run.queue_heads import with_reason
 from scheduler_service.run.view import Update, View
@@ -151,7 +151,7 @@ def test_those_behind_the_first_are_said_to_be_behind_it() -> None:
     rows = [("job", n, job(n, reason=Reason.NO_ROOM if n == 1 else Reason.NONE)) for n in (1, 2)]
     preempted = job(3, reason=Reason.PREEMPTED, cause_job=9, requeued=True)
     view = View([*rows, ("job", 3, preempted)], commit_no=1)
-    view.apply(2, [], {("", JobClass.BEST_EFFORT): 1})
+    view.apply(2, [], {("", Lane.BEST_EFFORT, ANY): 1})
     shown = {n: (s.job.reason, s.job.cause_job) for n in (1, 2, 3) if (s := view.job(n)) is not None}
     assert shown == {1: (Reason.NO_ROOM, 0), 2: (Reason.BEHIND, 1), 3: (Reason.PREEMPTED, 9)}
 

@@ -97,7 +97,7 @@ def test_jobs_that_no_node_can_take_are_not_looked_at_again() -> None:
         jobs = [d.submit(devices=9), d.submit(devices=9, trial=True)]
         d.join()
         assert {listed(d, job) for job in jobs} == {(Reason.TOO_LARGE, 0)}
-        assert not any(len(queue) for queue in d.state.queues.values())
+        assert not any(len(queue) for queue in d.state.site_queues.values())
         d.cancel(jobs[0])
         d.step(HoldRequested(jobs[1]), ReleaseRequested(jobs[1]))
         assert listed(d, jobs[1]) == (Reason.TOO_LARGE, 0)

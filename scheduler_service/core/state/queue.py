@@ -55,3 +55,7 @@ class Queue:
 
     def __iter__(self) -> Iterator[QueueKey]:
         return islice(self._keys, self._front, None)
+
+
+NOBODY = Queue()
+"""An empty queue, for whoever asks for one that does not exist."""

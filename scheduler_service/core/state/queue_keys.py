@@ -16,18 +16,20 @@ _QUEUED, _TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
 
 
 class Lane(IntEnum):
-    """What a virtual cluster's queued job waits for; one that may overflow waits for both kinds of cells."""
+    """What a queued job waits for; one that may overflow waits for both kinds of cells."""
 
     TRIAL = 1
-    """A trial, for cells of its virtual cluster."""
+    """A trial, for cells of its virtual cluster; on a site without virtual clusters, for any node."""
     BEST_EFFORT = 2
-    """A best-effort job, for cells of its virtual cluster."""
+    """A best-effort job, for the same."""
     OPPORTUNISTIC = 3
     """A job of either class, for anybody's idle cells."""
 
 
+LANE = {JobClass.TRIAL: Lane.TRIAL, JobClass.BEST_EFFORT: Lane.BEST_EFFORT}
+"""Of a job that may run in cells of its virtual cluster, or on any node."""
 OWN_LANES = (Lane.TRIAL, Lane.BEST_EFFORT)
-"""Of those that wait for cells of their virtual cluster."""
+"""Of those that wait for cells of their virtual cluster, or for any node."""
 
 
 class Named(NamedTuple):
@@ -111,13 +113,29 @@ def startable(job: Job) -> bool:
     return elements.begun < array.size and (not array.at_once or elements.live < array.at_once)
 
 
+_TRIAL, _BEST_EFFORT, _TRIAL_OR_IDLE, _BEST_EFFORT_OR_IDLE = (
+    (Lane.TRIAL,),
+    (Lane.BEST_EFFORT,),
+    (Lane.TRIAL, Lane.OPPORTUNISTIC),
+    (Lane.BEST_EFFORT, Lane.OPPORTUNISTIC),
+)
+_IDLE = (Lane.OPPORTUNISTIC,)
+
+
 def lanes_of(job: Job) -> tuple[Lane, ...]:
-    """Those in which a virtual cluster's job stands."""
-    guarantee = job.spec.guarantee
-    if guarantee is Guarantee.OPPORTUNISTIC:
-        return (Lane.OPPORTUNISTIC,)
-    lane = Lane.TRIAL if job.spec.job_class is JobClass.TRIAL else Lane.BEST_EFFORT
-    return (lane, Lane.OPPORTUNISTIC) if guarantee is Guarantee.OVERFLOW else (lane,)
+    """Those in which a queued job is."""
+    spec = job.spec
+    trial = spec.job_class is JobClass.TRIAL
+    if spec.guarantee is Guarantee.GUARANTEED or not spec.vc:
+        return _TRIAL if trial else _BEST_EFFORT
+    if spec.guarantee is Guarantee.OPPORTUNISTIC:
+        return _IDLE
+    return _TRIAL_OR_IDLE if trial else _BEST_EFFORT_OR_IDLE
+
+
+def own_lane(job: Job) -> Lane:
+    """That of its class."""
+    return LANE[job.spec.job_class]
 
 
 def named_by(job: Job) -> Named:
@@ -125,5 +143,6 @@ def named_by(job: Job) -> Named:
 
 
 def queue_in(lane: Lane, job: Job) -> Named:
-    """In which of the lane's queues the job stands. There is one for all that is opportunistic: any cell may do."""
-    return ANY if lane is Lane.OPPORTUNISTIC else named_by(job)
+    """In which of the lane's queues the job is. One queue holds all that is opportunistic, since any cell may do, and one all
+    jobs of a lane on a site without virtual clusters."""
+    return ANY if lane is Lane.OPPORTUNISTIC or not job.spec.vc else named_by(job)

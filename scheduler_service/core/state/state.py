@@ -95,7 +95,9 @@ class State(Tables):
         """Rows and indices as plain comparable values."""
         return {
             "rows": {table.name: dict(table.rows) for table in self.tables()},
-            "queues": {name: (queue.first, list(queue)) for name, queue in self.queues.items()},
+            "queues": {
+                at: {named: (queue.first, list(queue)) for named, queue in queues.items()} for at, queues in self.queues.items()
+            },
             "runs_on": {node: set(keys) for node, keys in self.runs_on.items()},
             "active": {job: set(keys) for job, keys in self.active.items()},
             "tasks": (dict(self.ready), dict(self.begun), dict(self.unreachable)),
@@ -114,7 +116,6 @@ class State(Tables):
             "guaranteed_runs": {vc: set(keys) for vc, keys in self.guaranteed_runs.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
-            "lanes": {at: {named: list(queue) for named, queue in queues.items()} for at, queues in self.lanes.items()},
             "too_large": set(self.too_large),
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),

@@ -15,7 +15,6 @@ from scheduler_service.core.model import (
     Cluster,
     Earmark,
     Job,
-    JobClass,
     JobEvent,
     Node,
     NodeDevice,
@@ -41,11 +40,13 @@ from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.journal import Journal, Table
-from scheduler_service.core.state.queue import Queue
-from scheduler_service.core.state.queue_keys import Deadline, Lane, Named, QueueKey
+from scheduler_service.core.state.queue import NOBODY, Queue
+from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, QueueKey
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
+
+_NO_QUEUES: dict[Named, Queue] = {}
 
 Reindex = Callable[["Tables", Any, Any], None]
 """Is told of a row that was there and of the row that is there now; None where there is none."""
@@ -76,10 +77,11 @@ class Tables:
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
         """Active runs that `kept_candidates` may not have as they are: `candidates` sees to that."""
-        self.queues: dict[JobClass, Queue] = {job_class: Queue() for job_class in JobClass}
-        """Queued jobs by class, ordered by `queue_keys.queue_key`. Those of virtual clusters are in `lanes`."""
-        self.lanes: dict[tuple[str, Lane], dict[Named, list[QueueKey]]] = {}
-        """Virtual cluster and what they wait for -> its queued jobs, by what they name of that: a queue for each."""
+        self.site_queues = {lane: Queue() for lane in OWN_LANES}
+        """Those of `queues` for jobs of no virtual cluster: they are looked at in every step."""
+        self.queues: dict[tuple[str, Lane], dict[Named, Queue]] = {("", at): {ANY: q} for at, q in self.site_queues.items()}
+        """Virtual cluster (empty: none) and lane -> queued jobs, by what they name: a queue for each. Those for jobs of no
+        virtual cluster are always there; others as long as a job is in them."""
         self.too_large: set[int] = set()
         """Jobs that no node can take. They stand in no queue."""
         self.vc_ids: dict[str, int] = {}
@@ -171,9 +173,13 @@ class Tables:
         tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.earmarks)
         return (*tables, self.vcs, self.bindings, self.postings, self.exchanges, self.ledger, self.surpluses, self.idle)
 
+    def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
+        """The jobs that name the same, in order; to look at, and not to change."""
+        return self.queues.get((vc, lane), _NO_QUEUES).get(named, NOBODY)
+
     def waiting(self, vc: str, lane: Lane) -> Iterator[QueueKey]:
         """The lane of a virtual cluster, in order, whatever its jobs name."""
-        return merge(*self.lanes.get((vc, lane), {}).values())
+        return merge(*self.queues.get((vc, lane), {}).values())
 
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""

@@ -22,7 +22,7 @@ from scheduler_service.core.model import Job, JobClass, Reason, TaskGroup
 from scheduler_service.core.model.values import Mask, Vector, mask_of
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
-from scheduler_service.core.state.queue_keys import ANY, Lane
+from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
@@ -41,7 +41,7 @@ TRIED = 64
 def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, VirtualCluster | None]:
     """Goes on until a job has started that also stood in the queue for its virtual cluster's own cells: those behind it there
     come before all opportunistic work, and may fit where it did not. Returns that virtual cluster; None: all are served."""
-    waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.lanes if lane is Lane.OPPORTUNISTIC]
+    waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.queues if lane is Lane.OPPORTUNISTIC]
     if not waiting:
         return None
     nowhere: set[_Kind] = set()
@@ -81,7 +81,7 @@ _Wanting = tuple[int, JobClass, int, _Kind]
 def looked_at(state: State, vc: VirtualCluster) -> list[Job]:
     """The first of its jobs that are in the queue for idle cells, as they are served: trials first where they are so in its own
     cells, too. Those that wait for others to leave are not among them."""
-    queue = state.lanes.get((vc.name, Lane.OPPORTUNISTIC), {}).get(ANY, ())
+    queue = state.queue(vc.name, Lane.OPPORTUNISTIC)
     looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
     if vc.policy.name in PREEMPTING:
         looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)

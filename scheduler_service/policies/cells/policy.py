@@ -82,7 +82,7 @@ def _is_whole(state: State, binding: Binding) -> bool:
 def _with_work(state: State) -> list[int]:
     """Virtual clusters that have jobs which wait for cells of theirs, or would rather be guaranteed; in order of their ids.
     Those that run without a virtual cluster, from before there were any, wait for no cells."""
-    names = {name for name, lane in state.lanes if lane is not Lane.OPPORTUNISTIC}
+    names = {name for name, lane in state.queues if lane is not Lane.OPPORTUNISTIC}
     names.update(state.overflowing, state.demoted)
     return sorted([state.vc_ids[name] for name in names if name])
 
@@ -125,7 +125,7 @@ def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
     assert state.pools is not None
     first: dict[Choice, QueueKey] = {}
     for lane in OWN_LANES:
-        for queue in state.lanes.get((vc.name, lane), {}).values():
+        for queue in state.queues.get((vc.name, lane), {}).values():
             for key in islice(queue, BEHIND):
                 job = state.jobs.rows[key[-1]]
                 mine = choices(state.pools, vc, job)
@@ -216,14 +216,14 @@ def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: di
     """The first job of the lanes taken together, behind those that were skipped of each queue."""
     first: tuple[QueueKey, _Queue] | None = None
     for lane in lanes:
-        for named, queue in state.lanes.get((vc.name, lane), {}).items():
-            skip = skipped.setdefault((lane, named), 0)
-            if skip < len(queue) and (first is None or queue[skip] < first[0]):
-                first = queue[skip], (lane, named)
+        for named, queue in state.queues.get((vc.name, lane), {}).items():
+            key = queue.behind(skipped.setdefault((lane, named), 0))
+            if key is not None and (first is None or key < first[0]):
+                first = key, (lane, named)
     return None if first is None else (first[1], state.jobs.rows[first[0][-1]])
 
 
 def _stands(state: State, vc: VirtualCluster, at: _Queue, skipped: int, job: Job) -> bool:
     """Whether it is where it was in its queue; an array that stays there may have begun one more of its elements."""
-    queue = state.lanes.get((vc.name, at[0]), {}).get(at[1], ())
-    return skipped < len(queue) and queue[skipped][-1] == job.id and state.jobs.rows[job.id].elements == job.elements
+    key = state.queue(vc.name, *at).behind(skipped)
+    return key is not None and key[-1] == job.id and state.jobs.rows[job.id].elements == job.elements

@@ -4,13 +4,15 @@ Nothing is changed here, but the choice of victims may draw from `rng`. The call
 """
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import takewhile
 
 from scheduler_service.core.messages import AddEarmark, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, Reason
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.state.eligibility import Spared, spared
 from scheduler_service.core.state.free_resources import largest_first, pack
-from scheduler_service.core.state.queue_keys import PAUSES, queue_key, startable
+from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, queue_key, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.explain.explanation import (
@@ -114,12 +116,12 @@ def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
     if mine is None:
         return
     if stages.victims is None:  # one queue
-        ids = sorted((key, key[-1]) for queue in state.queues.values() for key in queue if key < mine)
-        yield from (state.jobs.rows[job_id] for _, job_id in ids)
+        keys = takewhile(lambda key: key < mine, merge(*(state.waiting("", lane) for lane in OWN_LANES)))
+        yield from (state.jobs.rows[key[-1]] for key in keys)
         return
     if job.spec.job_class is JobClass.BEST_EFFORT and not stages.passed_by(state):
-        yield from (state.jobs.rows[key[-1]] for key in state.queues[JobClass.TRIAL] if key[-1] not in state.earmarks_of)
-    for key in state.queues[job.spec.job_class]:
+        yield from (state.jobs.rows[key[-1]] for key in state.waiting("", Lane.TRIAL) if key[-1] not in state.earmarks_of)
+    for key in state.waiting("", own_lane(job)):
         if key >= mine:
             return
         if key[-1] not in state.earmarks_of:

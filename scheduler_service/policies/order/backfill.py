@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Plan, Rng
-from scheduler_service.core.model import Job, JobClass, Reason
+from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, own_lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import Options
-from scheduler_service.policies.order.fifo import BOTH, fifo, head_of
+from scheduler_service.policies.order.fifo import fifo, head_of
 from scheduler_service.policies.placing.first_fit import (
     no_room,
     offered_to,
@@ -40,7 +41,7 @@ LOOKED_AT = 100
 def backfill(state: State, _rng: Rng) -> Proposals:
     """Both classes in one queue."""
     yield from start_on_earmarks(state, place_on_earmarks)
-    yield from serve(state, BOTH)
+    yield from serve(state, OWN_LANES)
 
 
 def stages(options: Options) -> Stages:
@@ -48,18 +49,18 @@ def stages(options: Options) -> Stages:
     return Stages(backfill if options.backfill else fifo, None)
 
 
-def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
+def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
     """As `fifo.serve`; behind a head that does not fit, those that do not delay it.
 
     What was backfilled may move others to nodes on which they are in nobody's way: it ends when nothing more is.
     """
-    while (yield from _pass(state, classes)):
+    while (yield from _pass(state, lanes)):
         pass
 
 
-def _pass(state: State, classes: Sequence[JobClass]) -> Generator[Plan, str | None, bool]:
+def _pass(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str | None, bool]:
     """Whether something was backfilled."""
-    skipped = dict.fromkeys(classes, 0)
+    skipped = dict.fromkeys(lanes, 0)
     reservation: Reservation | None = None
     looked_at, backfilled = 0, False
     while looked_at < LOOKED_AT and (job := head_of(state, skipped)) is not None:
@@ -79,7 +80,7 @@ def _pass(state: State, classes: Sequence[JobClass]) -> Generator[Plan, str | No
                 if reservation is None:  # nobody knows when it can start: whatever starts now may delay it
                     return False
         looked_at += reservation is not None
-        skipped[job.spec.job_class] += 1
+        skipped[own_lane(job)] += 1
     return backfilled
 
 

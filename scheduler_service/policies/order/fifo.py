@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Rng, Wait
-from scheduler_service.core.model import Job, JobClass, Reason
-from scheduler_service.core.state.queue_keys import QueueKey
+from scheduler_service.core.model import Job, Reason
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, QueueKey, own_lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
 
-BOTH = tuple(JobClass)
-_NONE_SKIPPED = dict.fromkeys(BOTH, 0)
+_NONE_SKIPPED = dict.fromkeys(OWN_LANES, 0)
 _NO_ROOM, _TOO_LARGE = Reason.NO_ROOM, Reason.TOO_LARGE
 
 
@@ -22,34 +21,34 @@ def fifo(state: State, _rng: Rng) -> Proposals:
     if not state.unsettled and (first := head_of(state, _NONE_SKIPPED)) is not None and first.reason is _NO_ROOM:
         return
     yield from start_on_earmarks(state, place_on_earmarks)
-    yield from serve(state, BOTH)
+    yield from serve(state, OWN_LANES)
 
 
-def serve(state: State, classes: Sequence[JobClass]) -> Proposals:
-    """Starts the queued jobs of the classes in order, until one does not fit. Costs one look for each job that starts."""
-    skipped = dict.fromkeys(classes, 0)
+def serve(state: State, lanes: Sequence[Lane]) -> Proposals:
+    """Starts the queued jobs of the lanes in order, until one does not fit. Costs one look for each job that starts."""
+    skipped = dict.fromkeys(lanes, 0)
     while (job := head_of(state, skipped)) is not None:
         action = place(state, job) or no_room(state, job)
         refused = yield (action,)
         if isinstance(action, Wait) and action.reason is not _TOO_LARGE:
-            yield from not_looked_at(state, [other for other in classes if other is not job.spec.job_class])
+            yield from not_looked_at(state, [other for other in lanes if other is not own_lane(job)])
             return
-        skipped[job.spec.job_class] += refused is not None  # else it has left the queue
+        skipped[own_lane(job)] += refused is not None  # else it has left the queue
 
 
-def not_looked_at(state: State, classes: Sequence[JobClass]) -> Proposals:
+def not_looked_at(state: State, lanes: Sequence[Lane]) -> Proposals:
     """The first of these queues wait for a job of another queue, and no more for room, as they did when they were looked at."""
-    for job_class in classes:
-        key = state.queues[job_class].first
+    for lane in lanes:
+        key = state.site_queues[lane].first
         if key is not None and state.jobs.rows[key[-1]].reason is _NO_ROOM:
             yield (Wait(key[-1], Reason.NONE),)
 
 
-def head_of(state: State, skipped: dict[JobClass, int]) -> Job | None:
+def head_of(state: State, skipped: dict[Lane, int]) -> Job | None:
     """The first job of these queues taken together, behind those that were skipped of each."""
     first: QueueKey | None = None
-    for job_class, skip in skipped.items():
-        queue = state.queues[job_class]
+    for lane, skip in skipped.items():
+        queue = state.site_queues[lane]
         key = queue.behind(skip) if skip else queue.first
         if key is not None and (first is None or key < first):
             first = key

@@ -9,7 +9,8 @@ from collections.abc import Callable, Generator
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, Rng, Wait
-from scheduler_service.core.model import Job, JobClass, Reason
+from scheduler_service.core.model import Job, Reason
+from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import not_looked_at
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, queued, start_on_earmarks
@@ -18,7 +19,7 @@ from scheduler_service.policies.stages import Victims
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
 """What goes with NOTHING_TO_PREEMPT."""
 NONE_OPEN = "no node is up and open"
-Serve = Callable[[State, tuple[JobClass, ...]], Proposals]
+Serve = Callable[[State, tuple[Lane, ...]], Proposals]
 """How a queue is served that preempts nobody: `fifo.serve`, or `backfill.serve`."""
 
 
@@ -28,9 +29,9 @@ def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = 
     def policy(state: State, rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
         if (yield from _serve_trials(state, victims, trials_in_flight, rng)):
-            yield from serve(state, (JobClass.BEST_EFFORT,))
+            yield from serve(state, (Lane.BEST_EFFORT,))
         else:
-            yield from not_looked_at(state, (JobClass.BEST_EFFORT,))
+            yield from not_looked_at(state, (Lane.BEST_EFFORT,))
 
     return policy
 
@@ -39,7 +40,7 @@ def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, 
     """Returns whether best-effort jobs may be served: not while a trial waits that nothing could be preempted for, since
     they would take what becomes free before it."""
     skip = 0
-    while (trial := queued(state, JobClass.TRIAL, skip)) is not None:
+    while (trial := queued(state, Lane.TRIAL, skip)) is not None:
         action, had_earmark = place(state, trial), trial.id in state.earmarks_of
         if action is not None and (yield (action,)) is None:
             # What was kept for it elsewhere is free: those before it in the queue are asked again.

@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Spot, Wait
-from scheduler_service.core.model import EarmarkPhase, Job, JobClass, Reason
+from scheduler_service.core.model import EarmarkPhase, Job, Reason
 from scheduler_service.core.model.values import add, first_of, fits
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 
 _NO_ROOM = Reason.NO_ROOM
@@ -100,9 +101,9 @@ def pick_devices(state: State, node: int, count: int, taken: int = 0) -> tuple[i
     return first_of(state.idle_devices.get(node, 0) & ~taken, count) if count else ()
 
 
-def queued(state: State, job_class: JobClass, skip: int) -> Job | None:
-    """The job that stands behind `skip` others in the queue of its class."""
-    key = state.queues[job_class].behind(skip)
+def queued(state: State, lane: Lane, skip: int) -> Job | None:
+    """The job behind `skip` others in its lane, on a site without virtual clusters."""
+    key = state.site_queues[lane].behind(skip)
     return None if key is None else state.jobs.rows[key[-1]]
 
 

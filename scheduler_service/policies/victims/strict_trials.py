@@ -8,7 +8,8 @@ from collections.abc import Generator
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, Rng, Wait
-from scheduler_service.core.model import JobClass, Reason
+from scheduler_service.core.model import Reason
+from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.fifo import not_looked_at
@@ -27,7 +28,7 @@ def serve_trials(victims: Victims, serve: Serve, settings: FitGppSettings) -> Po
 def passed_by(state: State, settings: FitGppSettings) -> bool:
     """Whether best-effort jobs are served though trials wait that no room is kept for yet: others have victims leave first."""
     if settings.in_order:
-        first = state.queues[JobClass.TRIAL].first
+        first = state.site_queues[Lane.TRIAL].first
         return first is not None and first[-1] in state.earmarks_of
     return settings.trials_in_flight is not None and len(state.earmarks_of) >= settings.trials_in_flight
 
@@ -40,9 +41,9 @@ def trials_in_order(victims: Victims, serve: Serve) -> Policy:
         waits_in_vain = yield from _serve_first(state, victims, rng)
         yield from start_on_earmarks(state, place_on_earmarks)
         if waits_in_vain:  # best-effort jobs would take what becomes free before it does
-            yield from not_looked_at(state, (JobClass.BEST_EFFORT,))
+            yield from not_looked_at(state, (Lane.BEST_EFFORT,))
         else:
-            yield from serve(state, (JobClass.BEST_EFFORT,))
+            yield from serve(state, (Lane.BEST_EFFORT,))
 
     return policy
 
@@ -50,7 +51,7 @@ def trials_in_order(victims: Victims, serve: Serve) -> Policy:
 def _serve_first(state: State, victims: Victims, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Trials in order, until one does not fit; whether nothing could be preempted for that one."""
     skip = 0
-    while (trial := queued(state, JobClass.TRIAL, skip)) is not None:
+    while (trial := queued(state, Lane.TRIAL, skip)) is not None:
         action = place(state, trial)
         if action is not None:
             skip += (yield (action,)) is not None  # refused: it stays where it is

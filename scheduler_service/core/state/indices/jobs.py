@@ -5,9 +5,21 @@ from collections.abc import Iterable
 from scheduler_service.core.model import Earmark, Job, JobState, Reason
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
-from scheduler_service.core.state.indices.nonempty import add_or_discard, insert_or_remove, set_or_drop
+from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
-from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, QueueKey, due, lanes_of, queue_in, queue_key
+from scheduler_service.core.state.queue import Queue
+from scheduler_service.core.state.queue_keys import (
+    DUE,
+    LANE,
+    NOT_DUE,
+    Deadline,
+    Due,
+    QueueKey,
+    due,
+    lanes_of,
+    queue_in,
+    queue_key,
+)
 from scheduler_service.core.state.tables import Tables
 
 QUEUED, TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
@@ -100,29 +112,32 @@ def _depend(state: Tables, job: int, on: Iterable[int], there: bool) -> None:
 
 
 def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
-    """Whether it is known to stand behind another."""
-    if job.spec.vc:
-        _stand_in_lanes(state, job, key, stands=True)
-        return False
-    queue = state.queues[job.spec.job_class]
-    queue.add(key)
-    return queue.first != key
+    """Whether it is known to be behind another: on a site without virtual clusters, where the first of a queue is the one that
+    is looked at."""
+    vc = job.spec.vc
+    if not vc:
+        queue = state.site_queues[LANE[job.spec.job_class]]
+        queue.add(key)
+        return queue.first != key
+    for lane in lanes_of(job):
+        queues = state.queues.setdefault((vc, lane), {})
+        queues.setdefault(queue_in(lane, job), Queue()).add(key)
+    return False
 
 
 def _dequeue(state: Tables, job: Job, key: QueueKey) -> None:
-    if job.spec.vc:
-        _stand_in_lanes(state, job, key, stands=False)
-    else:
-        state.queues[job.spec.job_class].remove(key)
-
-
-def _stand_in_lanes(state: Tables, job: Job, key: QueueKey, stands: bool) -> None:
+    vc = job.spec.vc
+    if not vc:
+        state.site_queues[LANE[job.spec.job_class]].remove(key)
+        return
     for lane in lanes_of(job):
-        at = job.spec.vc, lane
-        queues = state.lanes.setdefault(at, {})
-        insert_or_remove(queues, queue_in(lane, job), key, stands)
-        if not queues:
-            del state.lanes[at]
+        at, named = (vc, lane), queue_in(lane, job)
+        queue = state.queues[at][named]
+        queue.remove(key)
+        if queue.first is None:
+            del state.queues[at][named]
+            if not state.queues[at]:
+                del state.queues[at]
 
 
 def of_earmark(state: Tables, old: Earmark | None, new: Earmark | None) -> None:
