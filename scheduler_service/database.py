@@ -249,6 +249,7 @@ def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
         *(("job", row.id, row) for row in loaded.jobs),
         *(("run", row.key, row) for row in loaded.runs),
         *(("earmark", row.id, row) for row in loaded.earmarks),
+        *(("memo", (row.policy, row.subject), row) for row in loaded.memos),
     ]
 
 

@@ -24,6 +24,7 @@ from scheduler_service.core.messages import (
     Preempt,
     Promote,
     Reclaim,
+    Remember,
     Spot,
     Wait,
     Withdraw,
@@ -41,6 +42,7 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
+from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
@@ -289,6 +291,14 @@ def _wait(state: State, action: Wait, _now: Micros) -> None:
         state.put(state.jobs, job.id, changed(job, reason=reason, detail=detail, cause_job=cause))
 
 
+def _remember(state: State, action: Remember, _now: Micros) -> None:
+    require(not action.job_id or action.job_id in state.jobs.rows, f"job {action.job_id} is not live")
+    at = action.policy, action.subject
+    memo = None if action.value is None else Memo(*at, action.value, action.job_id, action.due_us)
+    if memo != state.memos.rows.get(at):
+        state.put(state.memos, at, memo)
+
+
 def _agree(state: State, action: Agree, now: Micros) -> None:
     agree(state, action.deal, now)
 
@@ -299,6 +309,7 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     AddEarmark: _earmark,
     DropEarmark: _drop,
     Wait: _wait,
+    Remember: _remember,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

@@ -68,6 +68,7 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
     except StopIteration:
         state.unsettled = state.longer = state.board_changed = False
         state.bound_otherwise.clear()
+        state.turned.clear()
     return tuple(refused)
 
 

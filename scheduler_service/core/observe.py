@@ -104,6 +104,9 @@ def overdue(state: State, now: Micros) -> None:
                 stop_job(state, now, job, StopReason.TIME_LIMIT, Reason.TIME_LIMIT)
             case Deadline.GANG_START:
                 gang_late(state, now, state.jobs.rows[key[0]])
+            case Deadline.MEMO:
+                memo = state.memos.rows[key]
+                state.put(state.memos, key, changed(memo, due_us=None, due=True))
             case Deadline.WINDOW | Deadline.POSTING_EXPIRES | Deadline.POSTING_BEGINS | Deadline.IDLE:
                 exchange_overdue(state, now, kind, key)
             case _:

@@ -51,6 +51,7 @@ from scheduler_service.core.model.run_phase import NEXT
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import fifo
 
@@ -73,8 +74,15 @@ def spec(devices: int = 1, trial: bool = False, grace: int = 10, cpu: int = 1000
 class Driver:
     """A state, a policy and a clock."""
 
-    def __init__(self, policy: Policy = fifo, settings: Settings = DEFAULTS, cap: int | None = None, seed: int = 0) -> None:
-        self.state = State(Cluster("test", seed), settings)
+    def __init__(
+        self,
+        policy: Policy = fifo,
+        settings: Settings = DEFAULTS,
+        cap: int | None = None,
+        seed: int = 0,
+        order_of: OrderOf = always_by_priority,
+    ) -> None:
+        self.state = State(Cluster("test", seed), settings, order_of)
         self.policy = policy
         self.cap = cap
         """No job may have been preempted for trials more often than this."""

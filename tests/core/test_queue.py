@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.state.queue import Queue
-from scheduler_service.core.state.queue_keys import QueueKey
+from scheduler_service.core.state.queue_order import QueueKey
 
 KEYS = st.tuples(st.integers(-2, 2), st.booleans(), st.integers(1, 30))
 CHANGES = st.one_of(KEYS, st.sampled_from(["first", "last", "middle"]))

@@ -47,6 +47,7 @@ from scheduler_service.core.model.exchange import (
     Surplus,
 )
 from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import (
     Binding,
@@ -81,6 +82,7 @@ TABLES = {
     Earmark: "earmark",
     VirtualCluster: "virtual_cluster",
     Binding: "cell_binding",
+    Memo: "memo",
     Posting: "exchange_posting",
     Exchange: "exchange",
     LedgerEntry: "exchange_ledger",
@@ -101,6 +103,10 @@ def run(job_id: int, number: int = 1, **fields: Any) -> Run:
 def earmark(earmark_id: int, job_id: int, **fields: Any) -> Earmark:
     given = {"phase": EarmarkPhase.VACATING, "node": 1, "want": Vector(2, 2, 2)}
     return Earmark(earmark_id, job_id=job_id, **{**given, **fields})
+
+
+def memo(subject: str, **fields: Any) -> Memo:
+    return Memo(**{"policy": "las", "subject": subject, "value": (1, "a"), **fields})
 
 
 def submitted(job_id: int) -> JobEvent:
@@ -135,6 +141,7 @@ def loaded(commit_no: int, rows: Iterable[Any]) -> Loaded:
         earmarks=tuple(sorted(kinds[Earmark], key=lambda r: r.id)),
         vcs=tuple(sorted(kinds[VirtualCluster], key=lambda r: r.id)),
         bindings=tuple(sorted(kinds[Binding], key=lambda r: (r.pool, r.level, r.index))),
+        memos=tuple(sorted(kinds[Memo], key=lambda r: (r.policy, r.subject))),
         market=Market(
             tuple(sorted((r for r in kinds[Posting] if r.state is PostingState.OPEN), key=lambda r: r.id)),
             tuple(sorted((r for r in kinds[Exchange] if r.state is not ExchangeState.RETURNED), key=lambda r: r.id)),
@@ -345,6 +352,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
 
 
 amounts = st.integers(-(2**62), 2**62)
+memo_values = st.lists(st.one_of(st.integers(-(2**60), 2**60), words), max_size=3).map(tuple)
 histories = st.lists(st.tuples(times, natural), max_size=3).map(tuple)
 
 

@@ -46,6 +46,7 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
         make.DEVICE,
     ]
     old += [make.VC, make.BINDING, make.OFFER, make.REQUEST, make.EXCHANGE, Surplus(1, 5), IdleCells(1, "a", "b")]
+    old.append(make.memo("job/1", job_id=1))
     db.commit(epoch, make.new(*old), [])
     job = data.draw(make.jobs(1, spec))
     run = data.draw(make.runs(1, 1, 1, alive=data.draw(st.booleans()), vc=spec.vc))
@@ -61,6 +62,8 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     more = {"return_asked_by": 2, "opened_us": 7, "returned_us": 9 if over else None}
     new += [replace(make.EXCHANGE, state=state, **more), Surplus(1, data.draw(make.amounts))]
     new.append(IdleCells(1, "a", "b", data.draw(make.histories), data.draw(make.maybe(make.times))))
+    due = data.draw(make.maybe(make.times))
+    new.append(make.memo("job/1", value=data.draw(make.memo_values), due_us=due, due=due is None and data.draw(st.booleans())))
     changes = [Change(make.TABLES[type(a)], None, a, b) for a, b in zip(old, new, strict=True)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, new)

@@ -15,7 +15,7 @@ from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.model import EventKind, Reason, StopReason
 from scheduler_service.core.model.values import Mask, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.state.queue_keys import QueueKey, place_of
+from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -56,8 +56,7 @@ def _least_first(state: State, bindings: list[Binding]) -> list[Binding]:
 
 def _rank(state: State, job_id: int) -> QueueKey:
     """As it would stand in its queue."""
-    job = state.jobs.rows[job_id]
-    return place_of(job, state.settings.aging_us, has_run=job.requeued or bool(state.active.get(job_id)))
+    return state.place_of(state.jobs.rows[job_id])
 
 
 def forget_lost(state: State, pools: Pools, row: VirtualCluster) -> bool:

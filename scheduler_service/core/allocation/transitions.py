@@ -66,6 +66,8 @@ def _end(state: State, now: Micros, job: Job, to: JobState, reason: Reason, deta
         waits_for=(),
     )
     state.put(state.jobs, job.id, ended)
+    for at in sorted(state.memos_of.get(job.id, ())):
+        state.put(state.memos, at, None)
     log_event(
         state,
         now,

@@ -20,12 +20,11 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import EventKind, Job, JobState, Reason, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
-from scheduler_service.core.state.queue_keys import PAUSES, startable
+from scheduler_service.core.state.queue_keys import ACTIVE, PAUSES, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
 _AN_ARRAY = "it is an array, whose elements are jobs: "
-_ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
 
 
 def live(state: State, job_id: int) -> Job:
@@ -55,7 +54,7 @@ def cancel_requested(state: State, event: CancelRequested, now: Micros) -> Accep
         state.put(state.jobs, job.id, changed(job, state=JobState.STOPPING, reason=Reason.CANCELLED, cause_job=0, detail=""))
         for element in sorted(state.elements_of.get(job.id, ())):
             cancel_requested(state, CancelRequested(element), now)
-    elif job.state in _ACTIVE:
+    elif job.state in ACTIVE:
         stop_job(state, now, job, StopReason.CANCELLED, Reason.CANCELLED, suspend_requested=False)
     else:
         end_job(state, now, job, JobState.CANCELLED, Reason.CANCELLED)
@@ -69,7 +68,7 @@ def suspend_requested(state: State, event: SuspendRequested, now: Micros) -> Acc
     if job.elements is not None:
         more = ", and hold it to keep others from starting" if job.state is JobState.QUEUED else ""
         raise _refuse(job, "suspended", f"{_AN_ARRAY}suspend those{more}")
-    if job.state not in _ACTIVE:
+    if job.state not in ACTIVE:
         raise _refuse(job, "suspended", "hold a queued job to keep it from starting")
     if job.cancel_requested:
         raise _refuse(job, "suspended", "it is being cancelled")
@@ -141,7 +140,7 @@ def requeue_requested(state: State, event: RequeueRequested, now: Micros) -> Acc
         return Accepted(job.id)
     if job.elements is not None:
         raise _refuse(job, "put back into its queue", _AN_ARRAY + "put those back that run")
-    if job.state not in _ACTIVE or job.cancel_requested or job.suspend_requested:
+    if job.state not in ACTIVE or job.cancel_requested or job.suspend_requested:
         raise _refuse(job, "put back into its queue", "only a running job can; resume a suspended one")
     if _leaves(state, job, StopReason.TIME_LIMIT):
         raise _refuse(job, "put back into its queue", "its time limit is over")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from scheduler_service.core.model import Decision, Reason, RunKey
 from scheduler_service.core.model.exchange import Deal, Lot
 from scheduler_service.core.model.rows import dataclass
-from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model.values import Micros, Vector
 
 
 class Spot(NamedTuple):
@@ -125,6 +125,20 @@ class DropEarmark:
 
 
 @dataclass(frozen=True, slots=True)
+class Remember:
+    """Write a memo of the policy, in place of the one about the same subject."""
+
+    policy: str
+    subject: str
+    value: tuple[int | str, ...] | None
+    """None: forget it."""
+    job_id: int = 0
+    """The memo goes with this job when that ends; 0: with none."""
+    due_us: Micros | None = None
+    """When the policy is to be asked, though nothing else happens."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Note why a queued job does not start now."""
 
@@ -137,7 +151,7 @@ class Wait:
 Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 
-Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Bind | Reclaim | Promote | Demote | Trade
+Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Remember | Bind | Reclaim | Promote | Demote | Trade
 
 
 Plan = tuple[Action, ...]

@@ -4,7 +4,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 from itertools import islice
 
-from scheduler_service.core.state.queue_keys import QueueKey
+from scheduler_service.core.state.queue_order import QueueKey
 
 
 class Queue:

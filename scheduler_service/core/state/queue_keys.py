@@ -1,4 +1,4 @@
-"""Which jobs stand in a queue, in which order, and which points in time a row waits for.
+"""Which jobs are in a queue, and in which, and which points in time a row waits for.
 
 Functions of one row alone: the indices of the state are made of them.
 """
@@ -10,8 +10,8 @@ from scheduler_service.core.model import Job, JobClass, JobState, Reason
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import Guarantee
 
-QueueKey = tuple[int, bool, int]
-"""The last part is the job's id."""
+ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE})
+"""States of jobs that have a run that has not ended; of an array, that elements of it have."""
 _QUEUED, _TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
 
 
@@ -64,6 +64,8 @@ class Deadline(IntEnum):
     """exchange_posting.begins_us"""
     IDLE = 9
     """idle_cells.due_us"""
+    MEMO = 10
+    """memo.due_us"""
 
 
 ExchangeDeadline = Literal[Deadline.WINDOW, Deadline.POSTING_EXPIRES, Deadline.POSTING_BEGINS, Deadline.IDLE]
@@ -81,28 +83,11 @@ def due(job: Job) -> Due:
     return job.eligible_us, job.limit_us, job.start_by_us
 
 
-def queue_key(job: Job, aging_us: Micros) -> QueueKey | None:
-    """Where the job stands in its queue; None: it is in none.
-
-    By priority, then those that have run (FitGpp section 3), then as submitted. With aging a step of priority is worth
-    `aging_us` of waiting: a job that has waited for longer than that stands before a new one of the next higher priority.
-    As all age alike, their order never changes, and nothing need be looked at again as time goes on.
-    """
-    return place_of(job, aging_us, job.requeued) if stands(job) else None
-
-
 def stands(job: Job) -> bool:
     """Whether it is in a queue. One that no node can take stands beside it, in nobody's way, until a node joins that can."""
     if job.state is not _QUEUED or job.held or job.eligible_us is not None or job.waits_for or job.reason is _TOO_LARGE:
         return False
     return job.elements is None or startable(job)
-
-
-def place_of(job: Job, aging_us: Micros, has_run: bool) -> QueueKey:
-    """Where it stands, or would stand, among the jobs of its queue."""
-    if aging_us:
-        return job.submitted_us - job.priority * aging_us, not has_run, job.id
-    return -job.priority, not has_run, job.id
 
 
 def startable(job: Job) -> bool:

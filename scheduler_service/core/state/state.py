@@ -15,12 +15,14 @@ from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.indices.jobs import of_earmark, of_job
 from scheduler_service.core.state.indices.nodes import of_cluster, of_device, of_node
+from scheduler_service.core.state.indices.queues import of_memo
 from scheduler_service.core.state.indices.runs import of_run, update_candidate
 from scheduler_service.core.state.indices.virtual_clusters import of_binding, of_exchange, of_idle, of_posting, of_vc
+from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.tables import Reindex, Tables
 
 _LOADED = (
-    *("cluster", "node", "device", "virtual_cluster", "cell_binding", "job", "run", "earmark"),
+    *("cluster", "node", "device", "virtual_cluster", "cell_binding", "memo", "job", "run", "earmark"),
     *("exchange_posting", "exchange", "exchange_surplus", "idle_cells"),
 )
 """The order in which tables are loaded."""
@@ -38,14 +40,15 @@ _INDEX: dict[str, Reindex] = {
     "exchange_posting": of_posting,
     "exchange": of_exchange,
     "idle_cells": of_idle,
+    "memo": of_memo,
 }
 
 
 class State(Tables):
     """See the module and `Tables`."""
 
-    def __init__(self, cluster: Cluster, settings: Settings = DEFAULTS) -> None:
-        super().__init__(cluster, settings, _INDEX)
+    def __init__(self, cluster: Cluster, settings: Settings = DEFAULTS, order_of: OrderOf = always_by_priority) -> None:
+        super().__init__(cluster, settings, order_of, _INDEX)
 
     @property
     def candidates(self) -> Candidates:
@@ -87,7 +90,7 @@ class State(Tables):
 
     def rebuilt(self) -> "State":
         """A new state made from this one's rows; equal to it in `snapshot` if the indices are right."""
-        other = State(self.cluster, self.settings)
+        other = State(self.cluster, self.settings, self.order_of)
         other.restore((t.name, key, row) for t in self.tables() if t is not self.cluster_table for key, row in t.rows.items())
         return other
 
@@ -116,6 +119,11 @@ class State(Tables):
             "guaranteed_runs": {vc: set(keys) for vc, keys in self.guaranteed_runs.items()},
             "overflowing": {vc: set(jobs) for vc, jobs in self.overflowing.items()},
             "demoted": {vc: set(jobs) for vc, jobs in self.demoted.items()},
+            "running": {vc: list(queue) for vc, queue in self.running.items()},
+            "vc_orders": dict(self.vc_orders),
+            "memos_of": {job: set(ats) for job, ats in self.memos_of.items()},
+            "subjects": {at: set(jobs) for at, jobs in self.subjects.items()},
+            "due_memos": set(self.due_memos),
             "too_large": set(self.too_large),
             "vc_ids": dict(self.vc_ids),
             "pools": None if self.pools is None else self.pools.snapshot(),

@@ -22,6 +22,7 @@ from scheduler_service.core.model import (
     RunKey,
     present,
 )
+from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.exchange import (
     Booking,
     Exchange,
@@ -33,6 +34,7 @@ from scheduler_service.core.model.exchange import (
     Surplus,
 )
 from scheduler_service.core.model.idle_history import IdleCells
+from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import Mask, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
@@ -41,7 +43,8 @@ from scheduler_service.core.state.exchange_index import ExchangeIndex
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.queue import NOBODY, Queue
-from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, QueueKey
+from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
+from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -56,9 +59,15 @@ class Tables:
     """Tables: cluster, jobs, runs, nodes, devices, earmarks, vcs, bindings, and those of cell exchange (live rows only; of
     the ledger, none)."""
 
-    def __init__(self, cluster: Cluster, settings: Settings, reindex: Mapping[str, Reindex]) -> None:
-        """`reindex`: by table, what brings its indices up to date."""
+    def __init__(self, cluster: Cluster, settings: Settings, order_of: OrderOf, reindex: Mapping[str, Reindex]) -> None:
+        """`order_of` gives the order of queues by the policy of a virtual cluster; `reindex`, by table, what brings its indices
+        up to date."""
         self.settings = settings
+        self.order_of = order_of
+        self.site_order = order_of(None)
+        """Of jobs of no virtual cluster."""
+        self.keeps_order = bool(self.site_order.policy) or self.site_order.claim is Claim.REORDER
+        """Whether some order in use depends on memos, or re-orders what runs."""
         self.journal = Journal()
         self.put = self.journal.put
         self.log: list[JobEvent] = []
@@ -68,6 +77,8 @@ class Tables:
         """Since then jobs came to stand in queues, each behind another: for those before them this changes nothing."""
         self.board_changed = True
         """Something happened since the policies last ran that may let cells be exchanged."""
+        self.turned: set[int] = set()
+        """Jobs that came, went, began to run or ceased to since the policies last ran, where their order depends on memos."""
         self.bound_otherwise: set[int] = set()
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
@@ -82,6 +93,16 @@ class Tables:
         self.queues: dict[tuple[str, Lane], dict[Named, Queue]] = {("", at): {ANY: q} for at, q in self.site_queues.items()}
         """Virtual cluster (empty: none) and lane -> queued jobs, by what they name: a queue for each. Those for jobs of no
         virtual cluster are always there; others as long as a job is in them."""
+        self.vc_orders: dict[str, QueueOrder] = {}
+        """Virtual cluster -> the order of its queues."""
+        self.running: dict[str, Queue] = {}
+        """Virtual cluster (empty: none) -> jobs that run, in the order of their queue, if its order may have them stopped."""
+        self.memos_of: dict[int, set[tuple[str, str]]] = {}
+        """Job -> the memos that go when it ends."""
+        self.subjects: dict[tuple[str, str], set[int]] = {}
+        """Policy and subject of a memo -> the jobs whose order depends on it."""
+        self.due_memos: set[tuple[str, str]] = set()
+        """Memos whose time was reached."""
         self.too_large: set[int] = set()
         """Jobs that no node can take. They stand in no queue."""
         self.vc_ids: dict[str, int] = {}
@@ -167,10 +188,11 @@ class Tables:
         self.ledger: Table[tuple[int, int, Booking], LedgerEntry] = Table("exchange_ledger", _no_index, lambda _: True)
         self.surpluses: Table[int, Surplus] = Table("exchange_surplus", _no_index)
         self.idle: Table[Kind, IdleCells] = Table("idle_cells", MethodType(reindex["idle_cells"], self))
+        self.memos: Table[tuple[str, str], Memo] = Table("memo", MethodType(reindex["memo"], self))
         self.cluster_table.replace(0, cluster)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
-        tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.earmarks)
+        tables = (self.cluster_table, self.jobs, self.runs, self.nodes, self.devices, self.earmarks, self.memos)
         return (*tables, self.vcs, self.bindings, self.postings, self.exchanges, self.ledger, self.surpluses, self.idle)
 
     def queue(self, vc: str, lane: Lane, named: Named = ANY) -> Queue:
@@ -180,6 +202,21 @@ class Tables:
     def waiting(self, vc: str, lane: Lane) -> Iterator[QueueKey]:
         """The lane of a virtual cluster, in order, whatever its jobs name."""
         return merge(*self.queues.get((vc, lane), {}).values())
+
+    def order_for(self, job: Job) -> QueueOrder:
+        """The order of the job's queue."""
+        return self.vc_orders.get(job.spec.vc, self.site_order)
+
+    def place_of(self, job: Job) -> QueueKey:
+        """Where the job is in its queue, or would be if it were queued."""
+        order = self.vc_orders.get(job.spec.vc, self.site_order)
+        if not order.policy:
+            return order.key(job, None, self.settings)
+        return order.key(job, self.memos.rows.get((order.policy, order.subject(job))), self.settings)
+
+    def queue_key(self, job: Job) -> QueueKey | None:
+        """Where the job is in its queue; None: it is in none."""
+        return self.place_of(job) if stands(job) else None
 
     def runs_of(self, job_id: int) -> list[Run]:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""

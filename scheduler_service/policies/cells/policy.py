@@ -9,7 +9,8 @@ from scheduler_service.core.messages import Plan, Rng, Wait
 from scheduler_service.core.model import Job, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, CellRequest, Guarantee, Owner, VirtualCluster
-from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, QueueKey, place_of
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
+from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
@@ -115,7 +116,7 @@ def outranking(state: State, vc: VirtualCluster) -> set[int]:
     for job_id in state.demoted[vc.name]:
         job, position = state.jobs.rows[job_id], state.pools.positions.get(state.runs_of(job_id)[0].node)
         ahead = None if position is None else first.get(Choice(position.pool, Owner(vc.id, job.spec.cells.pin)))
-        if ahead is None or place_of(job, state.settings.aging_us, has_run=True) < ahead:
+        if ahead is None or state.place_of(job) < ahead:
             found.add(job_id)
     return found
 

@@ -8,7 +8,8 @@ from scheduler_service.core.messages import Reclaim, Wait
 from scheduler_service.core.model import Job, Reason, TaskGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, VirtualCluster
-from scheduler_service.core.state.queue_keys import Lane, QueueKey, lanes_of, queue_key
+from scheduler_service.core.state.queue_keys import Lane, lanes_of
+from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
@@ -78,7 +79,7 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
 
 def _served_before(state: State, vc: VirtualCluster, lane: Lane, job: Job) -> Iterable[int]:
     """In the order of `policy.serve_guaranteed`, or of opportunistic work."""
-    mine = queue_key(job, state.settings.aging_us)
+    mine = state.queue_key(job)
 
     def before(lane: Lane) -> Iterable[QueueKey]:
         return takewhile(lambda key: mine is not None and key < mine, state.waiting(vc.name, lane))

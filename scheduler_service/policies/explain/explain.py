@@ -12,7 +12,7 @@ from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
 from scheduler_service.core.state.eligibility import Spared, spared
 from scheduler_service.core.state.free_resources import largest_first, pack
-from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, queue_key, startable
+from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.explain.explanation import (
@@ -112,7 +112,7 @@ def _after(job: Job, blockers: list[Blocker]) -> Estimate | None:
 
 def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
     """Jobs that are served before it, in order; none before one that stands in no queue."""
-    mine = queue_key(job, state.settings.aging_us)
+    mine = state.queue_key(job)
     if mine is None:
         return
     if stages.victims is None:  # one queue

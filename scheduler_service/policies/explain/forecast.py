@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scheduler_service.core.model import Job, JobClass, JobState
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.free_resources import pack
-from scheduler_service.core.state.queue_keys import place_of
+from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.explain.explanation import Estimate, number_of
 from scheduler_service.policies.placing.first_fit import take_promised
@@ -49,9 +49,9 @@ class _Elements:
 def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Stages) -> Estimate:
     """Of a job of no virtual cluster. `before` are those that are served before it, in order."""
 
-    def order(other: Job) -> tuple[bool, tuple[int, bool, int]]:
+    def order(other: Job) -> tuple[bool, QueueKey]:
         last = stages.victims is not None and other.spec.job_class is not JobClass.TRIAL
-        return last, place_of(other, state.settings.aging_us, other.requeued)
+        return last, state.place_of(other)
 
     aside = {array.id: array for array in _at_their_limit(state) if order(array) < order(job)}
     arrays = {array.id: _Elements(array) for array in (*before, *aside.values()) if array.elements is not None}

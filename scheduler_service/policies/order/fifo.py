@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Rng, Wait
 from scheduler_service.core.model import Job, Reason
-from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, QueueKey, own_lane
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, own_lane
+from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
 

@@ -12,7 +12,8 @@ from scheduler_service.core.messages import Action, AddEarmark, Place, Plan, Pro
 from scheduler_service.core.model import Job, Reason
 from scheduler_service.core.model.values import ZERO, add, first_of, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
-from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, QueueKey
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
+from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import place_on_cells_kept
 from scheduler_service.policies.options import Options

@@ -21,6 +21,7 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
+from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.store.mapping import sparse_fields
@@ -189,6 +190,17 @@ def binding_new(b: Binding) -> Record:
     return {"pool": b.pool, "level": b.level, "index": b.index, "vc": b.vc, "pin": b.pin}
 
 
+def memo_new(m: Memo) -> Record:
+    return {
+        "policy": m.policy,
+        "subject": m.subject,
+        "value": m.value,
+        "job_id": m.job_id or None,
+        "due_us": m.due_us,
+        "due": m.due,
+    }
+
+
 def number(x: float) -> float | str:
     """JSON has no infinities; `float` reads their names."""
     return x if math.isfinite(x) else str(x)
@@ -269,3 +281,7 @@ def to_vc(v: Sequence[Any]) -> VirtualCluster:
 
 def to_binding(v: Sequence[Any]) -> Binding:
     return Binding(*v[:5])
+
+
+def to_memo(v: Sequence[Any]) -> Memo:
+    return Memo(v[0], v[1], tuple(v[2]), v[3] or 0, v[4], v[5])

@@ -6,6 +6,7 @@ its name is what `Rejected.constraint` says when it is broken.
 """
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     DateTime,
@@ -161,6 +162,23 @@ device = Table(
     ForeignKeyConstraint(["node"], ["node.id"], name="device_node_exists"),
     rule("device_amounts_not_negative", "index >= 0 AND memory_mib >= 0"),
     comment="Devices of nodes; which runs hold them is told by the runs",
+)
+
+memo = Table(
+    "memo",
+    metadata,
+    string("policy", "Whose it is, by the name of the policy"),
+    string("subject", "What it is about, in words of the policy's own"),
+    json("value", "Array of numbers and strings, which only the policy reads"),
+    Column("job_id", BigInteger(), nullable=True, comment="It is deleted when this job ends; null: when the policy does so"),
+    micros("due_us", "When the policy is asked, though nothing else happens; null: it need not be", null=True),
+    Column("due", Boolean(), nullable=False, comment="That time was reached, and the policy has not written it again since"),
+    PrimaryKeyConstraint("policy", "subject", name="memo_pkey"),
+    ForeignKeyConstraint(["job_id"], ["job.id"], name="memo_of_job"),
+    rule("memo_policy_given", "policy <> ''"),
+    rule("memo_value_is_array", "jsonb_typeof(value) = 'array'"),
+    rule("memo_due_once", "NOT (due AND due_us IS NOT NULL)"),
+    comment="What policies remember between two steps",
 )
 
 api_token = Table(

@@ -108,6 +108,7 @@ WRITES = {
         _writes(tables.idle_cells, ("vc", "pool", "level"), exchange.idle_new),
         _writes(tables.job, ("id",), rows.job_new, rows.job_changed, tuple(_JOB_CONSTANT.split())),
         _writes(tables.run, ("job_id", "run", "task"), rows.run_new, rows.run_changed, tuple(_RUN_CONSTANT.split())),
+        _writes(tables.memo, ("policy", "subject"), rows.memo_new),
         _writes(tables.device, ("node", "index"), rows.device_new),
         _writes(tables.earmark, ("id",), rows.earmark_new),
     )

@@ -6,20 +6,9 @@ from scheduler_service.core.model import Earmark, Job, JobState, Reason
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
+from scheduler_service.core.state.indices.queues import move_among_running, move_in_queue
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
-from scheduler_service.core.state.queue import Queue
-from scheduler_service.core.state.queue_keys import (
-    DUE,
-    LANE,
-    NOT_DUE,
-    Deadline,
-    Due,
-    QueueKey,
-    due,
-    lanes_of,
-    queue_in,
-    queue_key,
-)
+from scheduler_service.core.state.queue_keys import DUE, NOT_DUE, Deadline, Due, due
 from scheduler_service.core.state.tables import Tables
 
 QUEUED, TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
@@ -28,35 +17,20 @@ QUEUED, TOO_LARGE = JobState.QUEUED, Reason.TOO_LARGE
 def of_job(state: Tables, old: Job | None, new: Job | None) -> None:
     if old is None:
         if new is not None:
-            _stand(state, None, new)
+            move_in_queue(state, None, new)
             _comes_or_goes(state, new, there=True)
     elif new is None:
-        _stand(state, old, None)
+        move_in_queue(state, old, None)
         _comes_or_goes(state, old, there=False)
     else:
         if old.state is QUEUED or new.state is QUEUED:
-            _stand(state, old, new)
+            move_in_queue(state, old, new)
             if old.reason is not new.reason:
                 _be_too_large(state, old, there=False)
                 _be_too_large(state, new, there=True)
         _changes(state, old, new)
-
-
-def _stand(state: Tables, old: Job | None, new: Job | None) -> None:
-    """It comes to stand in a queue, or elsewhere in it, or leaves it."""
-    aging_us = state.settings.aging_us
-    was = None if old is None else queue_key(old, aging_us)
-    now = None if new is None else queue_key(new, aging_us)
-    if was == now:
-        return
-    if old is not None and was is not None:
-        _dequeue(state, old, was)
-        state.unsettled = True
-    if new is not None and now is not None:
-        if _enqueue(state, new, now):
-            state.longer = True
-        else:
-            state.unsettled = True
+    if state.keeps_order:
+        move_among_running(state, old, new)
 
 
 def _changes(state: Tables, old: Job, new: Job) -> None:
@@ -109,35 +83,6 @@ def _set_due(state: Tables, job: int, before: Due, after: Due) -> None:
 def _depend(state: Tables, job: int, on: Iterable[int], there: bool) -> None:
     for other in on:
         add_or_discard(state.dependents, other, job, there)
-
-
-def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
-    """Whether it is known to be behind another: on a site without virtual clusters, where the first of a queue is the one that
-    is looked at."""
-    vc = job.spec.vc
-    if not vc:
-        queue = state.site_queues[LANE[job.spec.job_class]]
-        queue.add(key)
-        return queue.first != key
-    for lane in lanes_of(job):
-        queues = state.queues.setdefault((vc, lane), {})
-        queues.setdefault(queue_in(lane, job), Queue()).add(key)
-    return False
-
-
-def _dequeue(state: Tables, job: Job, key: QueueKey) -> None:
-    vc = job.spec.vc
-    if not vc:
-        state.site_queues[LANE[job.spec.job_class]].remove(key)
-        return
-    for lane in lanes_of(job):
-        at, named = (vc, lane), queue_in(lane, job)
-        queue = state.queues[at][named]
-        queue.remove(key)
-        if queue.first is None:
-            del state.queues[at][named]
-            if not state.queues[at]:
-                del state.queues[at]
 
 
 def of_earmark(state: Tables, old: Earmark | None, new: Earmark | None) -> None:

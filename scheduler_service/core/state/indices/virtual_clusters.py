@@ -7,6 +7,7 @@ from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluste
 from scheduler_service.core.state.exchange_index import exchange_deadlines, posting_deadlines
 from scheduler_service.core.state.indices.deadlines import set_deadline, set_deadlines
 from scheduler_service.core.state.indices.nonempty import add_or_discard, set_or_drop
+from scheduler_service.core.state.indices.queues import set_order
 from scheduler_service.core.state.queue_keys import Deadline
 from scheduler_service.core.state.tables import Tables
 
@@ -17,6 +18,9 @@ def of_vc(state: Tables, old: VirtualCluster | None, new: VirtualCluster | None)
         return
     if old is None or new is None:
         set_or_drop(state.vc_ids, row.name, row.id if new else None)
+    order = None if new is None else state.order_of(new.policy)
+    if order != state.vc_orders.get(row.name):
+        set_order(state, row.name, order)
     state.pools.set_vc(row.id, new)
     state.unsettled = state.board_changed = True
 

@@ -1,0 +1,147 @@
+"""Which jobs are in which queue, and in which order: what follows from jobs, from memos, and from the policies in use."""
+
+from scheduler_service.core.model import Job
+from scheduler_service.core.model.claims import Claim
+from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.state.indices.deadlines import set_deadline
+from scheduler_service.core.state.indices.nonempty import add_or_discard
+from scheduler_service.core.state.queue import Queue
+from scheduler_service.core.state.queue_keys import ACTIVE, LANE, Deadline, lanes_of, queue_in, stands
+from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
+from scheduler_service.core.state.tables import Tables
+
+
+def move_in_queue(state: Tables, old: Job | None, new: Job | None) -> None:
+    """The job joins a queue, moves in it, or leaves it."""
+    row = new or old
+    if row is None:
+        return
+    order = state.vc_orders.get(row.spec.vc, state.site_order)
+    memo = state.memos.rows.get((order.policy, order.subject(row))) if order.policy else None
+    was = order.key(old, memo, state.settings) if old is not None and stands(old) else None
+    now = order.key(new, memo, state.settings) if new is not None and stands(new) else None
+    if was == now:
+        return
+    if was is not None:
+        _dequeue(state, row, was)
+        state.unsettled = True
+    if now is not None:
+        if _enqueue(state, row, now):
+            state.longer = True
+        else:
+            state.unsettled = True
+
+
+def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
+    """Whether it is known to be behind another: on a site without virtual clusters, where the first of a queue is the one that
+    is looked at."""
+    vc = job.spec.vc
+    if not vc:
+        queue = state.site_queues[LANE[job.spec.job_class]]
+        queue.add(key)
+        return queue.first != key
+    for lane in lanes_of(job):
+        queues = state.queues.setdefault((vc, lane), {})
+        queues.setdefault(queue_in(lane, job), Queue()).add(key)
+    return False
+
+
+def _dequeue(state: Tables, job: Job, key: QueueKey) -> None:
+    vc = job.spec.vc
+    if not vc:
+        state.site_queues[LANE[job.spec.job_class]].remove(key)
+        return
+    for lane in lanes_of(job):
+        at, named = (vc, lane), queue_in(lane, job)
+        queue = state.queues[at][named]
+        queue.remove(key)
+        if queue.first is None:
+            del state.queues[at][named]
+            if not state.queues[at]:
+                del state.queues[at]
+
+
+# ---- orders that depend on memos, or that re-order what runs -----------------------------------------------------------
+
+
+def move_among_running(state: Tables, old: Job | None, new: Job | None) -> None:
+    """What an order needs to know beyond its queue: whom a memo is about, who began or ceased to run, and who runs behind
+    whom."""
+    row = new or old
+    if row is None:
+        return
+    order = state.order_for(row)
+    if order.policy:
+        if old is None or new is None:
+            add_or_discard(state.subjects, (order.policy, order.subject(row)), row.id, new is not None)
+        if old is None or new is None or old.state is not new.state:
+            state.turned.add(row.id)
+    if order.claim is Claim.REORDER:
+        was = state.place_of(old) if old is not None and _runs(old) else None
+        now = state.place_of(new) if new is not None and _runs(new) else None
+        if was != now:
+            _move_running(state, row.spec.vc, was, now)
+
+
+def _runs(job: Job) -> bool:
+    return job.state in ACTIVE and job.elements is None
+
+
+def _move_running(state: Tables, vc: str, was: QueueKey | None, now: QueueKey | None) -> None:
+    if was is not None:
+        state.running[vc].remove(was)
+        if state.running[vc].first is None:
+            del state.running[vc]
+    if now is not None:
+        state.running.setdefault(vc, Queue()).add(now)
+
+
+def of_memo(state: Tables, old: Memo | None, new: Memo | None) -> None:
+    row = new or old
+    if row is None:
+        return
+    at = row.policy, row.subject
+    for job_id in sorted(state.subjects.get(at, ())):
+        job = state.jobs.rows[job_id]
+        order = state.order_for(job)
+        was, now = order.key(job, old, state.settings), order.key(job, new, state.settings)
+        if was == now:
+            continue
+        if stands(job):
+            _dequeue(state, job, was)
+            _enqueue(state, job, now)
+        elif order.claim is Claim.REORDER and _runs(job):
+            _move_running(state, job.spec.vc, was, now)
+        state.unsettled = True
+    before, after = old.due_us if old else None, new.due_us if new else None
+    if before != after:
+        set_deadline(state, Deadline.MEMO, at, before, after)
+    if row.job_id and (old is None or new is None):
+        add_or_discard(state.memos_of, row.job_id, at, new is not None)
+    if new is not None and new.due:
+        state.due_memos.add(at)
+        state.unsettled = True
+    else:
+        state.due_memos.discard(at)
+
+
+def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
+    """The queues of a virtual cluster have another order: all of its jobs move. Costs a look at all jobs, as seldom as
+    policies are changed."""
+    jobs = [job for job in state.jobs.rows.values() if job.spec.vc == vc]
+    for job in jobs:
+        move_in_queue(state, job, None)
+        move_among_running(state, job, None)
+    if order is None:
+        del state.vc_orders[vc]
+    else:
+        state.vc_orders[vc] = order
+    state.keeps_order = keeps_order(state)
+    for job in jobs:
+        move_in_queue(state, None, job)
+        move_among_running(state, None, job)
+
+
+def keeps_order(state: Tables) -> bool:
+    """Whether some order in use needs more than queues."""
+    return any(order.policy or order.claim is Claim.REORDER for order in (state.site_order, *state.vc_orders.values()))
