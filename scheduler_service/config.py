@@ -61,6 +61,7 @@ class Config(BaseSettings):
     )
     preset: presets.Preset = Field("site", description="the defaults of the policy's settings: a site's, or the FitGpp paper's")
     policy: Literal[tuple(for_sites())] = "fitgpp"  # type: ignore[valid-type]  # a choice that the registry gives
+    policy_settings: dict[str, float] = Field({}, description="that only this policy knows, such as {threshold: 3600} of las")
     fitgpp_s: float = Field(4.0, ge=0, le=MOST, description="s of FitGpp: the weight of the grace period against the size")
     fitgpp_cap: int = Field(
         1, ge=0, le=MOST, description="P of FitGpp, for every policy: how often a job may be preempted for trials"
@@ -120,6 +121,18 @@ class Config(BaseSettings):
         if wrong := next(filter(None, map(secret_arguments.problem, value)), ""):
             raise ValueError(wrong)
         return value
+
+    @model_validator(mode="after")
+    def _settings_of_the_policy(self) -> "Config":
+        if self.policy_settings:  # else no policy need be loaded to read the settings
+            from scheduler_service.policies.options import FitGppSettings
+            from scheduler_service.policies.stages import stages
+
+            try:
+                stages(self.policy, FitGppSettings(), own=self.policy_settings)
+            except ValueError as error:
+                raise ValueError(f"policy_settings: {error}") from None
+        return self
 
     @field_validator("listen")
     @classmethod

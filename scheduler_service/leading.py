@@ -18,7 +18,6 @@ from scheduler_service import recording
 from scheduler_service.config import Config
 from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.cells.queries import has_level
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED, skipping
 from scheduler_service.core.messages import NodeSilent
 from scheduler_service.core.model import Cluster as ClusterRow
@@ -31,7 +30,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.database import Engines, Lease, Writer, live_rows, load
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.stages import Stages, stages
+from scheduler_service.policies.stages import Stages, order_of, stages
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
@@ -72,11 +71,7 @@ def stages_of(config: Config) -> Stages:
     if config.virtual_clusters:
         return stages("cells", FitGppSettings(), exchange=config.exchange)
     settings = FitGppSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
-    return stages(config.policy, settings, config.backfill)
-
-
-def policy_of(config: Config) -> Policy:
-    return stages_of(config).policy
+    return stages(config.policy, settings, config.backfill, own=config.policy_settings)
 
 
 def settings_of(config: Config) -> Settings:
@@ -100,7 +95,8 @@ def settings_of(config: Config) -> Settings:
 def vc_policy_of(config: Config) -> VcPolicy:
     """Of virtual clusters that name none: the site's, where it is one for them."""
     name = config.policy if config.policy in registry.for_virtual_clusters() else "fifo"
-    return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
+    own = tuple(sorted(config.policy_settings.items())) if name == config.policy else ()
+    return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight, settings=own)
 
 
 def clock(last_us: int, accept: bool = False) -> Callable[[], int]:
@@ -144,7 +140,7 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
             f"the database holds what cannot be, and nobody leads by it: {'; '.join(wrong[:SHOWN])}{more}. Restore a backup, "
             "or set these rows right by hand; whoever leads begins as soon as they are. Jobs that run go on"
         )
-    state = State(cluster, settings_of(config))
+    state = State(cluster, settings_of(config), order_of(stages_of(config)))
     state.restore(iter(rows))
     repair_at_startup(state)
     if changes := net(state.journal.entries):
@@ -207,8 +203,8 @@ async def lead(
     state, view, writer = await asyncio.to_thread(load_state, engines.writer, epoch, config, forgetful)
     dispatch = Dispatch()
     now = clock(state.cluster.clock_us, config.accept_clock)
-    recorder = await asyncio.to_thread(recording.begin, config, policy_of, state, view.commit_no)
-    service = Service(state, view, policy_of(config), writer, lambda orders: dispatch.send(view, orders), now, recorder)
+    recorder = await asyncio.to_thread(recording.begin, config, stages_of, state, view.commit_no)
+    service = Service(state, view, stages_of(config).policy, writer, lambda orders: dispatch.send(view, orders), now, recorder)
 
     def fell_silent(silent: NodeSilent) -> asyncio.Future[Any] | None:
         try:

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast, get_args
 
 from scheduler_service.config import Config
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.stages import Stages
 from scheduler_service.run.recording.record import Recording, Unrecorded
 from scheduler_service.run.recording.replay import Unreadable
 
@@ -27,29 +27,30 @@ class _Noting:
         return self.noted[name]
 
 
-def parameters(config: Config, policy_of: Callable[[Config], Policy]) -> dict[str, Any]:
+def parameters(config: Config, stages_of: Callable[[Config], Stages]) -> dict[str, Any]:
     """The settings from which the policy is made: no list of them can be wrong."""
     noting = _Noting(config)
-    policy_of(cast(Config, noting))
+    stages_of(cast(Config, noting))
     return noting.noted
 
 
-def policy_from(policy_of: Callable[[Config], Policy], name: str, given: Mapping[str, Any]) -> Policy:
-    """The policy of a recording. Raises Unreadable."""
+def stages_from(stages_of: Callable[[Config], Stages], name: str, given: Mapping[str, Any]) -> Stages:
+    """The stages of the policy of a recording. Raises Unreadable."""
     if name not in get_args(Config.model_fields["policy"].annotation):
         raise Unreadable(f"it was recorded under the policy {name!r}, which this version does not have")
     try:
-        return policy_of(cast(Config, SimpleNamespace(**{**given, "policy": name})))
+        later: dict[str, Any] = {"policy_settings": {}}  # what recordings of before do not have
+        return stages_of(cast(Config, SimpleNamespace(**{**later, **given, "policy": name})))
     except AttributeError as missing:
         raise Unreadable(f"policy {name}: this version needs the setting {missing.name!r}, which was not recorded") from None
 
 
-def begin(config: Config, policy_of: Callable[[Config], Policy], state: State, commit_no: int) -> Recording | Unrecorded:
+def begin(config: Config, stages_of: Callable[[Config], Stages], state: State, commit_no: int) -> Recording | Unrecorded:
     """The recorder of a leadership that is about to begin. A file that cannot be written keeps nobody from leading."""
     if config.record is None:
         return Unrecorded()
     try:
-        made = Recording(config.record, state, commit_no, config.policy, parameters(config, policy_of), _version())
+        made = Recording(config.record, state, commit_no, config.policy, parameters(config, stages_of), _version())
     except Exception as error:
         log.error("this leadership is not recorded: %s", error)
         return Unrecorded()

@@ -50,12 +50,12 @@ def replay(file: Path) -> None:
     Ends with status 1 at the first step that differs, and shows what it did then and what it does now; with 2 if the
     file cannot be read.
     """
-    from scheduler_service.leading import policy_of
-    from scheduler_service.recording import policy_from
+    from scheduler_service.leading import stages_of
+    from scheduler_service.recording import stages_from
     from scheduler_service.run.recording.replay import Summary, replay
 
     summary = Summary()
-    difference = _or_exit(lambda: replay(file, partial(policy_from, policy_of), summary))
+    difference = _or_exit(lambda: replay(file, partial(stages_from, stages_of), summary))
     if difference is None:
         click.echo(f"the same: {summary.steps} steps of {summary.sections} leaderships ({_counts(summary.outcomes.items())})")
         return

@@ -34,7 +34,6 @@ from scheduler_service.core.model import (
     EarmarkPhase,
     EventKind,
     Job,
-    JobClass,
     JobState,
     NodeState,
     Reason,
@@ -46,7 +45,7 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
-from scheduler_service.core.state.eligibility import claim_of, spared, why_not
+from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
 from scheduler_service.core.state.queue_keys import stands, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
@@ -189,23 +188,26 @@ def _next_element(state: State, now: Micros, array: Job) -> Job:
 
 
 def _preempt(state: State, action: Preempt, now: Micros) -> None:
-    job, trial = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.trial)
+    job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
     runs = state.runs_of(action.job_id)
     if job is None or not runs or any(run.phase.exits_soon for run in runs):
         raise PlanRefused(f"job {action.job_id} does not run")
-    if trial is None or trial.state is not JobState.QUEUED or trial.spec.job_class is not JobClass.TRIAL:
-        raise PlanRefused(f"job {action.trial} is not a waiting trial")
-    if (refusal := why_not(claim_of(trial), trial, job, runs)) is not None:
+    claim = None if claimant is None or claimant.state is not JobState.QUEUED else claim_of(state, claimant)
+    if claimant is None or claim is None or not RULES[claim].bounded:
+        raise PlanRefused(f"job {action.for_job} is not a waiting trial")
+    if (refusal := why_not(state, claim, claimant, job, runs)) is not None:
         raise PlanRefused(refusal)
-    require(job.preempted_for_trial < action.cap, f"job {job.id} was preempted {job.preempted_for_trial} times already")
+    counted = job.preempted_for_trial
+    if RULES[claim].capped:
+        require(counted < action.cap, f"job {job.id} was preempted {counted} times already")
+        counted += 1
     for run in runs:
         if (why := spared(state, run, job)) is not None:
             raise PlanRefused(f"job {job.id} {why.value}")
         node = state.nodes.rows[run.node]
         require(node.state is NodeState.UP, f"{node.name} is silent: nobody there can be told to leave")
-    counted = job.preempted_for_trial + 1
-    stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, trial.id, preempted_for_trial=counted)
-    facts: dict[str, Any] = {"cause_job": trial.id, "decision": action.decision}
+    stop_job(state, now, job, StopReason.PREEMPTED, Reason.PREEMPTED, claimant.id, preempted_for_trial=counted)
+    facts: dict[str, Any] = {"cause_job": claimant.id, "decision": action.decision}
     first = runs[0]
     log_event(state, now, job.id, EventKind.PREEMPTED, run=first.run, node=first.node, reason=Reason.PREEMPTED, **facts)
 

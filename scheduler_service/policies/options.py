@@ -1,6 +1,9 @@
 """The settings that policies know."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from math import isfinite
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
 
 class FitGppSettings(NamedTuple):
@@ -32,3 +35,20 @@ class Options(NamedTuple):
     """How cells are exchanged: one of `policies.exchange.stage.MATCHES`."""
     promotes: bool = True
     """In cells: what overflowed becomes guaranteed where it runs."""
+    own: Mapping[str, float] = MappingProxyType({})
+    """Settings that only the policy knows, by name."""
+
+
+S = TypeVar("S")
+
+
+def own_settings(kind: Callable[..., S], given: Mapping[str, float]) -> S:
+    """Settings of a policy's own (a NamedTuple with defaults) from their names. Raises ValueError for a name that the policy
+    does not know, and for a value that is no finite number."""
+    known: tuple[str, ...] = getattr(kind, "_fields", ())
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"the policy has no setting {name!r}; it has {', '.join(known) or 'none'}")
+        if not isfinite(value):
+            raise ValueError(f"the setting {name} is {value}; it must be a finite number")
+    return kind(**given)

@@ -4,7 +4,7 @@ A new policy is a file with a function that makes its stages, and an entry here.
 that whoever only wants the names has them at once. Policies for comparison alone are registered by the simulator.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,8 +18,8 @@ Factory = Callable[["Options"], "Stages"]
 class Entry(NamedTuple):
     about: str
     """One line for people."""
-    factory: str | Factory = ""
-    """What makes its stages, or where that is: module:function. Empty: it lives inside virtual clusters alone."""
+    factory: str | Factory
+    """What makes its stages, or where that is: module:function."""
     site: bool = False
     """A site can choose it, as its setting `policy`."""
     inside: bool = False
@@ -35,7 +35,8 @@ POLICIES: dict[str, Entry] = {
     "lrtp": Entry("trials preempt the runs with the longest remaining time", f"{_HERE}.victims.lrtp:stages", True, True),
     "rand": Entry("trials preempt random runs", f"{_HERE}.victims.rand:stages", True, True),
     "fifo": Entry("first come, first served; nobody is preempted", f"{_HERE}.order.backfill:stages", True, True),
-    "priority": Entry("jobs of higher priority have those of lower stopped", inside=True),
+    "las": Entry("least attained service first, by queues (Tiresias)", f"{_HERE}.victims.las:stages", True, True),
+    "priority": Entry("jobs of higher priority have those of lower stopped", f"{_HERE}.victims.priority:stages", inside=True),
     "cells": Entry("every virtual cluster is served in its own cells (HiveD)", f"{_HERE}.cells.policy:stages"),
 }
 
@@ -45,6 +46,10 @@ def register(name: str, entry: Entry) -> None:
     if name in POLICIES:
         raise ValueError(f"there is a policy {name!r} already: {POLICIES[name].about}")
     POLICIES[name] = entry
+
+
+def unknown(name: str, known: Iterable[str]) -> ValueError:
+    return ValueError(f"there is no policy {name!r}; there are {', '.join(known)}")
 
 
 def for_sites() -> list[str]:
@@ -57,12 +62,16 @@ def for_virtual_clusters() -> list[str]:
     return [name for name, entry in POLICIES.items() if entry.inside]
 
 
+def for_simulations() -> list[str]:
+    """What a whole cluster can be simulated with."""
+    return [name for name, entry in POLICIES.items() if entry.site or not entry.inside]
+
+
 def factory(name: str) -> Factory:
-    """What makes the stages of a policy. Raises ValueError for one that there is not, or that makes none."""
+    """What makes the stages of a policy. Raises ValueError for one that there is not."""
     entry = POLICIES.get(name)
-    if entry is None or not entry.factory:
-        known = ", ".join(other for other, entry in POLICIES.items() if entry.factory)
-        raise ValueError(f"there is no policy {name!r}; there are {known}")
+    if entry is None:
+        raise unknown(name, POLICIES)
     if not isinstance(entry.factory, str):
         return entry.factory
     module, _, function = entry.factory.partition(":")

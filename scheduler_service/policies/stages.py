@@ -1,29 +1,92 @@
-"""What a policy is made of. Explanations are made from the same stages as decisions."""
+"""What a policy is made of. The site's loop, virtual clusters, explanations and the simulator are made from the same stages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Policy
-from scheduler_service.core.messages import Plan, Rng
-from scheduler_service.core.model import Job
+from scheduler_service.core.messages import Plan, Remember, Rng
+from scheduler_service.core.model import Decision, Job
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings, Options
 
-Victims = Callable[[State, Job, Rng], Plan | None]
-"""Which runs must leave so that a trial can start, as a plan; None where nothing that may be preempted would make room."""
+Choose = Callable[[State, Job, Rng], Plan | None]
+"""On a site without virtual clusters: the plan that makes room for a job; None if nothing that may be preempted would."""
+
+
+class Ranked(NamedTuple):
+    """Jobs that may be preempted, the first victim first, and what the story is told of the choice."""
+
+    jobs: list[Job]
+    decision: Decision | None = None
+
+
+Rank = Callable[[State, Job, Sequence[Job], Rng], Ranked]
+"""Of a waiting job, and of the jobs that it may have preempted (by `state/eligibility`): in which order they are."""
+
+
+class Victims(NamedTuple):
+    """Which runs are preempted for a job that has no room."""
+
+    choose: Choose
+    rank: Rank
+    """In a virtual cluster: the first of these that make room together are preempted, less those that are not needed."""
+    alone: Rank | None = None
+    """In a virtual cluster: before that, the first of these that makes room by itself; None: none is sought."""
+    spares: Callable[[State, Job], bool] = lambda _state, _job: False
+    """Whether the policy's own budget spares a job."""
 
 
 class Stages(NamedTuple):
+    """A policy. A new one is a file with a function that makes its stages, and an entry of the registry."""
+
     policy: Policy
-    victims: Victims | None
-    """Which runs leave for a trial; None: nobody is preempted, and trials stand in one queue with all others."""
-    passed_by: Callable[[State], bool] = lambda _: False
+    """The loop that serves a site without virtual clusters. In a virtual cluster `cells.policy` serves by the other stages."""
+    order: QueueOrder = BY_PRIORITY
+    """In which order a queue is served."""
+    victims: Victims | None = None
+    """None: nobody is preempted."""
+    trials_first: bool = False
+    """Trials are served before all other jobs, in queues of their own; False: all jobs of a virtual cluster, or of the site,
+    are in one order."""
+    remember: Callable[[State, Job], Iterable[Remember]] = lambda _state, _job: ()
+    """What the policy notes about a job that came, went, began to run or ceased to, or whose memo is due: before queues are
+    served, and again after that."""
+    about: Callable[[State, Job], str] = lambda _state, _job: ""
+    """For people: what of a queued job decides where it is in its queue."""
+    passed_by: Callable[[State], bool] = lambda _state: False
     """See `victims.strict_trials.passed_by`."""
 
 
 def stages(
-    name: str, settings: FitGppSettings, backfilled: bool = False, exchange: str = "balanced", promotes: bool = True
+    name: str,
+    settings: FitGppSettings,
+    backfilled: bool = False,
+    exchange: str = "balanced",
+    promotes: bool = True,
+    own: Mapping[str, float] | None = None,
 ) -> Stages:
-    """The stages of a policy of the registry. Raises ValueError for a name that is not in it."""
-    return registry.factory(name)(Options(settings, backfilled, exchange, promotes))
+    """The stages of a policy of the registry; `own` are settings that only this policy knows. Raises ValueError for a name
+    that is not in it, and for settings that it does not know or that cannot be."""
+    return registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
+
+
+@lru_cache(maxsize=256)
+def stages_within(policy: VcPolicy) -> Stages:
+    """The stages of a virtual cluster. First come, first served, if its policy is not one that there is any more."""
+    name = policy.name if policy.name in registry.for_virtual_clusters() else "fifo"
+    return stages(name, FitGppSettings(policy.s, policy.cap, policy.trials_in_flight), own=dict(policy.settings))
+
+
+def order_of(site: Stages) -> OrderOf:
+    """The order of each queue of a site with these stages: what a State is made with."""
+    return lambda policy: site.order if policy is None else stages_within(policy).order
+
+
+def stages_for(state: State, job: Job, site: Stages) -> Stages:
+    """Those of the job's virtual cluster, or the site's."""
+    vc = state.vc_ids.get(job.spec.vc)
+    return site if vc is None else stages_within(state.vcs.rows[vc].policy)

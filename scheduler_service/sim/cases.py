@@ -21,7 +21,7 @@ from scheduler_service.core.errors import Refused
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import Guarantee
-from scheduler_service.policies.stages import stages
+from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.agents import Torn
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
@@ -84,6 +84,8 @@ class Case(Model):
     def digest(self) -> str:
         """Of all that the results depend on: what files hold, and not where they are; and not what the policy is called."""
         content = self.model_dump(mode="json", exclude={"folder": True, "policy": {"label"}})
+        if not self.policy.settings:
+            del content["policy"]["settings"]  # it came later, too
         if self.exchange is None:
             del content["exchange"]  # it came later: what was simulated before is not made anew
         if isinstance(self.workload, Hived) and self.workload.durations == "by_size":
@@ -228,15 +230,17 @@ def preview(case: Case) -> tuple[int, Skipped]:
 def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
     exchange = case.exchange if case.exchanges_cells else None
     match = "balanced" if exchange is None else exchange.policy
-    policy = stages(case.policy.name, case.policy.victims(), case.policy.backfill, match, case.policy.promotes).policy
-    settings, failures = case.policy.settings(), case.failures
+    policy = case.policy
+    made = stages(policy.name, policy.victims(), policy.backfill, match, policy.promotes, dict(policy.settings))
+    settings, failures = case.policy.engine_settings(), case.failures
     if case.virtual_clusters:
         plans = tuple(pool.plan() for pool in case.pools)
         settings = settings._replace(pools=plans, by_count=case.policy.name == "quota")
     return Site(
         nodes,
-        policy,
+        made.policy,
         settings,
+        order_of(made),
         case.delays.delays(),
         micros(case.decide_every),
         case.seed + (case.repeat << 32),

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.agents import Delay, Delays
@@ -96,6 +97,9 @@ class Policy(Model):
         description="of cells: what runs beyond a quota becomes guaranteed where it is, once there are cells for it; false: as "
         "in HiveD's paper",
     )
+    settings: Annotated[tuple[tuple[str, float], ...], BeforeValidator(pairs)] = Field(
+        default=(), description="that only this policy knows: {threshold: 3600} of las"
+    )
     default_grace: float = Field(default=30, ge=0, le=LONGEST_S, description="of jobs that name no grace period")
     aging: float = Field(default=0, ge=0, le=LONGEST_S, description="how much waiting is worth a step of priority; 0: none")
     min_run: float = Field(
@@ -109,7 +113,8 @@ class Policy(Model):
     @field_validator("name")
     @classmethod
     def _known(cls, name: str) -> str:
-        stages(name, FitGppSettings())
+        if name not in (known := registry.for_simulations()):
+            raise registry.unknown(name, known)
         return name
 
     @property
@@ -132,7 +137,7 @@ class Policy(Model):
             idle.add("promotes")
         return self.model_copy(update={name: Policy.model_fields[name].default for name in idle})
 
-    def settings(self) -> Settings:
+    def engine_settings(self) -> Settings:
         return Settings(
             default_grace_us=micros(self.default_grace),
             aging_us=micros(self.aging),

@@ -18,6 +18,7 @@ from scheduler_service.core.model.exchange import Exchange
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import ZERO, Micros, add, sub
+from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
 from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
 from scheduler_service.sim.agents import AT_ONCE, Agents, Delays
@@ -38,6 +39,8 @@ class Site:
     nodes: tuple[Inventory, ...]
     policy: Policy
     settings: Settings = DEFAULTS
+    order: OrderOf = always_by_priority
+    """Of queues, as the policies of the site and of virtual clusters have it."""
     delays: Delays = AT_ONCE
     decide_every_us: Micros = 0
     """Events wait for the next multiple of this (the FitGpp paper: a minute); 0: each is taken when it happens. That a gang
@@ -56,7 +59,7 @@ class World:
         """`ended` is given each job that is over, which is then forgotten. Without it all stay in `lives`."""
         self.site = site
         self.now: Micros = 0
-        self.state = State(Cluster("simulated", site.seed), site.settings)
+        self.state = State(Cluster("simulated", site.seed), site.settings, site.order)
         self.agents = Agents(site.delays, Random(f"{site.seed}:agents"), self._finished, site.outages)
         self.lives: dict[int, Life] = {}
         self.exchanges: dict[int, Exchange] = {}

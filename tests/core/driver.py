@@ -51,10 +51,13 @@ from scheduler_service.core.model.run_phase import NEXT
 from scheduler_service.core.model.settings import DEFAULTS, Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.load_check import contradictions
-from scheduler_service.core.state.queue_order import OrderOf, always_by_priority
+from scheduler_service.core.state.queue_order import OrderOf
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.policies.stages import Stages, order_of
 
+ORDER = order_of(Stages(fifo))
+"""Of a site that serves as usual; each virtual cluster has that of its policy."""
 EPOCH = 1_700_000_000 * SECOND
 NODE = Vector(32_000, 65_536, 8)
 
@@ -80,9 +83,9 @@ class Driver:
         settings: Settings = DEFAULTS,
         cap: int | None = None,
         seed: int = 0,
-        order_of: OrderOf = always_by_priority,
+        order: OrderOf = ORDER,
     ) -> None:
-        self.state = State(Cluster("test", seed), settings, order_of)
+        self.state = State(Cluster("test", seed), settings, order)
         self.policy = policy
         self.cap = cap
         """No job may have been preempted for trials more often than this."""

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.model import Job, JobClass, Run
+from scheduler_service.core.model import Cluster, Job, JobClass, Run
+from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.virtual_clusters import Guarantee
-from scheduler_service.core.state.eligibility import RULES, Claim, Spared, claim_of, spared, why_not
+from scheduler_service.core.state.eligibility import RULES, Spared, claim_of, spared, why_not
+from scheduler_service.core.state.queue_order import QueueOrder
+from scheduler_service.core.state.state import State
 from tests.core.driver import Driver, spec
 
 GUARANTEED, OPPORTUNISTIC = True, False
@@ -15,7 +18,8 @@ GUARANTEED, OPPORTUNISTIC = True, False
 def pair(
     *, own: bool = True, trial: bool = False, priority: int = 0, guaranteed: bool = OPPORTUNISTIC
 ) -> tuple[Job, Job, tuple[Run, ...]]:
-    """A claimant of priority 1, and a job that runs: of the same virtual cluster, best-effort, of lower priority."""
+    """A claimant of priority 1, and a job that runs: of the same virtual cluster, best-effort, of lower priority, and so behind
+    the claimant by the usual order."""
     d = Driver()
     d.join()
     d.submit(spec(1, trial))
@@ -29,37 +33,54 @@ REACHED = {
     Claim.TRIAL: [{}, {"guaranteed": GUARANTEED}, {"priority": 1}],
     Claim.OPPORTUNISTIC_TRIAL: [{}, {"priority": 1}],
     Claim.PRIORITY: [{}, {"guaranteed": GUARANTEED}, {"trial": True}],
+    Claim.REORDER: [{}, {"guaranteed": GUARANTEED}],
 }
 SPARED = {
     Claim.GUARANTEED: [{"guaranteed": GUARANTEED}],
     Claim.TRIAL: [{"own": False}, {"trial": True}, {"priority": 2}],
     Claim.OPPORTUNISTIC_TRIAL: [{"own": False}, {"trial": True}, {"priority": 2}, {"guaranteed": GUARANTEED}],
     Claim.PRIORITY: [{"own": False}, {"priority": 1}],
+    Claim.REORDER: [{"own": False}, {"trial": True}, {"priority": 1}, {"priority": 2}],
 }
+STATE = State(Cluster("c", 1))
 
 
 @pytest.mark.parametrize(("claim", "facts"), [(claim, facts) for claim in Claim for facts in REACHED[claim]])
 def test_a_claim_reaches_these(claim: Claim, facts: dict[str, object]) -> None:
     claimant, job, runs = pair(**facts)  # type: ignore[arg-type]
-    assert why_not(claim, claimant, job, runs) is None
+    assert why_not(STATE, claim, claimant, job, runs) is None
 
 
 @pytest.mark.parametrize(("claim", "facts"), [(claim, facts) for claim in Claim for facts in SPARED[claim]])
 def test_a_claim_does_not_reach_these_and_says_why(claim: Claim, facts: dict[str, object]) -> None:
     claimant, job, runs = pair(**facts)  # type: ignore[arg-type]
-    assert (why_not(claim, claimant, job, runs) or "").startswith(f"job {job.id} ")
+    assert (why_not(STATE, claim, claimant, job, runs) or "").startswith(f"job {job.id} ")
 
 
 def test_every_claim_has_a_rule_and_trials_are_the_ones_that_are_bounded() -> None:
     assert set(RULES) == set(Claim)
-    assert {claim for claim, rule in RULES.items() if rule.bounded} == {Claim.TRIAL, Claim.OPPORTUNISTIC_TRIAL}
+    assert {claim for claim, rule in RULES.items() if rule.capped} == {Claim.TRIAL, Claim.OPPORTUNISTIC_TRIAL}
+    assert {claim for claim, rule in RULES.items() if rule.bounded} == {Claim.TRIAL, Claim.OPPORTUNISTIC_TRIAL, Claim.REORDER}
 
 
 def test_a_trial_claims_by_what_it_is_content_with() -> None:
     claimant, _, _ = pair()
     for guarantee in Guarantee:
         expected = Claim.OPPORTUNISTIC_TRIAL if guarantee is Guarantee.OPPORTUNISTIC else Claim.TRIAL
-        assert claim_of(replace(claimant, spec=replace(claimant.spec, guarantee=guarantee))) is expected
+        trial = replace(claimant, spec=replace(claimant.spec, guarantee=guarantee))
+        assert claim_of(STATE, trial) is expected
+        best_effort = replace(trial, spec=replace(trial.spec, job_class=JobClass.BEST_EFFORT))
+        assert claim_of(STATE, best_effort) is None
+
+
+def test_any_job_claims_by_what_its_policy_allows() -> None:
+    claimant, job, runs = pair(guaranteed=GUARANTEED)
+    for claim in (Claim.PRIORITY, Claim.REORDER):
+        state = State(Cluster("c", 1), order_of=lambda _, claim=claim: QueueOrder(claim=claim))  # type: ignore[misc]
+        assert claim_of(state, claimant) is claim
+        opportunistic = replace(claimant, spec=replace(claimant.spec, guarantee=Guarantee.OPPORTUNISTIC))
+        assert why_not(state, claim, claimant, job, runs) is None
+        assert "is guaranteed" in (why_not(state, claim, opportunistic, job, runs) or "")
 
 
 def test_whoever_wants_its_place_a_run_is_spared_for_what_it_is_now() -> None:

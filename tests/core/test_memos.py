@@ -42,7 +42,7 @@ class Writing:
 
 def driver(order: QueueOrder) -> tuple[Driver, Writing]:
     policy = Writing()
-    return Driver(policy, order_of=lambda _: order), policy
+    return Driver(policy, order=lambda _: order), policy
 
 
 def submit(d: Driver, user: str) -> int:

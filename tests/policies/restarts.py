@@ -29,7 +29,7 @@ class Restarts(Tenants):
         """The state is loaded, as a new leader loads it, and goes on. To load it again changes nothing."""
         rows = [(table.name, key, row) for table in self.state.tables() for key, row in table.rows.items()]
         assert not list(contradictions(rows))
-        state = State(self.state.cluster, settings)
+        state = State(self.state.cluster, settings, self.state.order_of)
         state.restore(row for row in rows if row[0] != "cluster")
         repair_at_startup(state)
         for change in net(state.journal.entries):

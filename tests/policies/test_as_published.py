@@ -128,7 +128,7 @@ def test_a_plan_with_gangs_can_be_carried_out(state: State, needs: list[Vector],
     trial = changed(of_tasks(*needs), id=cluster.next_job)
     state.put(state.cluster_table, 0, changed(cluster, next_job=trial.id + 1))
     state.put(state.jobs, trial.id, trial)
-    choose = stages(rule, AS_PUBLISHED._replace(cap=2)).victims
+    choose = stages(rule, AS_PUBLISHED._replace(cap=2)).victims.choose
     assert choose is not None
     plan = choose(state, trial, seeded(seed))
     assume(plan is not None)
@@ -235,5 +235,5 @@ def test_a_service_is_sparing_unless_told_otherwise() -> None:
         assert chosen is not None
         assert spared is not None
         for seed in range(20):
-            assert victims(chosen(state, trial, seeded(seed))) == victims(spared(state, trial, seeded(seed)))
-            assert len(victims(chosen(state, trial, seeded(seed)))) == 2
+            assert victims(chosen.choose(state, trial, seeded(seed))) == victims(spared.choose(state, trial, seeded(seed)))
+            assert len(victims(chosen.choose(state, trial, seeded(seed)))) == 2

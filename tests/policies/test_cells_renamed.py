@@ -24,7 +24,7 @@ def restarted(before: Tenants, *plans: PoolPlan) -> Tenants:
     """The same cluster, with these pools; its invariants do not hold where cells have another name now."""
     after = Tenants({}, plans)
     after.now, after.runs, after.sent = before.now, before.runs, before.sent
-    after.state = State(before.state.cluster, after.state.settings)
+    after.state = State(before.state.cluster, after.state.settings, before.state.order_of)
     tables = (table for table in before.state.tables() if table.name != "cluster")
     after.state.restore((table.name, key, row) for table in tables for key, row in table.rows.items())
     return after
@@ -162,7 +162,7 @@ def test_runs_on_nodes_that_are_left_out_keep_their_guarantee_where_other_cells_
     t = LeftOut("node", 3, {}, {})
     rows = [(table.name, key, row) for table in t.state.tables() for key, row in table.rows.items() if table.name != "cluster"]
     other = PoolPlan("p", (*NODES[:2], "n5"), (("rack", 3),))
-    t.state = State(t.state.cluster, t.state.settings._replace(pools=(other,)))
+    t.state = State(t.state.cluster, t.state.settings._replace(pools=(other,)), t.state.order_of)
     t.state.restore(rows)
     t.change("A", ("p", "node", 2))
     assert t.standing() == [True, False], "n3 is of no named pool now, and n2 is left out of its own"

@@ -84,7 +84,7 @@ def test_the_proxy_lets_go_of_cells_of_a_level_that_has_gone() -> None:
     assert [(row.lot.level, row.by_proxy) for row in t.state.postings.rows.values()] == [("rack", True)]
     rows = [(table.name, key, row) for table in t.state.tables() for key, row in table.rows.items() if table.name != "cluster"]
     renamed = PoolPlan("p", ("n1", "n2"), (("cabinet", 2),))
-    t.state = State(t.state.cluster, t.state.settings._replace(pools=(renamed,)))
+    t.state = State(t.state.cluster, t.state.settings._replace(pools=(renamed,)), t.state.order_of)
     t.state.restore(rows)
     t.step()
     assert not t.state.idle.rows

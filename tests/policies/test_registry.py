@@ -17,6 +17,7 @@ from scheduler_service.policies.options import FitGppSettings, Options
 from scheduler_service.policies.registry import POLICIES, Entry, for_sites, for_virtual_clusters, register
 from scheduler_service.policies.stages import Stages, stages
 from scheduler_service.sim.policies.scores import CHOICES
+from scheduler_service.sim.site import Policy as SimulatedPolicy
 from scheduler_service.sim.tenants import VirtualCluster
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -26,20 +27,19 @@ def test_every_policy_can_be_made_and_says_what_it_is() -> None:
     assert set(sim.policies.SCORES) == set(CHOICES)  # those of the simulator are there, too
     for name, entry in POLICIES.items():
         assert entry.about
-        if entry.factory:
-            assert isinstance(stages(name, FitGppSettings()), Stages), name
+        assert isinstance(stages(name, FitGppSettings()), Stages), name
 
 
 def test_an_unknown_policy_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ValueError, match=r"there is no policy 'fifi'; there are fitgpp, .*fifo"):
         stages("fifi", FitGppSettings())
-    with pytest.raises(ValueError, match="there is no policy 'priority'"):
-        stages("priority", FitGppSettings())
+    with pytest.raises(ValidationError, match="there is no policy 'priority'"):
+        SimulatedPolicy(name="priority")  # it is for virtual clusters alone
 
 
 def test_a_name_is_given_once() -> None:
     with pytest.raises(ValueError, match="there is a policy 'fifo' already"):
-        register("fifo", Entry("another"))
+        register("fifo", Entry("another", "nowhere:stages"))
 
 
 def test_a_registered_policy_is_made_from_the_options(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
-from scheduler_service.leading import load_state, policy_of
+from scheduler_service.leading import load_state, stages_of
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.recording.record import Recorder
 from scheduler_service.run.service import NotLeading, Service
@@ -108,7 +108,7 @@ class Site:
         flaky = Flaky(self.store, epoch, view.commit_no, self.random, self.often)
         orders: list[Order] = []
         recorder = recorder_of(state, view.commit_no)
-        service = Service(state, view, policy_of(self.config), flaky, orders.extend, self.now, recorder)
+        service = Service(state, view, stages_of(self.config).policy, flaky, orders.extend, self.now, recorder)
         service.start()
         try:
             for agent in self.agents:

@@ -5,19 +5,19 @@ from functools import partial
 from pathlib import Path
 
 from scheduler_service.core.state.state import State
-from scheduler_service.leading import policy_of
-from scheduler_service.recording import begin, policy_from
+from scheduler_service.leading import stages_of
+from scheduler_service.recording import begin, stages_from
 from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.recording.replay import Summary, replay
 from scheduler_service.run.service import Service
 from tests.run.live import CONFIG, Site
 
-again = partial(policy_from, policy_of)
+again = partial(stages_from, stages_of)
 
 
 def recorder(path: Path) -> Callable[[State, int], Recording]:
     def of(state: State, commit_no: int) -> Recording:
-        made = begin(CONFIG.model_copy(update={"record": path}), policy_of, state, commit_no)
+        made = begin(CONFIG.model_copy(update={"record": path}), stages_of, state, commit_no)
         assert isinstance(made, Recording)
         return made
 

@@ -11,7 +11,7 @@ from scheduler_service.commands.main import main
 from scheduler_service.config import Config, ConfigError, load, without_password
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import VcPolicy
-from scheduler_service.leading import policy_of, settings_of, stages_of, vc_policy_of
+from scheduler_service.leading import settings_of, stages_of, vc_policy_of
 from scheduler_service.recording import parameters
 
 DATABASE = {"database": "postgresql://ebb:hunter2@localhost/ebb"}
@@ -251,7 +251,7 @@ def test_the_sites_policy_is_that_of_virtual_clusters_that_name_none() -> None:
 
 def test_the_recording_knows_the_exchange_arbiter() -> None:
     """A policy is made from exactly the settings that a recording holds."""
-    assert parameters(load(None, VCS), policy_of) == {"virtual_clusters": True, "exchange": "balanced"}
+    assert parameters(load(None, VCS), stages_of) == {"virtual_clusters": True, "exchange": "balanced"}
     assert "exchange: balanced" in CliRunner().invoke(main, ["serve", "--embedded", "x", "--check-config"]).output
 
 

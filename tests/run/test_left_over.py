@@ -22,7 +22,7 @@ FOURS = "four-2x2"
 
 def anew(before: Driver, settings: Settings) -> list[str]:
     """What is said after a restart with these settings."""
-    state = State(before.state.cluster, settings)
+    state = State(before.state.cluster, settings, before.state.order_of)
     tables = (table for table in before.state.tables() if table.name != "cluster")
     state.restore((table.name, key, row) for table in tables for key, row in table.rows.items())
     return list(left_over(state))
@@ -45,7 +45,7 @@ def test_who_is_in_cells_of_the_old_name_is_guaranteed_in_those_of_the_new_one()
     jobs = [before.ask("A", 4), before.ask("A", 4)]
     after = Tenants({}, [PoolPlan("named", ("one", "two"))])
     after.now, after.runs, after.sent = before.now, before.runs, before.sent
-    after.state = State(before.state.cluster, after.state.settings)
+    after.state = State(before.state.cluster, after.state.settings, before.state.order_of)
     tables = (table for table in before.state.tables() if table.name != "cluster")
     after.state.restore((table.name, key, row) for table in tables for key, row in table.rows.items())
     after.change("A", ("named", "node", 1))

@@ -18,6 +18,7 @@ from scheduler_service.core.messages import Accepted, Rng, Step, Stop, Submitted
 from scheduler_service.core.model import Cluster, EventKind, Job, JobEvent, JobSpec, Reason, RunKey, StopReason
 from scheduler_service.core.model.values import ZERO
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.stages import Stages
 from scheduler_service.run.ports import LeadershipLost
 from scheduler_service.run.recording.codec import canonical
 from scheduler_service.run.recording.record import digest
@@ -129,10 +130,10 @@ async def test_another_time_is_found(tmp_path: Path) -> None:
 async def test_other_random_numbers_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They follow from the seed and the number of the commit."""
 
-    def drawing_policy(*_: object) -> Policy:
-        return draws
+    def drawing_policy(*_: object) -> Stages:
+        return Stages(draws)
 
-    monkeypatch.setattr("tests.run.live.policy_of", drawing_policy)
+    monkeypatch.setattr("tests.run.live.stages_of", drawing_policy)
     site, path = Site(10, often=0.2), tmp_path / "recording"
     await lead(site, path, 10)
     assert replay(path, drawing_policy, Summary()) is None
@@ -160,7 +161,7 @@ def test_what_a_question_in_between_leaves_behind_is_in_it(tmp_path: Path, polic
         recording.adopted()
     recording.close()
     summary = Summary()
-    assert replay(path, lambda *_: policy, summary) is None
+    assert replay(path, lambda *_: Stages(policy), summary) is None
     assert summary.steps == 5
 
 
@@ -201,10 +202,10 @@ async def test_a_step_that_raises_can_be_taken_again(tmp_path: Path, monkeypatch
         raise RuntimeError("a fault")
         yield ()
 
-    def broken_policy(*_: object) -> Policy:
-        return broken
+    def broken_policy(*_: object) -> Stages:
+        return Stages(broken)
 
-    monkeypatch.setattr("tests.run.live.policy_of", broken_policy)
+    monkeypatch.setattr("tests.run.live.stages_of", broken_policy)
     site, path = Site(8, often=0.0), tmp_path / "recording"
     assert isinstance(await lead(site, path, 3), RuntimeError)
     summary = Summary()

@@ -27,7 +27,7 @@ from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
-from scheduler_service.leading import load_state, policy_of
+from scheduler_service.leading import load_state, stages_of
 from scheduler_service.recording import begin
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.recording.record import Recording
@@ -77,10 +77,10 @@ class Market:
         state, view, _ = load_state(self.store, epoch, self.config)
         if self.last:
             assert kept(state) == self.last, "a new leader goes on from all that there was"
-        recorder = begin(self.config, policy_of, state, view.commit_no)
+        recorder = begin(self.config, stages_of, state, view.commit_no)
         assert isinstance(recorder, Recording)
         writer = Unsteady(self.store, epoch, view.commit_no, self.random, often)
-        service = Service(state, view, policy_of(self.config), writer, lambda _: None, self.now, recorder)
+        service = Service(state, view, stages_of(self.config).policy, writer, lambda _: None, self.now, recorder)
         service.start()
         try:
             for event in [*(agent.seen_with(8) for agent in map(Eight, self.agents)), *self.created()]:
@@ -179,7 +179,7 @@ async def test_what_is_sent_again_is_answered_as_the_first_time_also_after_its_e
     epoch = memory.take(market.store, "site", 60)
     assert epoch is not None
     state, view, writer = load_state(market.store, epoch, market.config)
-    service = Service(state, view, policy_of(market.config), writer, lambda _: None, market.now)
+    service = Service(state, view, stages_of(market.config).policy, writer, lambda _: None, market.now)
     service.start()
     end = market.time + 10**9
     offer = PostRequested("A", "x", PostingKind.OFFER, Cells(POOL, "node", 1, 0, end))

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from scheduler_service.commands.main import main
 from scheduler_service.core.model import Cluster
 from scheduler_service.core.state.state import State
-from scheduler_service.leading import policy_of
+from scheduler_service.leading import stages_of
 from scheduler_service.recording import begin
 from scheduler_service.run.recording.file import File
 from scheduler_service.run.recording.record import Recording
@@ -35,7 +35,7 @@ def test_a_torn_line_is_removed_before_going_on(tmp_path: Path) -> None:
 def test_another_file_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "notes"
     path.write_text("what I must not forget\n")
-    made = begin(CONFIG.model_copy(update={"record": path}), policy_of, State(Cluster("c", 1)), 1)
+    made = begin(CONFIG.model_copy(update={"record": path}), stages_of, State(Cluster("c", 1)), 1)
     assert not isinstance(made, Recording)
     assert "is no recording" in caplog.text
     assert path.read_text() == "what I must not forget\n"

@@ -71,7 +71,7 @@ def test_what_comes_is_what_the_world_gives() -> None:
     """Nothing lies between a case and the World but columns."""
     made = case(workload={"kind": "fitgpp", "jobs": 300, "times_from": None}, seed=3)
     policy = stages("fitgpp", FitGppSettings()).policy
-    site = Site(made.inventories(), policy, made.policy.settings(), decide_every_us=60 * SECOND, seed=3)
+    site = Site(made.inventories(), policy, made.policy.engine_settings(), decide_every_us=60 * SECOND, seed=3)
     world = World(site, arrivals_of(made.workload, 3, Path()))
     world.run()
     lives = sorted(world.lives.values(), key=lambda life: life.id)

@@ -103,7 +103,7 @@ def listening(policy: Policy, told: list[tuple[int, int, int]]) -> Policy:
         while plan is not None:
             refused = yield plan
             assert refused is None
-            told.extend((state.cluster.clock_us, a.job_id, a.trial) for a in plan if isinstance(a, Preempt))
+            told.extend((state.cluster.clock_us, a.job_id, a.for_job) for a in plan if isinstance(a, Preempt))
             try:
                 plan = proposals.send(refused)
             except StopIteration:

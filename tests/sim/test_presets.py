@@ -27,7 +27,7 @@ def policies(*told: Any) -> list[Policy]:
 def test_a_simulated_policy_has_the_services_defaults(preset: str) -> None:
     service = Service(database="postgresql://nowhere", preset=preset)  # type: ignore[arg-type]
     (simulated,) = policies({"name": "fitgpp", "preset": preset})
-    assert simulated.settings() == settings_of(service)._replace(fault_retries=0), "nothing vanishes in a simulation"
+    assert simulated.engine_settings() == settings_of(service)._replace(fault_retries=0), "nothing vanishes in a simulation"
     assert (simulated.backfill, simulated.trials_in_flight) == (service.backfill, service.fitgpp_trials_in_flight)
     assert (simulated.s, simulated.cap) == (service.fitgpp_s, service.fitgpp_cap)
 

@@ -183,7 +183,18 @@ cell_requests = st.builds(
     st.booleans(),
     st.booleans(),
 )
-vc_policies = st.builds(VcPolicy, words, st.floats(allow_nan=False), natural, st.none() | natural, natural, natural, natural)
+own_settings = st.dictionaries(words, st.floats(allow_nan=False, allow_infinity=False), max_size=2)
+vc_policies = st.builds(
+    VcPolicy,
+    words,
+    st.floats(allow_nan=False),
+    natural,
+    st.none() | natural,
+    natural,
+    natural,
+    natural,
+    own_settings.map(lambda given: tuple(given.items())),
+)
 quotas_of = st.lists(st.builds(Quota, words, words, st.integers(1, 2**31 - 1)), max_size=3).map(tuple)
 pins_of = st.lists(st.builds(Pin, words, words, words, natural), max_size=2).map(tuple)
 nodes_of = st.lists(big, max_size=2).map(tuple)

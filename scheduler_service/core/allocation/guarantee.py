@@ -5,10 +5,11 @@ from scheduler_service.core.allocation.transitions import shorten_grace, stop_jo
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Reclaim
 from scheduler_service.core.model import EventKind, Reason, Run, StopReason
+from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee
-from scheduler_service.core.state.eligibility import Claim, why_not
+from scheduler_service.core.state.eligibility import why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -25,8 +26,8 @@ def reclaim(state: State, action: Reclaim, now: Micros) -> None:
     if claimant is None:
         raise PlanRefused(f"there is no job {action.for_job}")
     guaranteed = any(run.guaranteed for run in runs)
-    yields = _by_priority(state, job.spec.vc) and why_not(Claim.PRIORITY, claimant, job, runs) is None
-    if not yields and (refusal := why_not(Claim.GUARANTEED, claimant, job, runs)) is not None:
+    yields = state.order_for(job).claim is Claim.PRIORITY and why_not(state, Claim.PRIORITY, claimant, job, runs) is None
+    if not yields and (refusal := why_not(state, Claim.GUARANTEED, claimant, job, runs)) is not None:
         raise PlanRefused(refusal)
     opportunistic = claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
     require(not opportunistic or (yields and not guaranteed), f"job {claimant.id} has no right to what job {job.id} holds")
@@ -47,11 +48,6 @@ def leaves_in_time(state: State, run: Run) -> bool:
         return False
     latest = state.cluster.clock_us + state.settings.reclaim_grace_us
     return run.guaranteed or run.stop_us is None or run.stop_us + run.stop_grace_us <= latest
-
-
-def _by_priority(state: State, vc: str) -> bool:
-    """Whether a virtual cluster's own jobs give way to those of higher priority."""
-    return vc in state.vc_ids and state.vcs.rows[state.vc_ids[vc]].policy.name == "priority"
 
 
 def promote(state: State, job_id: int, now: Micros) -> None:

@@ -27,11 +27,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """Tell a best-effort job's run, all of its tasks, to leave for a trial; refused where it was preempted `cap` times
-    already."""
+    """Stop a best-effort job's run, all of its tasks, for a waiting job that may preempt it; refused if trials had it preempted
+    `cap` times already, where the claim of that job is capped."""
 
     job_id: int
-    trial: int
+    for_job: int
     cap: int
     decision: Decision
 

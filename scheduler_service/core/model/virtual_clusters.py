@@ -79,6 +79,8 @@ class VcPolicy(NamedTuple):
     """For how long they are offered; 0: for as long as they must have been idle."""
     proxy_keep: int = 0
     """Idle cells of each kind that are not offered."""
+    settings: tuple[tuple[str, float], ...] = ()
+    """Settings that only this policy knows, by name; in the order of names. Others are as the policy has them."""
 
 
 @dataclass(frozen=True)

@@ -10,33 +10,23 @@ from operator import le, lt
 from typing import Any, NamedTuple
 
 from scheduler_service.core.model import Job, JobClass, Run
+from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.tables import Tables
 
 
-class Claim(Enum):
-    """By what right a job has others stopped."""
-
-    GUARANTEED = 1
-    """Work in cells that its virtual cluster owns."""
-    TRIAL = 2
-    """A trial inside its virtual cluster's guarantee, or on a site without virtual clusters."""
-    OPPORTUNISTIC_TRIAL = 3
-    """A trial that runs in others' idle cells."""
-    PRIORITY = 4
-    """A job of a virtual cluster whose policy goes by priority."""
-
-
 class Rule(NamedTuple):
     """Which runs a claim may take. `own`: those of the claimant's virtual cluster alone; `opportunistic`: those that are
-    guaranteed nothing alone; `best_effort`: no trials; `outranks(victim's priority, claimant's)`; `bounded`: by the cap P
-    (FitGpp, Eqn 4) and by the minimum run time."""
+    guaranteed nothing alone; `best_effort`: no trials; `outranks(victim's priority, claimant's)`; `behind`: those alone that
+    are behind the claimant by the order of their queue; `bounded`: by the minimum run time; `capped`: by P (FitGpp, Eqn 4)."""
 
     own: bool
     opportunistic: bool
     best_effort: bool
     outranks: Callable[[Any, Any], Any]
+    behind: bool
     bounded: bool
+    capped: bool
 
 
 def _any(_victim: object, _claimant: object) -> bool:
@@ -44,11 +34,12 @@ def _any(_victim: object, _claimant: object) -> bool:
 
 
 RULES = {
-    #                                own,   opportunistic, best_effort, outranks, bounded
-    Claim.GUARANTEED: Rule(False, True, False, _any, False),
-    Claim.TRIAL: Rule(True, False, True, le, True),
-    Claim.OPPORTUNISTIC_TRIAL: Rule(True, True, True, le, True),
-    Claim.PRIORITY: Rule(True, False, False, lt, False),
+    #                           own,   opportunistic, best_effort, outranks, behind, bounded, capped
+    Claim.GUARANTEED: Rule(False, True, False, _any, False, False, False),
+    Claim.TRIAL: Rule(True, False, True, le, False, True, True),
+    Claim.OPPORTUNISTIC_TRIAL: Rule(True, True, True, le, False, True, True),
+    Claim.PRIORITY: Rule(True, False, False, lt, False, False, False),
+    Claim.REORDER: Rule(True, False, True, _any, True, True, False),
 }
 
 
@@ -62,14 +53,17 @@ class Spared(Enum):
     FAULTY = "holds a faulty device"
 
 
-def claim_of(trial: Job) -> Claim:
-    """By which right a trial has runs preempted."""
-    return Claim.OPPORTUNISTIC_TRIAL if trial.spec.guarantee is Guarantee.OPPORTUNISTIC else Claim.TRIAL
+def claim_of(state: Tables, job: Job) -> Claim | None:
+    """By which right a queued job has runs of its own virtual cluster stopped, or of a site that has none; None: by none."""
+    claim = state.order_for(job).claim
+    if claim is not None or job.spec.job_class is not JobClass.TRIAL:
+        return claim
+    return Claim.OPPORTUNISTIC_TRIAL if job.spec.guarantee is Guarantee.OPPORTUNISTIC else Claim.TRIAL
 
 
 def spared(state: Tables, run: Run, job: Job) -> Spared | None:
-    """Why no trial may have the run preempted, whichever; None: it depends on the trial. Facts of one run: the index of
-    candidates is made of them."""
+    """Why nobody who is bounded may have the run preempted, whoever asks; None: that depends on who does. Facts of one run: the
+    index of candidates is made of them."""
     if job.spec.job_class is not JobClass.BEST_EFFORT:
         return Spared.NOT_BEST_EFFORT
     if not run.phase.preemptible:
@@ -81,7 +75,7 @@ def spared(state: Tables, run: Run, job: Job) -> Spared | None:
     return Spared.FAULTY if state.holds_faulty(run) else None
 
 
-def why_not(claim: Claim, claimant: Job, job: Job, runs: Iterable[Run]) -> str | None:
+def why_not(state: Tables, claim: Claim, claimant: Job, job: Job, runs: Iterable[Run]) -> str | None:
     """Why the claim does not reach this job's runs, by the table; None: it does. What time bounds is `spared`'s."""
     rule = RULES[claim]
     if rule.own and job.spec.vc != claimant.spec.vc:
@@ -90,6 +84,9 @@ def why_not(claim: Claim, claimant: Job, job: Job, runs: Iterable[Run]) -> str |
         return f"job {job.id} is not best-effort"
     if not rule.outranks(job.priority, claimant.priority):
         return f"job {job.id} has too high a priority to make room for job {claimant.id}"
-    if rule.opportunistic and any(run.guaranteed for run in runs):
+    if rule.behind and state.place_of(job) <= state.place_of(claimant):
+        return f"job {job.id} is not behind job {claimant.id} in the queue"
+    content = rule.opportunistic or claimant.spec.guarantee is Guarantee.OPPORTUNISTIC
+    if content and any(run.guaranteed for run in runs):
         return f"job {job.id} is guaranteed, and job {claimant.id} may have opportunistic runs stopped alone"
     return None

@@ -53,6 +53,9 @@ class Queue:
     def __len__(self) -> int:
         return len(self._keys) - self._front
 
+    def __reversed__(self) -> Iterator[QueueKey]:
+        return islice(reversed(self._keys), len(self))
+
     def __iter__(self) -> Iterator[QueueKey]:
         return islice(self._keys, self._front, None)
 

@@ -43,6 +43,8 @@ class QueueOrder(NamedTuple):
     """Whose memos the key depends on; empty: it depends on none."""
     subject: Callable[[Job], str] = lambda job: f"job/{job.id}"
     """Of which of these memos the key of a job depends."""
+    overtakes: bool = False
+    """Jobs behind one that does not fit are served all the same."""
 
 
 BY_PRIORITY = QueueOrder()

@@ -11,8 +11,9 @@ from scheduler_service.core.cells.opportunistic_search import find_idle
 from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
 from scheduler_service.core.model import Job, JobClass
+from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.eligibility import Claim, why_not
+from scheduler_service.core.state.eligibility import why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
@@ -32,7 +33,11 @@ def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rn
         order, decision = in_order(state, vc, job, able, rng)
     elif policy.name == BY_PRIORITY:
         order, decision = (
-            [other for other in reversed(_opportunistic_jobs(state, vc)) if why_not(Claim.PRIORITY, job, other, ()) is None],
+            [
+                other
+                for other in reversed(_opportunistic_jobs(state, vc))
+                if why_not(state, Claim.PRIORITY, job, other, ()) is None
+            ],
             None,
         )
     else:

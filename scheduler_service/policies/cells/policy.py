@@ -61,7 +61,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
 
 
 def stages(options: Options) -> Stages:
-    return Stages(cells(MATCHES[options.exchange], options.promotes), None)
+    return Stages(cells(MATCHES[options.exchange], options.promotes))
 
 
 def _leaves_more(state: State, since: int) -> bool:

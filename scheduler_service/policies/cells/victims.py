@@ -19,9 +19,10 @@ from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.messages import Action, AddEarmark, Demote, DropEarmark, Plan, Preempt, Reclaim, Rng, Wait
 from scheduler_service.core.model import Decision, Job, JobClass, Reason, RunKey
+from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
-from scheduler_service.core.state.eligibility import Claim, claim_of, spared, why_not
+from scheduler_service.core.state.eligibility import claim_of, spared, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Gone, holds_up, plan_in_cells
 from scheduler_service.policies.remaining_time import remaining
@@ -128,9 +129,10 @@ def _drawn(jobs: Sequence[Job], rng: Rng) -> list[Job]:
 
 def may_go(state: State, job: Job, trial: Job) -> bool:
     """Whether the trial may have the job preempted now, or take what is kept for it."""
-    runs = state.runs_of(job.id)
+    runs, claim = state.runs_of(job.id), claim_of(state, trial)
     return (
-        why_not(claim_of(trial), trial, job, runs) is None
+        claim is not None
+        and why_not(state, claim, trial, job, runs) is None
         and job.id not in state.unreachable
         and all(spared(state, run, job) is None for run in runs)
     )
@@ -223,7 +225,7 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Plan | None:
         other
         for jobs in (waiting_for_others(state, vc), running(state, vc))
         for other in sorted(jobs, key=lambda other: (other.priority, -other.id))
-        if why_not(Claim.PRIORITY, job, other, ()) is None
+        if why_not(state, Claim.PRIORITY, job, other, ()) is None
     ]
     for jobs in by_pool(state, pools, lower):
         chosen = _enough(state, vc, job, jobs) if _would_do(state, vc, job, jobs) else None

@@ -10,7 +10,7 @@ from itertools import takewhile
 from scheduler_service.core.messages import AddEarmark, Preempt, Rng
 from scheduler_service.core.model import Decision, Job, JobClass, JobState, Node, Reason
 from scheduler_service.core.model.values import SECOND, ZERO, Micros, Vector
-from scheduler_service.core.state.eligibility import Spared, spared
+from scheduler_service.core.state.eligibility import Spared, claim_of, spared
 from scheduler_service.core.state.free_resources import largest_first, pack
 from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, startable
 from scheduler_service.core.state.state import State
@@ -52,8 +52,8 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     decision: Decision | None = None
     victims: tuple[Victim, ...] = ()
     guarded = ""
-    if job.spec.job_class is JobClass.TRIAL and stages.victims is not None and blockers and not before:
-        plan = stages.victims(state, job, rng)
+    if stages.victims is not None and claim_of(state, job) is not None and blockers and not before:
+        plan = stages.victims.choose(state, job, rng)
         if plan is None:
             if state.free_resources.any_open():
                 guarded = _guarded(state, now)
@@ -64,6 +64,8 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
             scores = {c.key: c.score for c in decision.candidates} if decision else {}
             keys = (run.key for job_id in sorted(told) for run in state.runs_of(job_id))
             victims = tuple(Victim(key, scores.get(key, 0.0)) for key in keys)
+    if blockers and (place_in_queue := stages.about(state, job)):
+        blockers[0] = blockers[0]._replace(detail="; ".join(filter(None, (blockers[0].detail, place_in_queue))))
     when = estimate(state, job, before, now, stages) if blockers else None
     if guarded and when is not None and when.at_us is None and may_fit(state, job):
         when = Estimate(None, f"it waits until a run ends or may be preempted: {guarded}", when.unknown)
@@ -115,7 +117,7 @@ def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
     mine = state.queue_key(job)
     if mine is None:
         return
-    if stages.victims is None:  # one queue
+    if not stages.trials_first:
         keys = takewhile(lambda key: key < mine, merge(*(state.waiting("", lane) for lane in OWN_LANES)))
         yield from (state.jobs.rows[key[-1]] for key in keys)
         return

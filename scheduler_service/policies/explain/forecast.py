@@ -50,7 +50,7 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Sta
     """Of a job of no virtual cluster. `before` are those that are served before it, in order."""
 
     def order(other: Job) -> tuple[bool, QueueKey]:
-        last = stages.victims is not None and other.spec.job_class is not JobClass.TRIAL
+        last = stages.trials_first and other.spec.job_class is not JobClass.TRIAL
         return last, state.place_of(other)
 
     aside = {array.id: array for array in _at_their_limit(state) if order(array) < order(job)}

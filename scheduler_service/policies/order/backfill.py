@@ -46,7 +46,7 @@ def backfill(state: State, _rng: Rng) -> Proposals:
 
 def stages(options: Options) -> Stages:
     """FIFO, with backfill or without."""
-    return Stages(backfill if options.backfill else fifo, None)
+    return Stages(backfill if options.backfill else fifo)
 
 
 def serve(state: State, lanes: Sequence[Lane]) -> Proposals:

@@ -1,7 +1,7 @@
 """Trials start now, at the cost of best-effort runs: the order in which they are served (FitGpp, section 3).
 
-Trials have their own strict queue, which is served first. One that fits nowhere has runs preempted for it, as the port
-`Victims` chooses, and waits for them with an earmark; those behind it are then served in turn. Best-effort jobs follow with
+Trials have their own strict queue, which is served first. One that fits nowhere has runs preempted for it, as
+`stages.Victims` says, and waits for them with an earmark; those behind it are then served in turn. Best-effort jobs follow with
 what is left.
 """
 
@@ -14,7 +14,7 @@ from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.order.fifo import not_looked_at
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, queued, start_on_earmarks
-from scheduler_service.policies.stages import Victims
+from scheduler_service.policies.stages import Choose
 
 NOT_ENOUGH = "every run that may be preempted, together, would not make room"
 """What goes with NOTHING_TO_PREEMPT."""
@@ -23,7 +23,7 @@ Serve = Callable[[State, tuple[Lane, ...]], Proposals]
 """How a queue is served that preempts nobody: `fifo.serve`, or `backfill.serve`."""
 
 
-def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = None) -> Policy:
+def trials_first(victims: Choose, serve: Serve, trials_in_flight: int | None = None) -> Policy:
     """`trials_in_flight` bounds how many trials may wait for victims at once; None is no bound, 1 is the papers' setting."""
 
     def policy(state: State, rng: Rng) -> Proposals:
@@ -36,7 +36,7 @@ def trials_first(victims: Victims, serve: Serve, trials_in_flight: int | None = 
     return policy
 
 
-def _serve_trials(state: State, victims: Victims, trials_in_flight: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:
+def _serve_trials(state: State, victims: Choose, trials_in_flight: int | None, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Returns whether best-effort jobs may be served: not while a trial waits that nothing could be preempted for, since
     they would take what becomes free before it."""
     skip = 0
@@ -68,7 +68,7 @@ def in_vain(state: State, trial: Job) -> Wait:
     return Wait(trial.id, Reason.NO_ROOM, NONE_OPEN)
 
 
-def _preempt_for(state: State, trial: Job, victims: Victims, rng: Rng) -> Generator[Plan, str | None, bool]:
+def _preempt_for(state: State, trial: Job, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Whether runs were told to leave for the trial."""
     plan = victims(state, trial, rng)
     if plan is None:

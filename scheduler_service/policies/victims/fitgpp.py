@@ -5,13 +5,16 @@ which releases on each node what its tasks hold there; a trial that is a gang ha
 other, the largest first, each with what those before it have left.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.messages import Plan, Rng
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.stages import Ranked
 from scheduler_service.policies.victims.preempting import preempting
 from scheduler_service.policies.victims.search import Field, Scores, draw, field_for, plan_for, random_order
 
@@ -56,4 +59,27 @@ def score(field: Field, s: float) -> Scores:
     return Scores(total, max_size, max_grace)
 
 
-stages = preempting(fitgpp_victims)
+def by_score(state: State, trial: Job, able: Sequence[Job], settings: FitGppSettings, _rng: Rng) -> Ranked:
+    """By the score of Eqn 3, the least first; of equals, the job that was submitted last."""
+    slots = state.candidates.slots_of([run.key for job in able for run in state.runs_of(job.id)])
+    if not len(slots):
+        return Ranked([])
+    field = Field(state, trial, slots, settings.cap)
+    scores = score(field, settings.s)
+    best = {int(job): float(value) for job, value in zip(field.job, scores.score, strict=True)}
+    decision = Decision(
+        trial=trial.id,
+        node=int(field.node[0]),
+        demand=trial.spec.demand,
+        rule="fitgpp",
+        s=settings.s,
+        cap=settings.cap,
+        max_size=scores.max_size,
+        max_grace_us=scores.max_grace_us,
+        considered=len(best),
+        candidates=(),
+    )
+    return Ranked(sorted((job for job in able if job.id in best), key=lambda job: (best[job.id], -job.id)), decision)
+
+
+stages = preempting(fitgpp_victims, alone=by_score)

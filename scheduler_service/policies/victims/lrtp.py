@@ -4,14 +4,17 @@ How long a job will run is its estimate, but never longer than its time limit. O
 it is long.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.messages import Plan
+from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.remaining_time import remaining
+from scheduler_service.policies.stages import Ranked
 from scheduler_service.policies.victims.preempting import preempting
 from scheduler_service.policies.victims.search import Field, Scores, draw, field_for, plan_for, pool_for
 
@@ -36,4 +39,10 @@ def _scores(state: State, field: Field) -> NDArray[np.float64]:
     return np.array([-(remaining(state, state.jobs.rows[job], now) or 0) / 1e6 for job in field.job.tolist()])
 
 
-stages = preempting(lambda state, trial, settings, _rng: lrtp_victims(state, trial, settings))
+def longest_first(state: State, _trial: Job, able: Sequence[Job], _settings: FitGppSettings, _rng: Rng) -> Ranked:
+    now = state.cluster.clock_us
+    longest = {job.id: remaining(state, job, now) for job in able}
+    return Ranked(sorted(able, key=lambda job: (-(longest[job.id] or 0), -job.id)))
+
+
+stages = preempting(lambda state, trial, settings, _rng: lrtp_victims(state, trial, settings), longest_first)

@@ -125,14 +125,12 @@ class Field:
 
 def field_for(state: State, trial: Job, cap: int) -> Field | None:
     """None: there is nothing that the trial may preempt."""
-    c = state.candidates
+    c, claim = state.candidates, claim_of(state, trial)
+    if claim is None:
+        return None
     used = slice(0, c.used)
     offered = state.free_resources.offered()
-    mask = (
-        (c.job[used] > 0)
-        & (offered[2].take(c.node[used]) >= 0)
-        & RULES[claim_of(trial)].outranks(c.priority[used], trial.priority)
-    )
+    mask = (c.job[used] > 0) & (offered[2].take(c.node[used]) >= 0) & RULES[claim].outranks(c.priority[used], trial.priority)
     slots = np.nonzero(mask)[0]
     if c.gangs and len(slots):
         slots = _whole(state, slots)

@@ -15,10 +15,10 @@ from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.order.fifo import not_looked_at
 from scheduler_service.policies.order.trials_first import Serve, in_vain, trials_first
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, queued, start_on_earmarks
-from scheduler_service.policies.stages import Victims
+from scheduler_service.policies.stages import Choose
 
 
-def serve_trials(victims: Victims, serve: Serve, settings: FitGppSettings) -> Policy:
+def serve_trials(victims: Choose, serve: Serve, settings: FitGppSettings) -> Policy:
     """Trials are served first, in the order that the settings name; best-effort jobs follow."""
     if settings.in_order:
         return trials_in_order(victims, serve)
@@ -33,7 +33,7 @@ def passed_by(state: State, settings: FitGppSettings) -> bool:
     return settings.trials_in_flight is not None and len(state.earmarks_of) >= settings.trials_in_flight
 
 
-def trials_in_order(victims: Victims, serve: Serve) -> Policy:
+def trials_in_order(victims: Choose, serve: Serve) -> Policy:
     """One trial at most waits for victims, with an earmark, and starts wherever it fits first. Others have earmarks that were
     given by the policy that was there before."""
 
@@ -48,7 +48,7 @@ def trials_in_order(victims: Victims, serve: Serve) -> Policy:
     return policy
 
 
-def _serve_first(state: State, victims: Victims, rng: Rng) -> Generator[Plan, str | None, bool]:
+def _serve_first(state: State, victims: Choose, rng: Rng) -> Generator[Plan, str | None, bool]:
     """Trials in order, until one does not fit; whether nothing could be preempted for that one."""
     skip = 0
     while (trial := queued(state, Lane.TRIAL, skip)) is not None:

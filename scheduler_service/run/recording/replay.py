@@ -15,13 +15,15 @@ from scheduler_service.core.messages import Step
 from scheduler_service.core.model import exchange, idle_history
 from scheduler_service.core.model import virtual_clusters as vc_rows
 from scheduler_service.core.state import exchange_index
+from scheduler_service.core.state.queue_order import OrderOf
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.stages import Stages, order_of
 from scheduler_service.randomness import Drawing
 from scheduler_service.run.recording.codec import CodecError, canonical, decode
 from scheduler_service.run.recording.record import FORMAT, End, Line, Row, Section, Stepped, digest, whole, words
 
-PolicyOf = Callable[[str, Mapping[str, Any]], Policy]
-"""Makes a policy from its name and parameters."""
+StagesOf = Callable[[str, Mapping[str, Any]], Stages]
+"""Makes the stages of a policy from its name and parameters."""
 _text = canonical()
 _MODULES = (rows, vc_rows, exchange, exchange_index, idle_history)
 _ROWS = {name: kind for module in _MODULES for name, kind in vars(module).items() if is_dataclass(kind)}
@@ -123,32 +125,32 @@ def _texts(path: Path, summary: Summary) -> Iterator[tuple[int, str]]:
             raise Unreadable(f"{path}, after line {number}: {error}") from None
 
 
-def replay(path: Path, policy_of: PolicyOf, summary: Summary) -> Difference | None:
+def replay(path: Path, stages_of: StagesOf, summary: Summary) -> Difference | None:
     """Takes every step of the recording again, until something else comes out of one. Raises Unreadable, OSError."""
-    for number, line, came_out in taken_again(path, policy_of, summary):
+    for number, line, came_out in taken_again(path, stages_of, summary):
         if digest(came_out, _text) != line.digest:
             return Difference(number, summary.sections, line, words(came_out), whole(came_out, _text))
     return None
 
 
-def taken_again(path: Path, policy_of: PolicyOf, summary: Summary) -> Iterator[tuple[int, Stepped, Step | Exception]]:
+def taken_again(path: Path, stages_of: StagesOf, summary: Summary) -> Iterator[tuple[int, Stepped, Step | Exception]]:
     """Each step of the recording with the number of its line, and what comes out of it now. Raises Unreadable, OSError."""
     section: Section | None = None
     began: list[Row] = []
     state: State | None = None
-    policy: Policy | None = None
+    stages: Stages | None = None
     for number, line in read(path, summary):
         match line:
             case Section():
                 section, began, state = line, [], None
-                policy = policy_of(line.policy, line.parameters)
+                stages = stages_of(line.policy, line.parameters)
             case Row():
                 began.append(line)
             case Stepped():
-                if section is None or policy is None or (state is None and len(began) != section.rows):
+                if section is None or stages is None or (state is None and len(began) != section.rows):
                     raise Unreadable(f"{path}, line {number}: a step before all rows of its section")
-                state = state or _state(section, began)
-                yield number, line, _again(state, policy, line)
+                state = state or _state(section, began, order_of(stages))
+                yield number, line, _again(state, stages.policy, line)
                 if line.outcome == "adopted":
                     state.adopt()
                 else:
@@ -157,10 +159,10 @@ def taken_again(path: Path, policy_of: PolicyOf, summary: Summary) -> Iterator[t
                 pass
 
 
-def _state(section: Section, began: list[Row]) -> State:
+def _state(section: Section, began: list[Row], order: OrderOf) -> State:
     made = [(row.table, row.key, decode(_ROWS[row.row[0]], row.row)) for row in began]
     cluster = next(row for table, _, row in made if table == "cluster")
-    state = State(cluster, section.settings)
+    state = State(cluster, section.settings, order)
     state.restore((table, _key(key, row), row) for table, key, row in made if table != "cluster")
     return state
 

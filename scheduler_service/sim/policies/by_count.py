@@ -36,7 +36,7 @@ def by_count() -> Policy:
 
 
 def stages(_options: Options) -> Stages:
-    return Stages(by_count(), None)
+    return Stages(by_count())
 
 
 def _serve(state: State, vc: VirtualCluster, quota: int) -> Proposals:

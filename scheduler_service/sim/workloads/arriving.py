@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from scheduler_service.core.model.values import SECOND, Micros, Vector
-from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.stages import stages
+from scheduler_service.policies import registry
 from scheduler_service.sim.jobs import Arrivals, ClosedLoop, Load, SimJob
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Model
 from scheduler_service.sim.workloads.limits import Rate
@@ -24,7 +23,8 @@ OFFICE_DAYS = (1.15, 1.2, 1.2, 1.2, 1.1, 0.6, 0.55)
 
 
 def _is_policy(name: str) -> str:
-    stages(name, FitGppSettings())
+    if name not in (known := registry.for_simulations()):
+        raise registry.unknown(name, known)
     if name in ("cells", "quota"):
         raise ValueError(f"the policy {name} is for virtual clusters, and times are recorded without any: take another one")
     return name

@@ -276,7 +276,12 @@ def to_earmark(v: Sequence[Any]) -> Earmark:
 
 def to_vc(v: Sequence[Any]) -> VirtualCluster:
     quotas, pins = tuple(Quota(*quota) for quota in v[2]), tuple(Pin(*pin) for pin in v[3])
-    return VirtualCluster(v[0], v[1], quotas, pins, v[4], VcPolicy(**{**v[5], "s": float(v[5]["s"])}))
+    return VirtualCluster(v[0], v[1], quotas, pins, v[4], _to_vc_policy(v[5]))
+
+
+def _to_vc_policy(given: Record) -> VcPolicy:
+    settings = tuple((name, float(value)) for name, value in given.get("settings", ()))
+    return VcPolicy(**{**given, "s": float(given["s"]), "settings": settings})
 
 
 def to_binding(v: Sequence[Any]) -> Binding:

@@ -1,0 +1,58 @@
+"""Every waiting job is looked at, in order: one that does not fit holds up nobody behind it, but may preempt runs.
+
+A job that waits may be overtaken again and again. A policy that serves like this needs an order that brings those who wait
+forward, or large jobs may starve.
+"""
+
+from heapq import merge
+from itertools import islice
+
+from scheduler_service.core.engine import Policy, Proposals
+from scheduler_service.core.messages import Rng, Wait
+from scheduler_service.core.model import Job, JobState, Reason, TaskGroup
+from scheduler_service.core.model.values import Vector
+from scheduler_service.core.state.queue_keys import OWN_LANES
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.remembering import Notes, take_notes
+from scheduler_service.policies.stages import Choose
+
+LOOKED_AT = 1000
+"""Jobs of the queue that are looked at in one step."""
+_Kind = tuple[Vector, tuple[TaskGroup, ...], tuple[int, ...]]
+
+
+def overtaking(choose: Choose, remember: Notes) -> Policy:
+    """The loop of a site without virtual clusters, whose jobs are all in one order."""
+
+    def policy(state: State, rng: Rng) -> Proposals:
+        noted = yield from take_notes(state, remember)
+        yield from start_on_earmarks(state, place_on_earmarks)
+        yield from _serve(state, choose, rng)
+        yield from take_notes(state, remember, noted)
+
+    return policy
+
+
+def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:
+    """What a job asks for in vain, those behind it ask for in vain, too: there is ever less, and they may preempt fewer."""
+    in_vain: set[_Kind] = set()
+    waiting = merge(*(state.waiting("", lane) for lane in OWN_LANES))
+    for job_id in [key[-1] for key in islice(waiting, LOOKED_AT)]:
+        job = state.jobs.rows[job_id]
+        kind = job.spec.demand, job.spec.gang, job.avoid
+        if kind in in_vain or job_id in state.earmarks_of:
+            continue
+        while _waits(job) and (action := place(state, job)) is not None and (yield (action,)) is None:
+            job = state.jobs.rows[job_id]  # an array begins one element after the other
+        if not _waits(job):
+            continue
+        wait = no_room(state, job)
+        plan = choose(state, job, rng) if wait.reason is not Reason.TOO_LARGE else None
+        if plan is None or (yield (*plan, Wait(job_id, Reason.WAITING_FOR_VICTIMS))) is not None:
+            yield (wait,)
+            in_vain.add(kind)
+
+
+def _waits(job: Job) -> bool:
+    return job.state is JobState.QUEUED and job.reason is not Reason.ARRAY_LIMIT

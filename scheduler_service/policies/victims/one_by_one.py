@@ -1,0 +1,100 @@
+"""Jobs are preempted one after the other until a waiting job fits, and those that are not needed are spared again.
+
+The way of a site without virtual clusters for a policy that says in which order jobs are preempted, and nothing more.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt
+from scheduler_service.core.model import Decision, Job
+from scheduler_service.core.model.claims import Claim
+from scheduler_service.core.model.values import ZERO, Vector, add, fits
+from scheduler_service.core.state.eligibility import claim_of, spared, why_not
+from scheduler_service.core.state.free_resources import pack
+from scheduler_service.core.state.queue import NOBODY
+from scheduler_service.core.state.state import State
+
+NO_CAP = 2**31 - 1
+
+
+def behind(state: State, job: Job) -> Iterator[Job]:
+    """Jobs that run and may be preempted for this one because they are behind it in the queue's order (`Claim.REORDER`), the
+    last in the order first. Costs what is looked at."""
+    if claim_of(state, job) is not Claim.REORDER:
+        return
+    place = state.place_of(job)
+    for key in reversed(state.running.get(job.spec.vc, NOBODY)):
+        if key <= place:
+            return
+        other = state.jobs.rows[key[-1]]
+        if may_preempt(state, job, other):
+            yield other
+
+
+def may_preempt(state: State, job: Job, other: Job) -> bool:
+    """Whether all of the other's runs may be preempted for the job now."""
+    claim, runs = claim_of(state, job), state.runs_of(other.id)
+    return (
+        claim is not None
+        and why_not(state, claim, job, other, runs) is None
+        and other.id not in state.unreachable
+        and all(spared(state, run, other) is None for run in runs)
+    )
+
+
+def make_room(state: State, job: Job, order: Iterable[Job], rule: str) -> Plan | None:
+    """Preempts jobs in this order until the job fits on the nodes, and keeps what they release. None: all of them together do
+    not make room. Of those that were chosen the ones that came last in the order are spared first, if they are not needed."""
+    tasks = job.spec.tasks()
+    offered = state.free_resources.offered().copy()
+    chosen: list[Job] = []
+    for other in order:
+        nodes = _change(state, offered, other, 1)
+        chosen.append(other)
+        if (len(tasks) > 1 or any(fits(tasks[0], _at(offered, node)) for node in nodes)) and _fit(tasks, offered):
+            break
+    else:
+        return None
+    for other in reversed(chosen[:]):
+        _change(state, offered, other, -1)
+        if _fit(tasks, offered):
+            chosen.remove(other)
+        else:
+            _change(state, offered, other, 1)
+    return _plan(state, job, tasks, offered, chosen, rule)
+
+
+def _fit(tasks: tuple[Vector, ...], offered: NDArray[np.int64]) -> bool:
+    return pack(tasks, offered.copy()) is not None
+
+
+def _at(offered: NDArray[np.int64], node: int) -> Vector:
+    return Vector(*offered[:, node].tolist())
+
+
+def _change(state: State, offered: NDArray[np.int64], other: Job, sign: int) -> list[int]:
+    """Adds what the job's runs hold on nodes that are open, or takes it away; returns these nodes."""
+    nodes = []
+    for run in state.runs_of(other.id):
+        if state.free_resources.is_open(run.node):
+            offered[:, run.node] += np.array(run.demand) * sign
+            nodes.append(run.node)
+    return nodes
+
+
+def _plan(state: State, job: Job, tasks: tuple[Vector, ...], offered: NDArray[np.int64], victims: list[Job], rule: str) -> Plan:
+    nodes = pack(tasks, offered.copy())
+    assert nodes is not None  # they make room
+    decision = Decision(job.id, min(nodes), job.spec.demand, rule, 0.0, 0, 0.0, 0, len(victims), ())
+    actions: list[Preempt | AddEarmark] = [Preempt(other.id, job.id, NO_CAP, decision) for other in victims]
+    for node in sorted(set(nodes)):
+        ranks = tuple(rank for rank, at in enumerate(nodes) if at == node)
+        want = ZERO
+        for rank in ranks:
+            want = add(want, tasks[rank])
+        leaving = tuple(run.key for other in victims for run in state.runs_of(other.id) if run.node == node)
+        actions.append(AddEarmark(job.id, node, want, leaving, decision, ranks))
+    return tuple(actions)
