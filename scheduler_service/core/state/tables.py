@@ -71,7 +71,7 @@ class Tables:
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.free_resources = FreeResources()
-        self.host: FreeResources | None = None if settings.pools is None or settings.by_count else FreeResources()
+        self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
@@ -197,7 +197,7 @@ class Tables:
 
     def cpus_of(self, node: int) -> Mask:
         """Those that runs hold as others hold devices; none of a node that has devices, or where there are no cells."""
-        if self.pools is None or self.settings.by_count:
+        if self.pools is None:
             return 0
         row = present(self.nodes.rows.get(node))
         if row is None or row.capacity.devices:
