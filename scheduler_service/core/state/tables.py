@@ -115,8 +115,6 @@ class Tables:
         """Virtual cluster -> how many devices its opportunistic runs hold."""
         self.opportunistic_cpus: dict[str, int] = {}
         """Virtual cluster -> how many thousandths of a CPU those of them hold that have no devices."""
-        self.guaranteed: dict[str, int] = {}
-        """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
         self.opportunistic_runs: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its opportunistic runs that hold devices."""
         self.without: dict[int, int] = {}
