@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from scheduler_service.core.allocation.bindings import coming_to, in_own_cells, kept_on, running_in
 from scheduler_service.core.allocation.earmarks import with_share
 from scheduler_service.core.cells.pools import Pools
-from scheduler_service.core.cells.queries import devices_of, nodes_in
+from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.errors import claim
 from scheduler_service.core.exchange.windows import granted, in_force, moments
 from scheduler_service.core.model import Job, Run
@@ -30,7 +30,7 @@ def _check_standing(state: State, job: Job, runs: Sequence[Run]) -> None:
     for run in runs:
         claim(run.vc == job.spec.vc, f"run {run.key} is of {run.vc!r} and its job of {job.spec.vc!r}")
         claim(run.guaranteed == runs[0].guaranteed, f"job {job.id} is guaranteed in part")
-        if run.guaranteed and not state.settings.by_count:
+        if run.guaranteed:
             claim(in_own_cells(state, job, run.node, mask_of(run.devices)), f"run {run.key} is guaranteed outside its cells")
 
 
@@ -45,7 +45,7 @@ def _check_kept(state: State) -> None:
         claim(not mask & kept[node], f"earmark {earmark.id}: a device is kept twice")
         kept[node] |= mask
         opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC
-        inside = state.settings.by_count or opportunistic or in_own_cells(state, job, node, mask)
+        inside = opportunistic or in_own_cells(state, job, node, mask)
         claim(inside, f"earmark {earmark.id} keeps devices outside the job's cells")
         held = mask & state.held_devices.get(node, 0)
         leaving: Mask = 0
@@ -71,9 +71,6 @@ def _check_bindings(state: State, pools: Pools) -> None:
     traded = in_force(state.exchanges.rows.values())
     claim(traded == state.exchange_index.in_force, "what windows add to quotas")
     for vc in state.vcs.rows.values():
-        if state.settings.by_count:
-            held = state.guaranteed.get(vc.name, 0)
-            claim(held <= devices_of(pools, vc), f"virtual cluster {vc.name} has more than its quota")
         for name, pool in pools.pools.items():
             for number, level in enumerate(pool.shape.levels):
                 owned = quota_of(vc, name, level) + traded.get((vc.id, name, level), 0)

@@ -30,7 +30,7 @@ from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
-from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, check_pools, check_users, of_known
+from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
@@ -161,7 +161,7 @@ def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Out
     arrivals = come = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
     total = len(times_us) if times_us is not None else jobs_in(case.workload)
     if case.virtual_clusters:
-        arrivals = InVirtualClusters(arrivals, Guarantee[case.guarantee.upper()])
+        arrivals = InVirtualClusters(arrivals, at_submit(Guarantee[case.guarantee.upper()], case.policy.name))
     tell(0, total)
     lives = Lives(lambda over: tell(over, total) if over % 64 == 0 else None)
     world = World(site_of(case, nodes), arrivals, ended=lives.add)
@@ -235,8 +235,8 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
     settings, failures = case.policy.engine_settings(), case.failures
     if case.virtual_clusters:
         plans = tuple(pool.plan() for pool in case.pools)
-        settings = settings._replace(pools=plans, by_count=case.policy.name == "quota")
-    return Site(
+        settings = settings._replace(pools=plans)
+    site = Site(
         nodes,
         made.policy,
         settings,
@@ -248,6 +248,11 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
         tuple(vc.requested(exchange) for vc in case.virtual_clusters),
         None if exchange is None else exchange.tenants(),
     )
+    if case.policy.name != "quota" or not case.virtual_clusters:
+        return site
+    from scheduler_service.sim.policies.quota_site import quota_site  # like every policy, loaded when it is made
+
+    return quota_site(site, overflows=case.guarantee != "guaranteed")
 
 
 @cache

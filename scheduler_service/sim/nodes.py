@@ -34,6 +34,11 @@ BEGUN, READY, MET, FINISHED, LEFT, *_ = What  # to look one up costs as much as 
 GATHERING = (READY, MET)
 
 
+def node_name(number: int) -> str:
+    """Nodes count from 1, in the order in which they join."""
+    return f"node-{number:04}"
+
+
 @dataclass(slots=True)
 class Node:
     name: str

@@ -16,6 +16,7 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPo
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
+from scheduler_service.sim.nodes import node_name
 from scheduler_service.sim.workloads.distributions import Model, pairs
 from scheduler_service.sim.workloads.generated import Generated
 
@@ -59,7 +60,7 @@ class Pool(Model):
     levels: tuple[Above, ...] = Field(default=(), description="above the node, from below: racks, pods")
 
     def plan(self) -> PoolPlan:
-        nodes = tuple(f"node-{number:04}" for number in range(self.first, self.last + 1))
+        nodes = tuple(node_name(number) for number in range(self.first, self.last + 1))
         return PoolPlan(self.name, nodes, tuple((level.name, level.of) for level in self.levels))
 
 
@@ -122,3 +123,10 @@ class InVirtualClusters:
     def _told(self, job: SimJob) -> JobSpec:
         spec: JobSpec = changed(job.spec, vc=job.vc, guarantee=self._guarantee)
         return spec
+
+
+def at_submit(guarantee: Guarantee, policy: str) -> Guarantee:
+    """What jobs ask for at submit. If quotas are numbers of devices, guaranteed jobs ask for overflow, and the policy lets them
+    wait for their quota (`by_count`): cells of one device never guarantee two devices on one node, so the scheduler would
+    refuse guaranteed jobs of several devices."""
+    return Guarantee.OVERFLOW if policy == "quota" and guarantee is Guarantee.GUARANTEED else guarantee

@@ -26,6 +26,7 @@ from scheduler_service.sim.exchange import Tenants
 from scheduler_service.sim.failures import NO_OUTAGES, Outages
 from scheduler_service.sim.jobs import Arrivals, Load, SimJob
 from scheduler_service.sim.lives import Life
+from scheduler_service.sim.nodes import node_name
 
 ENDED, GUARANTEED = EventKind.ENDED, EventKind.GUARANTEED
 HEARD = frozenset({ENDED, GUARANTEED, EventKind.OPPORTUNISTIC})
@@ -77,7 +78,7 @@ class World:
         self._stirred: Micros = 0
         """When a job came last, or something happened on a node."""
         self._load = Load(ZERO, reduce(add, [inventory.capacity for inventory in site.nodes], ZERO))
-        self._step([self.agents.join(f"node-{number:04}", inventory) for number, inventory in enumerate(site.nodes, 1)])
+        self._step([self.agents.join(node_name(number), inventory) for number, inventory in enumerate(site.nodes, 1)])
         if site.vcs:
             self._step(site.vcs)
 

@@ -132,7 +132,8 @@ def test_jobs_in_others_cells_are_lacking_theirs() -> None:
     world = world_of(case(QUICK, a=4, b=1), [of("b", 8, 1, tasks=3), of("b", 8, 1), of("b", 1, 1)])
     world.advance(0)
     state = world.state
-    assert (state.opportunistic, state.guaranteed) == ({"b": 25}, {"b": 8})
+    guaranteed = [(run.vc, len(run.devices)) for run in state.runs.rows.values() if run.guaranteed]
+    assert (state.opportunistic, guaranteed) == ({"b": 25}, [("b", 8)])
     assert lacking(state, state.vcs.rows[2], 0) == {"gpu-8": 4}
 
 

@@ -8,7 +8,7 @@ from scheduler_service.core.cells.pool_queries import is_unbound, unbound, unuse
 from scheduler_service.core.cells.pool_queries import owned as owned_by
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
-from scheduler_service.core.cells.queries import devices_of, nodes_in
+from scheduler_service.core.cells.queries import nodes_in
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.messages import Bind
@@ -41,10 +41,7 @@ def bind(state: State, action: Bind) -> None:
 
 def entitled(state: State, job: Job, node: int, mask: Mask) -> bool:
     """Whether the job's virtual cluster may have these devices as its own, beside those that it has."""
-    if not state.settings.by_count:
-        return bool(mask) and owned(state, job, node, mask)
-    vc = state.vcs.rows[state.vc_ids[job.spec.vc]]
-    return state.guaranteed.get(vc.name, 0) + mask.bit_count() <= devices_of(_pools(state), vc)
+    return bool(mask) and owned(state, job, node, mask)
 
 
 def owned(state: State, job: Job, node: int, mask: Mask) -> bool:
@@ -77,7 +74,7 @@ def owner_of(state: State, job: Job) -> Owner:
 def suffices(state: State, node: int, demand: Vector, devices: Sequence[int]) -> bool:
     """Whether these are what a task with this demand is to hold on the node: as many devices as it asks for, or CPUs that
     carry it."""
-    position = None if state.pools is None or state.settings.by_count else state.pools.positions.get(node)
+    position = None if state.pools is None else state.pools.positions.get(node)
     if position is None:
         return len(devices) == demand.devices and not state.cpus_of(node)
     return fits(demand, times(position.share, len(devices))) if not position.share.devices else len(devices) == demand.devices

@@ -25,18 +25,6 @@ def cells_of(pools: Pools, vc: VirtualCluster, pool: str) -> tuple[int, ...]:
     return promises.quota.get(vc.owner, promises.none)
 
 
-def devices_of(pools: Pools, vc: VirtualCluster) -> int:
-    """How many devices are in all the cells that it owns."""
-    known = (quota for quota in vc.quotas if pools.models.get(quota.pool))
-    return sum(quota.cells * _size(pools, quota.pool, quota.level) for quota in known)
-
-
-def _size(pools: Pools, pool: str, level: str) -> int:
-    shape = pools.pools[pool].shape
-    number = level_of(shape, level)
-    return 0 if number is None else shape.size(number)
-
-
 def all_leaves(pools: Pools, devices: bool) -> int:
     """How many devices there are in all pools, healthy or not; or else how many CPUs in those without devices."""
     known = (name for name, model in pools.models.items() if bool(model) == devices)

@@ -31,8 +31,6 @@ class Settings(NamedTuple):
     """The longest grace period of an opportunistic run whose devices somebody has a right to."""
     host_percent: int = 0
     """Percent of the CPUs and memory of a node with devices that belong to no device: they are for jobs without devices."""
-    by_count: bool = False
-    """A virtual cluster's quota is a number of devices, wherever they are, and no cells: what HiveD is compared with."""
     pools: tuple[PoolPlan, ...] | None = None
     """A site of virtual clusters: the pools that it names, beside those that follow from its nodes. None: it has none."""
 

@@ -112,7 +112,7 @@ class State(Tables):
             "faulty": dict(self.faulty_devices),
             "kept": dict(self.kept_devices),
             "kept_for_opportunistic": dict(self.kept_for_opportunistic),
-            "guaranteed": (dict(self.guaranteed), dict(self.guaranteed_devices)),
+            "guaranteed": dict(self.guaranteed_devices),
             "opportunistic": (dict(self.opportunistic), dict(self.opportunistic_cpus)),
             "opportunistic_runs": {vc: set(keys) for vc, keys in self.opportunistic_runs.items()},
             "without": dict(self.without),

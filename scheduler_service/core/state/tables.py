@@ -83,7 +83,7 @@ class Tables:
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.free_resources = FreeResources()
-        self.host: FreeResources | None = None if settings.pools is None or settings.by_count else FreeResources()
+        self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
         self.kept_candidates = Candidates()
         self.stale_candidates: dict[RunKey, None] = {}
@@ -138,8 +138,6 @@ class Tables:
         """Virtual cluster -> how many devices its opportunistic runs hold."""
         self.opportunistic_cpus: dict[str, int] = {}
         """Virtual cluster -> how many thousandths of a CPU those of them hold that have no devices."""
-        self.guaranteed: dict[str, int] = {}
-        """Virtual cluster -> how many devices its guaranteed runs hold, and earmarks keep for such."""
         self.opportunistic_runs: dict[str, set[RunKey]] = {}
         """Virtual cluster -> its opportunistic runs that hold devices."""
         self.without: dict[int, int] = {}
@@ -240,7 +238,7 @@ class Tables:
 
     def cpus_of(self, node: int) -> Mask:
         """Those that runs hold as others hold devices; none of a node that has devices, or where there are no cells."""
-        if self.pools is None or self.settings.by_count:
+        if self.pools is None:
             return 0
         row = present(self.nodes.rows.get(node))
         if row is None or row.capacity.devices:

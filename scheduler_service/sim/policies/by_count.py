@@ -1,36 +1,56 @@
-"""What HiveD is compared with: virtual clusters whose quota is a number of devices (`quota` says how).
+"""HiveD's baseline: virtual clusters with a quota of devices, wherever these are (`quota` makes the choices).
 
-A run is guaranteed here where its virtual cluster's devices, wherever they are, are no more than its quota.
+A quota of n devices is n cells of the lowest level of a pool; `quota_site` requests them. The policy binds one of these cells
+for each device of a regular run. So the core checks this quota like any other, and regular runs are guaranteed runs. In a pool
+of nodes without devices the lowest level is a CPU, and "device" means a CPU here.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
-from scheduler_service.core.allocation.bindings import entitled
-from scheduler_service.core.cells.queries import devices_of
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.pool_queries import unbound
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.positions import positions
+from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Action, AddEarmark, Place, Plan, Promote, Reclaim, Rng, Spot, Wait
-from scheduler_service.core.model import Job, Reason
-from scheduler_service.core.model.values import ZERO, add, first_of, mask_of
+from scheduler_service.core.messages import Bind, Place, Plan, Promote, Reclaim, Rng, Spot, Wait
+from scheduler_service.core.model import Job, Reason, Run
+from scheduler_service.core.model.values import Mask, first_of, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import place_on_cells_kept
+from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, place_on_cells_kept, suits
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
 from scheduler_service.policies.stages import Stages
 from scheduler_service.sim.policies.quota import Low, make_room, place, turns, within
 
+DEVICE = 0
+"""The lowest level of every pool."""
 
-def by_count() -> Policy:
-    """The YARN capacity scheduler as HiveD's evaluation refines it."""
+
+class Room(NamedTuple):
+    """A pool in which a job may run."""
+
+    pool: Pool
+    needs: Sequence[int]
+    """Devices of each task, by rank."""
+
+
+def by_count(overflows: bool = True) -> Policy:
+    """The YARN capacity scheduler as HiveD's evaluation refines it (section 5.2.1). `overflows`: a job beyond the quota may run
+    on idle devices; False: it waits until the quota has room for it."""
 
     def policy(state: State, _rng: Rng) -> Proposals:
-        assert state.pools is not None
+        pools = state.pools
+        assert pools is not None
         yield from start_on_earmarks(state, place_on_cells_kept)
-        quotas = {vc.name: devices_of(state.pools, vc) for vc in state.vcs.rows.values()}
-        for name in turns({name: state.guaranteed.get(name, 0) for name in quotas}, quotas):
-            yield from _serve(state, state.vcs.rows[state.vc_ids[name]], quotas[name])
+        use = {vc.name: _use_of_all(pools.pools.values(), vc) for vc in state.vcs.rows.values()}
+        for name in turns({name: used for name, (used, _) in use.items()}, {name: quota for name, (_, quota) in use.items()}):
+            yield from _serve(state, pools, state.vcs.rows[state.vc_ids[name]], overflows)
 
     return policy
 
@@ -39,95 +59,162 @@ def stages(_options: Options) -> Stages:
     return Stages(by_count())
 
 
-def _serve(state: State, vc: VirtualCluster, quota: int) -> Proposals:
-    """The tenant's jobs in order, the first of which holds up those behind it. What is beyond the quota takes what nobody
-    uses, if it is content with that."""
-    yield from _promote(state, vc, quota)
+def _use(pool: Pool, vc: VirtualCluster) -> tuple[int, int]:
+    """How many devices of the pool its regular runs hold or wait for (earmarks), and how many it owns."""
+    quota = pool.promises.owned(vc.owner, DEVICE)
+    return quota - unbound(pool, vc.owner, DEVICE), quota
+
+
+def _use_of_all(pools: Iterable[Pool], vc: VirtualCluster) -> tuple[int, int]:
+    use = [_use(pool, vc) for pool in pools]
+    return sum(used for used, _ in use), sum(quota for _, quota in use)
+
+
+def _serve(state: State, pools: Pools, vc: VirtualCluster, overflows: bool) -> Proposals:
+    """Starts the tenant's jobs in order. A job that waits blocks the jobs behind it, unless it can never start."""
+    yield from _promote(state, pools, vc)
     skip = 0
     while (job := _head(state, vc, skip)) is not None:
         if job.id in state.earmarks_of:
             skip += 1
             continue
-        asks, used = job.spec.demand.devices, state.guaranteed.get(vc.name, 0)
-        needs = [demand.devices for demand in job.spec.tasks()]
-        regular = job.spec.guarantee is not Guarantee.OPPORTUNISTIC and within(used, quota, asks)
-        plan: Plan | None = None
-        nodes, free = _free(state)
-        spots = place(needs, free)
-        if spots is not None and (regular or job.spec.guarantee is not Guarantee.GUARANTEED):
-            plan = (Place(job.id, _spots(state, [nodes[at] for at in spots], needs), guaranteed=regular),)
-        elif regular:
-            plan = _make_room(state, job, needs, nodes, free)
-        if plan is None:
-            detail = "no node has so many devices together" if regular else f"{vc.name} uses {used} of its {quota} devices"
-            yield (Wait(job.id, Reason.NO_ROOM if regular else Reason.BEYOND_QUOTA, detail),)
+        may_overflow = overflows and job.spec.guarantee is not Guarantee.GUARANTEED
+        rooms = _rooms(pools, job)
+        plan = _start(state, pools, vc, job, rooms, may_overflow)
+        if plan is not None:
+            if (yield plan) is not None:
+                return
+            continue
+        wait = _why_not(vc, job, rooms, may_overflow)
+        yield (wait,)
+        if wait.reason is not Reason.NEVER_IN_QUOTA:
             return
-        if (yield plan) is not None:
-            return
+        skip += 1
 
 
-def _free(state: State) -> tuple[list[int], list[int]]:
-    """Nodes that are open, and how many idle devices each has."""
-    nodes = [node for node in sorted(state.nodes.rows) if state.free_resources.is_open(node)]
+def _why_not(vc: VirtualCluster, job: Job, rooms: Sequence[Room], may_overflow: bool) -> Wait:
+    """Why the job waits."""
+    if any(_within_quota(room, vc, job) for room in rooms):
+        return Wait(job.id, Reason.NO_ROOM, "no node has so many devices together")
+    used, quota = _use_of_all((room.pool for room in rooms), vc)
+    if not may_overflow and all(sum(room.needs) > _use(room.pool, vc)[1] for room in rooms):
+        return Wait(job.id, Reason.NEVER_IN_QUOTA, f"{vc.name} owns {quota} devices")
+    return Wait(job.id, Reason.BEYOND_QUOTA, f"{vc.name} uses {used} of its {quota} devices")
+
+
+def _rooms(pools: Pools, job: Job) -> list[Room]:
+    asked = ((name, _needs(pools, job, name)) for name in pools.in_order() if suits(pools, job, name))
+    return [Room(pools.pools[name], needs) for name, needs in asked if needs is not None]
+
+
+def _needs(pools: Pools, job: Job, name: str) -> list[int] | None:
+    """How many devices of the pool each task needs, by rank; None: the job cannot run there."""
+    wanted = requested_cells(job.spec, pools.pools[name].shape, pools.share(name))
+    return None if isinstance(wanted, str) else [need.leaves for need in sorted(wanted.needs)]
+
+
+def _within_quota(room: Room, vc: VirtualCluster, job: Job) -> bool:
+    return job.spec.guarantee is not Guarantee.OPPORTUNISTIC and within(*_use(room.pool, vc), sum(room.needs))
+
+
+def _start(state: State, pools: Pools, vc: VirtualCluster, job: Job, rooms: Sequence[Room], may_overflow: bool) -> Plan | None:
+    """Within the quota the job starts on idle devices, or reclaims devices. Beyond the quota it starts on idle devices,
+    provided that it may overflow. None: it waits."""
+    regular = [room for room in rooms if _within_quota(room, vc, job)]
+    for room in regular:
+        if (spots := _idle_spots(state, pools, room)) is not None:
+            return (*_bind(pools, vc, spots), Place(job.id, spots, guaranteed=True))
+    for room in regular:
+        if (plan := _make_room(state, pools, vc, job, room)) is not None:
+            return plan
+    for room in rooms if may_overflow and not regular else ():
+        if (spots := _idle_spots(state, pools, room)) is not None:
+            return (Place(job.id, spots),)
+    return None
+
+
+def _idle_spots(state: State, pools: Pools, room: Room) -> tuple[Spot, ...] | None:
+    """Idle devices for all tasks of the job; None: there are not enough on one node for some task."""
+    nodes, free = _free(state, pools, room, state.idle_devices)
+    chosen = place(room.needs, free)
+    return None if chosen is None else _spots(state.idle_devices, [nodes[at] for at in chosen], room.needs)
+
+
+def _free(state: State, pools: Pools, room: Room, of: Iterable[int]) -> tuple[list[int], list[int]]:
+    """The open nodes of the pool among these, in order, and how many idle devices each has."""
+    name, at, is_open = room.pool.name, pools.positions, state.free_resources.is_open
+    nodes = sorted([node for node in of if node in at and at[node].pool == name and is_open(node)])
     return nodes, [state.idle_devices.get(node, 0).bit_count() for node in nodes]
 
 
-def _spots(state: State, nodes: list[int], needs: list[int]) -> tuple[Spot, ...]:
-    taken: dict[int, int] = {}
+def _spots(offered: Mapping[int, Mask], nodes: Sequence[int], needs: Sequence[int]) -> tuple[Spot, ...]:
+    """Gives each task the first devices that are offered on its node."""
+    taken: dict[int, Mask] = {}
     spots = []
     for node, need in zip(nodes, needs, strict=True):
-        devices = first_of(state.idle_devices.get(node, 0) & ~taken.get(node, 0), need)
+        devices = first_of(offered.get(node, 0) & ~taken.get(node, 0), need)
         taken[node] = taken.get(node, 0) | mask_of(devices)
         spots.append(Spot(node, devices))
     return tuple(spots)
 
 
-def _make_room(state: State, job: Job, needs: list[int], nodes: list[int], free: list[int]) -> Plan | None:
-    """Whoever is beyond a quota leaves, as few devices as may be."""
-    at = {node: i for i, node in enumerate(nodes)}
+def _bind(pools: Pools, vc: VirtualCluster, spots: Iterable[Spot]) -> Iterator[Bind]:
+    """Binds each of these devices to the virtual cluster."""
+    for node, devices in spots:
+        at = pools.positions[node]
+        shape, places = pools.pools[at.pool].shape, positions(at, mask_of(devices))
+        for leaf in first_of(places, len(devices)):
+            yield Bind(vc.id, at.pool, shape.levels[DEVICE], at.slot * shape.devices + leaf)
+
+
+def _make_room(state: State, pools: Pools, vc: VirtualCluster, job: Job, room: Room) -> Plan | None:
+    """Reclaims as few devices as possible from runs beyond a quota."""
+    open_nodes, free = _free(state, pools, room, pools.nodes[room.pool.name].values())
+    at = {node: i for i, node in enumerate(open_nodes)}
     low: dict[int, list[tuple[int, int]]] = {}
     for run in state.runs.rows.values():
-        if not run.guaranteed and run.stop_us is None and run.node in at and run.key not in state.promised_by:
+        if run.node in at and _may_leave(state, run):
             low.setdefault(run.job_id, []).append((at[run.node], len(run.devices)))
     whole = [Low(job_id, tuple(parts)) for job_id, parts in low.items() if len(parts) == len(state.active[job_id])]
-    choice = make_room(needs, free, whole)
+    choice = make_room(room.needs, free, whole)
     if choice is None:
         return None
-    actions: list[Action] = [Reclaim(job_id, job.id) for job_id in choice.leave]
-    leaving = {run.key: run for job_id in choice.leave for run in state.runs_of(job_id)}
-    tasks = job.spec.tasks()
-    for node in sorted({nodes[i] for i in choice.nodes}):
-        ranks = tuple(rank for rank, i in enumerate(choice.nodes) if nodes[i] == node)
-        mine = [run for run in leaving.values() if run.node == node]
-        offered = state.idle_devices.get(node, 0)
-        for run in mine:
-            offered |= mask_of(run.devices)
-        want, devices = ZERO, []
-        for rank in ranks:
-            want = add(want, tasks[rank])
-            chosen = first_of(offered, needs[rank])
-            offered &= ~mask_of(chosen)
-            devices.append(chosen)
-        held = {index for chosen in devices for index in chosen}
-        victims = tuple(sorted(run.key for run in mine if held & set(run.devices)))
-        actions.append(AddEarmark(job.id, node, want, victims, None, ranks, tuple(devices)))
-    return (*actions, Wait(job.id, Reason.WAITING_FOR_VICTIMS))
+    nodes = [open_nodes[i] for i in choice.nodes]
+    offered = {node: state.idle_devices.get(node, 0) for node in nodes}
+    for run in (run for job_id in choice.leave for run in state.runs_of(job_id)):
+        if run.node in offered:
+            offered[run.node] |= mask_of(run.devices)
+    spots = _spots(offered, nodes, room.needs)
+    reclaims = (Reclaim(job_id, job.id) for job_id in choice.leave)
+    return (*_bind(pools, vc, spots), *reclaims, *keep(job, list(spots), in_the_way_of(state, list(spots))))
 
 
-def _promote(state: State, vc: VirtualCluster, quota: int) -> Proposals:
-    """The oldest runs beyond the quota come within it as there is room in it."""
+def _may_leave(state: State, run: Run) -> bool:
+    """Whether the run is beyond a quota, is not stopping yet, and releases all of its devices to whoever reclaims them."""
+    beyond = not run.guaranteed and run.stop_us is None
+    return beyond and run.key not in state.promised_by and not state.holds_faulty(run)
+
+
+def _promote(state: State, pools: Pools, vc: VirtualCluster) -> Proposals:
+    """Makes the oldest runs beyond the quota regular where they run, as far as the quota has room. In each pool the first run
+    for which it has none blocks the newer ones."""
+    full: set[str] = set()
     for job_id in sorted(state.overflowing.get(vc.name, ())):
-        job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
-        if not within(state.guaranteed.get(vc.name, 0), quota, job.spec.demand.devices):
+        if len(full) == len(pools.pools):
             return
-        if all(run.stop_us is None and not run.guaranteed for run in runs) and all(
-            entitled(state, job, run.node, mask_of(run.devices)) for run in runs
-        ):
-            yield (Promote(job_id),)
+        job, runs = state.jobs.rows[job_id], state.runs_of(job_id)
+        at = pools.positions.get(runs[0].node)
+        needs = None if at is None else _needs(pools, job, at.pool)
+        if at is None or needs is None or at.pool in full:  # None: the node is no longer like the others of its pool
+            continue
+        if not within(*_use(pools.pools[at.pool], vc), sum(needs)):
+            full.add(at.pool)
+        elif all(run.stop_us is None and not run.guaranteed for run in runs):
+            yield (*_bind(pools, vc, (Spot(run.node, run.devices) for run in runs)), Promote(job_id))
 
 
 def _head(state: State, vc: VirtualCluster, skip: int) -> Job | None:
-    """The job behind so many others in the tenant's queue."""
+    """The job behind the first `skip` jobs of the tenant's queue."""
     first: list[QueueKey] = []
     for lane in (*OWN_LANES, Lane.OPPORTUNISTIC):
         first += islice(state.waiting(vc.name, lane), skip + 1)

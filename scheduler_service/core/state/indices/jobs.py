@@ -108,14 +108,11 @@ def _keep(state: Tables, earmark: Earmark, keeps: bool) -> None:
     kept, idle = state.kept_devices.get(node, 0), state.idle_devices.get(node, 0)
     neither = state.faulty_devices.get(node, 0) | state.held_devices.get(node, 0)
     kept, idle = (kept | mask, idle & ~mask) if keeps else (kept & ~mask, idle | mask & ~neither)
-    spec, more = state.jobs.rows[earmark.job_id].spec, earmark.want.devices
-    if spec.guarantee is Guarantee.OPPORTUNISTIC:
+    if state.jobs.rows[earmark.job_id].spec.guarantee is Guarantee.OPPORTUNISTIC:
         for_opportunistic = state.kept_for_opportunistic.get(node, 0)
         set_or_drop(
             state.kept_for_opportunistic, node, (for_opportunistic | mask if keeps else for_opportunistic & ~mask) or None
         )
-    else:
-        set_or_drop(state.guaranteed, spec.vc, (state.guaranteed.get(spec.vc, 0) + (more if keeps else -more)) or None)
     set_or_drop(state.kept_devices, node, kept or None)
     set_or_drop(state.idle_devices, node, idle or None)
     hold_cells(state, node)

@@ -109,12 +109,11 @@ def _stand(state: Tables, old: Run | None, new: Run | None) -> None:
 def _count(state: Tables, run: Run, sign: int) -> None:
     """A run (+1) as what it is, or one that is it no more (-1)."""
     vc, guaranteed = run.vc, run.guaranteed
-    if run.demand.devices:
-        counts = state.guaranteed if guaranteed else state.opportunistic
-        set_or_drop(counts, vc, (counts.get(vc, 0) + sign * run.demand.devices) or None)
-    elif not guaranteed:
-        counts, held = state.opportunistic_cpus, max(run.demand.cpu_milli, 1000 * len(run.devices))
-        set_or_drop(counts, vc, (counts.get(vc, 0) + sign * held) or None)
+    if not guaranteed:
+        if run.demand.devices:
+            count(state.opportunistic, vc, sign * run.demand.devices)
+        else:
+            count(state.opportunistic_cpus, vc, sign * max(run.demand.cpu_milli, 1000 * len(run.devices)))
     if not run.devices:
         return
     add_or_discard(state.guaranteed_runs if guaranteed else state.opportunistic_runs, vc, run.key, sign > 0)
