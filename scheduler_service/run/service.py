@@ -266,15 +266,12 @@ class Service:
             answered = True
             asked = self._questions.popleft()
             state = self._state
-            flags = state.unsettled, state.board_changed
-            try:
-                rng = Drawing(state.cluster.seed, self._commit_no + 1)
-                answer: Any = asked.question(state, self._now(), rng, self._policy)
-            except Exception as fault:
-                answer = fault
-            finally:
-                state.undo()
-                state.unsettled, state.board_changed = flags
+            with state.supposing():
+                try:
+                    rng = Drawing(state.cluster.seed, self._commit_no + 1)
+                    answer: Any = asked.question(state, self._now(), rng, self._policy)
+                except Exception as fault:
+                    answer = fault
             self._loop.call_soon_threadsafe(self._answer, [asked], [answer])
 
     def _take(self, batch: Sequence[_Waiting]) -> None:

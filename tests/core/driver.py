@@ -9,7 +9,7 @@ from random import Random
 from types import MappingProxyType
 
 from scheduler_service.core.allocation.transitions import shown_state
-from scheduler_service.core.engine import Policy, step
+from scheduler_service.core.engine import Policy, Proposals, step
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.invariants import check, sample
 from scheduler_service.core.messages import (
@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
     NodeSilent,
     Order,
     Reply,
+    Rng,
     RunExited,
     RunReady,
     RunStarted,
@@ -128,7 +129,20 @@ class Driver:
         return taken
 
     def _take(self, events: tuple[Event, ...]) -> Step:
-        return step(self.state, events, self.now, Random(self.taken), self.policy)
+        return step(self.state, events, self.now, Random(self.taken), self._watched)
+
+    def _watched(self, state: State, rng: Rng) -> Proposals:
+        """The policy. What it supposes on the way to its next plan, or to its end, leaves nothing behind."""
+        proposals, before = self.policy(state, rng), unsaved(state)
+        try:
+            plan = next(proposals)
+            while True:
+                assert unsaved(state) == before, f"the policy left something behind on the way to {plan}"
+                answer = yield plan
+                before = unsaved(state)
+                plan = proposals.send(answer)
+        except StopIteration:
+            assert unsaved(state) == before, "the policy left something behind when it ended"
 
     def reply(self, event: Event, after: int = 0) -> Reply | Exception:
         """Takes a step of one event, and returns what was answered."""
@@ -292,6 +306,18 @@ class Driver:
 
     def free(self, name: str = "n1") -> Vector:
         return self.state.free_resources.free(self.state.node_ids[name])
+
+
+def unsaved(state: State) -> dict[str, object]:
+    """What a step has done so far, and at what policies are to look. It follows from no row, and so is in no snapshot."""
+    return {
+        "journal": list(state.journal.entries),
+        "log": list(state.log),
+        "news": list(state.news.items()),
+        "flags": (state.unsettled, state.longer, state.board_changed),
+        "bound_otherwise": set(state.bound_otherwise),
+        "turned": set(state.turned),
+    }
 
 
 def _differ(one: dict[str, object], other: dict[str, object]) -> dict[str, tuple[object, object]]:

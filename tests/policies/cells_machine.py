@@ -1,8 +1,13 @@
 """A hypothesis state machine: tenants of a cluster of cells, in which anything may happen."""
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.allocation.guarantee import demote
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.messages import (
     Accepted,
@@ -28,10 +33,12 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import JobState, Node, NodeState, Reason, RunPhase
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy, Within
+from tests.core.driver import unsaved
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound
 from tests.policies.tenants import CPUS, TREES, inventory
 
+T = TypeVar("T")
 MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
 VCS = ("A", "B", "C", "D")
 ABOVE = ((), (), (("rack", 2),), (("rack", 3),), (("rack", 2), ("pod", 2)))
@@ -46,6 +53,10 @@ USERS = {
     "hold": HoldRequested,
     "release": ReleaseRequested,
 }
+
+
+def _some_of(what: Sequence[T]) -> st.SearchStrategy[list[T]]:
+    return st.lists(st.sampled_from(what), unique=True, max_size=3) if what else st.just([])
 
 
 class CellsMachine(RuleBasedStateMachine):
@@ -214,6 +225,26 @@ class CellsMachine(RuleBasedStateMachine):
     def _any_vc(self, data: st.DataObject) -> str:
         names = sorted(self.tenants.state.vc_ids)
         return data.draw(st.sampled_from(names)) if names else ""
+
+    @rule(data=st.data())
+    def suppose(self, data: st.DataObject) -> None:
+        """What is supposed of runs, of what is kept, and of cells leaves nothing behind."""
+        state, now = self.tenants.state, self.tenants.now
+        before, noted = state.snapshot(), unsaved(state)
+        with state.supposing():
+            for job_id in data.draw(_some_of(sorted(state.earmarks_of))):
+                drop_earmarks(state, now, job_id, "supposed")
+            for job_id in data.draw(_some_of(sorted(state.active))):
+                if all(run.guaranteed for run in state.runs_of(job_id)) and data.draw(st.booleans()):
+                    demote(state, job_id, now)
+                else:
+                    for run in state.runs_of(job_id):
+                        state.put(state.runs, run.key, None)
+            for key in data.draw(_some_of(sorted(state.bindings.rows))):
+                state.put(state.bindings, key, None)
+            assert state.snapshot() == state.rebuilt().snapshot()
+        assert unsaved(state) == noted
+        assert state.snapshot() == before
 
     # ---- what runs do --------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import CancelRequested, FaultsSeen, Preempt, Reclaim
 from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.core.state.journal import Journal
+from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells import opportunistic, opportunistic_victims, victims
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
 
@@ -164,7 +166,7 @@ def test_a_small_one_is_found_behind_many_of_a_kind_that_fits_nowhere() -> None:
 # ---- cost --------------------------------------------------------------------------------------------------------------
 
 
-def counted(patch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[object]:
+def counted(patch: pytest.MonkeyPatch, module: ModuleType | type, name: str) -> list[object]:
     """Grows by one with each call."""
     calls: list[object] = []
     called = getattr(module, name)
@@ -179,20 +181,58 @@ def counted(patch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[ob
 
 @pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "priority"])
 def test_who_waits_in_vain_looks_once_for_all_of_its_kind(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many opportunistic jobs there are, and however many jobs ask for the same."""
-    nodes = ("one", "two", "three")
+    """However many opportunistic jobs there are, and however many jobs ask for the same: a whole node, of which there is none
+    without a faulty device. There are enough for each of its tasks, so that it has to look."""
+    nodes, broken = ("one", "two", "three"), ((3, "Xid 79"),)
     tenants = site(*nodes, policy=policy)
+    tenants.step(*(FaultsSeen(node, "a", broken) for node in nodes))
     tenants.ask("B", 1)
-    small = [opportunistic_job(tenants, "A", 1) for _ in range(11)]
-    wide = [opportunistic_job(tenants, "A", 4, 4, 4, trial=True, priority=1) for _ in range(4)]
+    small = [opportunistic_job(tenants, "A", 1) for _ in range(8)]
+    wide = [opportunistic_job(tenants, "A", 2, 2, within="node", trial=True, priority=1) for _ in range(4)]
     tenants.settles = False
     looks = counted(monkeypatch, opportunistic_victims, "find_idle")
-    tenants.step(FaultsSeen("one", "a", ()), CancelRequested(wide.pop()))
+    tenants.step(FaultsSeen("one", "a", broken), CancelRequested(wide.pop()))
     assert len(looks) == 2 * 1  # a step is taken twice
-    tenants.ask("A", 4, 4, 4, trial=True, priority=2, guarantee=OPPORTUNISTIC)  # another matter: it may have more of them leave
+    opportunistic_job(tenants, "A", 2, 2, within="node", trial=True, priority=2)  # it may have more of them leave
     assert len(looks) == 2 * (1 + 2)
     assert leaving(tenants, *small) == []
-    assert tenants.job(opportunistic_job(tenants, "A", 4, 4, trial=True, priority=1)).reason is Reason.WAITING_FOR_VICTIMS
+    assert tenants.job(opportunistic_job(tenants, "A", 3, 3, trial=True, priority=1)).reason is Reason.WAITING_FOR_VICTIMS
+
+
+@pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "priority"])
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (3, 3, 3, 1)])
+def test_nobody_looks_for_more_than_there_is(sizes: tuple[int, ...], policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many leaves there are on each node tells that it is in vain; nothing need be supposed."""
+    tenants = site("one", "two", "three", policy=policy)
+    tenants.ask("B", 2)
+    small = [opportunistic_job(tenants, "A", 1) for _ in range(9)]
+    tenants.settles = False
+    looks = counted(monkeypatch, opportunistic_victims, "find_idle")
+    supposed = counted(monkeypatch, State, "supposing")
+    wide = opportunistic_job(tenants, "A", *sizes, trial=True, priority=1)
+    tenants.end(small.pop())
+    assert tenants.waits(wide) is Reason.NO_ROOM
+    assert looks == supposed == []
+    assert tenants.waits(opportunistic_job(tenants, "A", 4, 4, trial=True, priority=1)) is Reason.WAITING_FOR_VICTIMS
+    assert looks
+    assert supposed
+
+
+@pytest.mark.parametrize("policy", ["fitgpp", "lrtp", "priority"])
+def test_the_end_of_those_alone_is_supposed_who_are_preempted(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node is cleared; the rows that are changed on the way are as many in a cluster of any size."""
+    puts = counted(monkeypatch, Journal, "put")
+
+    def of_nodes(count: int) -> int:
+        tenants = site(*(f"node-{i:02}" for i in range(count)), policy=policy)
+        small = [opportunistic_job(tenants, "A", 1) for _ in range(4 * count)]
+        before = len(puts)
+        trial = opportunistic_job(tenants, "A", 4, trial=True, priority=1)
+        assert tenants.waits(trial) is Reason.WAITING_FOR_VICTIMS
+        assert len(leaving(tenants, *small)) == 4
+        return len(puts) - before
+
+    assert of_nodes(9) == of_nodes(3)
 
 
 @pytest.mark.parametrize("policy", ["fitgpp", "priority"])

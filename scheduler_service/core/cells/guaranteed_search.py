@@ -5,7 +5,6 @@ cell will do is a free virtual cell used, the smallest that will; which physical
 to be together tries one cell after the other, and all of it goes back to where it was if it cannot be done.
 """
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from heapq import merge
@@ -15,7 +14,7 @@ from typing import NamedTuple
 from scheduler_service.core.cells.leaf_choice import Choice, Places, fewest_leave, picked
 from scheduler_service.core.cells.placed_tasks import Tasks
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Need, Part, RequestedCells, alike, groups_of, needs_of
+from scheduler_service.core.cells.request import Need, Part, RequestedCells, alike, enough, groups_of, needs_of
 from scheduler_service.core.cells.shape import Shape, cell_mask
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.model.values import Mask
@@ -110,19 +109,12 @@ class _Search:
         """Whether, wherever they lie, there are leaves for so many tasks of each size. Few searches that fail begin."""
         if not self.several:  # it is soon seen
             return True
-        waiting = Counter(need.leaves for need in self.request.needs)
-        shape, count = self.pool.shape, 0
-        units = self._sizes()
-        free = [self.pool.promises.free_of(self.owner, level) for level in range(len(shape.fan))]
-        for leaves in sorted(waiting, reverse=True):
-            count += waiting[leaves]
-            room = sum(available // leaves * many for available, many in enumerate(units))
-            for level, cells in enumerate(free):
-                on_one = min(shape.size(level), shape.devices)
-                room += cells * (shape.size(level) // on_one) * (on_one // leaves)
-            if room < count:
-                return False
-        return True
+        shape, promises = self.pool.shape, self.pool.promises
+        sizes = list(enumerate(self._sizes()))
+        for level in range(len(shape.fan)):
+            on_one = min(shape.size(level), shape.devices)
+            sizes.append((on_one, promises.free_of(self.owner, level) * (shape.size(level) // on_one)))
+        return enough(self.request.needs, sizes)
 
     def _sizes(self) -> Sequence[int]:
         """How many units there are with 0, 1, 2, ... available leaves."""

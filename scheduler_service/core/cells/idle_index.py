@@ -4,6 +4,8 @@ Kept lazily: nodes that changed are looked at again when somebody asks, since a 
 nothing here in the end.
 """
 
+from collections.abc import Sequence
+
 from sortedcontainers import SortedList
 
 from scheduler_service.core.cells.shape import Shape, parts
@@ -11,7 +13,7 @@ from scheduler_service.core.cells.slots import Facts
 
 
 class IdleIndex:
-    __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "_shape", "_wholes", "stale")
+    __slots__ = ("_devices", "_facts", "_inside", "_keys", "_outside", "_shape", "_sizes", "_wholes", "stale")
 
     def __init__(self, facts: Facts, shape: Shape) -> None:
         self._facts = facts
@@ -23,6 +25,8 @@ class IdleIndex:
         """(idle leaves, slot) of slots that have some under a binding."""
         self._wholes: list[SortedList] = [SortedList() for _ in range(shape.node + 1)]
         """Slots, by the level of the largest cell of which all leaves are idle."""
+        self._sizes = [0] * (shape.devices + 1)
+        """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
         self._keys: dict[int, _Keys] = {}
         self.stale: set[int] = set()
         """Slots of which something changed since the lists were last looked at."""
@@ -36,7 +40,10 @@ class IdleIndex:
             outside = (0 if here.opportunistic else 1, count, -slot) if count else None
             inside = (idle.bit_count(), slot) if idle & bound else None
             largest = parts(self._shape, idle)[-1].level if idle else None
-            before = keys.get(slot, _NONE)
+            before, total = keys.get(slot, _NONE), idle.bit_count()
+            if before[3] != total:
+                self._sizes[before[3]] -= 1
+                self._sizes[total] += 1
             if before[0] != outside:
                 _replace(self._outside, before[0], outside)
             if before[1] != inside:
@@ -47,7 +54,7 @@ class IdleIndex:
                 if largest is not None:
                     self._wholes[largest].add(slot)
             if largest is not None:
-                keys[slot] = (outside, inside, largest)
+                keys[slot] = (outside, inside, largest, total)
             else:
                 keys.pop(slot, None)
         self.stale.clear()
@@ -70,6 +77,11 @@ class IdleIndex:
         self.refresh()
         at = self._inside.bisect_left((n,))
         return self._inside[at][1] if at < len(self._inside) else None
+
+    def sizes(self) -> Sequence[int]:
+        """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
+        self.refresh()
+        return self._sizes
 
     def last_whole(self, level: int) -> int | None:
         """The last node on which all leaves of some cell of the level are idle."""
@@ -94,12 +106,13 @@ class IdleIndex:
 
     def snapshot(self) -> tuple[object, ...]:
         self.refresh()
-        return list(self._outside), list(self._inside), [list(slots) for slots in self._wholes], dict(self._keys)
+        wholes, sizes = [list(slots) for slots in self._wholes], tuple(self._sizes[1:])
+        return list(self._outside), list(self._inside), wholes, dict(self._keys), sizes
 
 
-_Keys = tuple[tuple[int, int, int] | None, tuple[int, int] | None, int | None]
-"""Where a slot stands in each of the lists."""
-_NONE: _Keys = (None, None, None)
+_Keys = tuple[tuple[int, int, int] | None, tuple[int, int] | None, int | None, int]
+"""Where a slot stands in each of the lists, and how many idle leaves it has."""
+_NONE: _Keys = (None, None, None, 0)
 
 
 def _replace(ordered: SortedList, old: tuple[int, ...] | None, new: tuple[int, ...] | None) -> None:

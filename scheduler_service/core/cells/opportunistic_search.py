@@ -1,11 +1,11 @@
 """Where opportunistic work fits: idle leaves of anybody's cells, from the end of the pool."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Need, Part, RequestedCells, Together, needs_of
+from scheduler_service.core.cells.request import Need, Part, RequestedCells, Together, enough, needs_of
 from scheduler_service.core.cells.shape import Shape, cell_mask, pick, pick_cell
 from scheduler_service.core.model.values import Mask
 
@@ -20,6 +20,15 @@ def find_idle(pool: Pool, request: RequestedCells) -> dict[int, tuple[int, Mask]
     finally:
         for slot, mask in before.items():
             pool.set_opportunistic(slot, mask)
+
+
+def may_find(pool: Pool, request: RequestedCells, leaves: Mapping[int, Mask]) -> bool:
+    """Whether there could be room once these leaves, by slot, are idle, too. False: certainly not."""
+    sizes = list(enumerate(pool.idle_sizes()))[1:]
+    for slot, mask in leaves.items():
+        idle = pool.idle(slot)
+        sizes += [(idle.bit_count(), -1), ((idle | mask).bit_count(), 1)]
+    return enough(request.needs, sizes)
 
 
 def _idle(pool: Pool, part: Part, placed: dict[int, tuple[int, Mask]], before: dict[int, Mask]) -> bool:

@@ -266,6 +266,10 @@ class Pool:
         if whole is not None:
             yield whole
 
+    def idle_sizes(self) -> Sequence[int]:
+        """How many nodes have 1, 2, ... idle leaves, by number; that of nodes without any says nothing."""
+        return self._spare.sizes()
+
     def opportunistic(self, n: int) -> tuple[int, Mask] | None:
         """`n` idle leaves on one node, where guaranteed work will want them last."""
         return opportunistic(self._lists, self._spare, self._facts, n)

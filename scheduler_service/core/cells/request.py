@@ -1,6 +1,7 @@
 """What a job asks of cells, as a tree: tasks, and tasks that are to be together in one cell of a level."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -59,6 +60,18 @@ def groups_of(parts: tuple[Part, ...]) -> Iterator[Together]:
 def alike(one: Part, other: Part) -> bool:
     """Whether they are tasks that ask for the same."""
     return isinstance(one, Need) and isinstance(other, Need) and one[1:] == other[1:]
+
+
+def enough(needs: Iterable[Need], sizes: Iterable[tuple[int, int]]) -> bool:
+    """Whether, wherever they lie, there are leaves for so many tasks of each size. `sizes`: numbers of leaves that tasks may
+    share, and how many places there are with each. The condition costs little: few searches that fail begin."""
+    waiting, count = Counter(need.leaves for need in needs), 0
+    there = [(leaves, many) for leaves, many in sizes if many]
+    for leaves in sorted(waiting, reverse=True):
+        count += waiting[leaves]
+        if sum(available // leaves * many for available, many in there) < count:
+            return False
+    return True
 
 
 def requested_cells(spec: JobSpec, shape: Shape, share: Vector) -> RequestedCells | str:

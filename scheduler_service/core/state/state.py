@@ -6,6 +6,7 @@ them right.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from scheduler_service.core.model import (
@@ -71,6 +72,23 @@ class State(Tables):
             self.news.popitem()
         self.unsettled = self.board_changed = True
         self.longer = False
+
+    @contextmanager
+    def supposing(self) -> Iterator[None]:
+        """A supposition: inside it rows are changed by `put` as anywhere else. At its end everything is as it was: rows,
+        indices, the log, `news`, and the flags that tell policies where to look. Suppositions may be nested.
+
+        A policy must not propose a plan inside a supposition: the plan would be undone, too.
+        """
+        before, bound_otherwise, turned = self.savepoint(), self.bound_otherwise, self.turned
+        flags = self.unsettled, self.longer, self.board_changed
+        self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
+        try:
+            yield
+        finally:
+            self.undo(before)
+            self.unsettled, self.longer, self.board_changed = flags
+            self.bound_otherwise, self.turned = bound_otherwise, turned
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""

@@ -20,7 +20,7 @@ from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spot, Wait
 from scheduler_service.core.model import Job, JobClass, Reason, TaskGroup
 from scheduler_service.core.model.values import Mask, Vector, mask_of
-from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.model.virtual_clusters import Binding, CellRequest, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
@@ -206,26 +206,23 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     pools = state.pools
     assert pools is not None
     owner = Owner(vc.id, state.jobs.rows[job_id].spec.cells.pin)
-    bound: list[tuple[str, int, int]] = []
-    try:
+    bound: list[Bind] = []
+    with state.supposing():
         for run in state.runs_of(job_id):
             position = pools.positions.get(run.node)
             if position is None or run.phase.exits_soon:
                 return None
             places = positions(position, mask_of(run.devices))
-            if not _bind_around(pools.pools[position.pool], position.slot, places, owner, bound, iter(range(TRIED))):
+            if not _bind_around(state, pools.pools[position.pool], position.slot, places, owner, bound, iter(range(TRIED))):
                 return None
-        binds = tuple(Bind(vc.id, name, pools.pools[name].shape.levels[level], index) for name, level, index in bound)
-        return (*binds, Promote(job_id))
-    finally:
-        for name, level, index in reversed(bound):
-            pools.pools[name].unbind(level, index)
+    return (*bound, Promote(job_id))
 
 
 def _bind_around(
-    pool: Pool, slot: int, places: Mask, owner: Owner, bound: list[tuple[str, int, int]], tries: Iterator[int]
+    state: State, pool: Pool, slot: int, places: Mask, owner: Owner, bound: list[Bind], tries: Iterator[int]
 ) -> bool:
-    """Whether all of these leaves are, or could be, in the owner's cells; those that were bound for it are noted."""
+    """Supposes that all of these leaves are in the owner's cells, and notes those that are bound for it. False: they cannot be;
+    then none is bound."""
     places &= ~owned(pool, owner, slot)
     if not places:
         return True
@@ -233,12 +230,13 @@ def _bind_around(
     for level, index in sorted(found, key=lambda cell: _fills(pool.shape, slot, places, *cell)):
         if next(tries, None) is None:
             return False
-        pool.bind(level, index, owner)
-        bound.append((pool.name, level, index))
-        if _bind_around(pool, slot, places, owner, bound, tries):
+        name = pool.shape.levels[level]
+        state.put(state.bindings, (pool.name, name, index), Binding(pool.name, name, index, owner.vc, owner.pin))
+        bound.append(Bind(owner.vc, pool.name, name, index))
+        if _bind_around(state, pool, slot, places, owner, bound, tries):
             return True
         bound.pop()
-        pool.unbind(level, index)
+        state.put(state.bindings, (pool.name, name, index), None)
     return False
 
 

@@ -5,19 +5,25 @@ virtual cluster goes by priority, so has who has more of it. Lower priorities go
 for the job, until somebody comes who has a right to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
 
-from scheduler_service.core.cells.opportunistic_search import find_idle
-from scheduler_service.core.cells.request import requested_cells
+from scheduler_service.core.cells.opportunistic_search import find_idle, may_find
+from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.pools import Pools
+from scheduler_service.core.cells.positions import positions
+from scheduler_service.core.cells.request import Need, RequestedCells, requested_cells
+from scheduler_service.core.cells.shape import pick_cell
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
-from scheduler_service.core.model import Job, JobClass
+from scheduler_service.core.model import Job, JobClass, Run
 from scheduler_service.core.model.claims import Claim
+from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.eligibility import why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
-from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool, decided, in_order, leaves_of, may_go
+from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool, decided, in_order, may_go
 
 
 def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:
@@ -43,10 +49,8 @@ def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rn
     else:
         return None
     order = sorted(order, key=lambda other: other.priority)
-    for ordered in by_pool(state, pools, order):
-        if _without(state, job, ordered) is None:
-            continue  # so that who waits in vain costs one look, however many there are
-        found = _enough(state, job, ordered, one=policy.name == "fitgpp")
+    for victims in by_pool(state, pools, order):
+        found = _enough(state, job, victims, one=policy.name == "fitgpp")
         if found is None:
             continue
         chosen, spots = found
@@ -64,48 +68,124 @@ def _opportunistic_jobs(state: State, vc: VirtualCluster) -> list[Job]:
     return [state.jobs.rows[job_id] for job_id in ids if all(not run.phase.exits_soon for run in state.runs_of(job_id))]
 
 
-def _enough(state: State, job: Job, order: Sequence[Job], one: bool) -> tuple[list[Job], list[Spot]] | None:
-    """The first of these whose going makes room, by itself (`one`) or with those before it, without any that is not needed; and
-    where the job then goes."""
-    for victim in order if one else ():
-        spots = _without(state, job, [victim])
-        if spots is not None:
-            return [victim], spots
-    chosen: list[Job] = []
-    spots = None
-    for victim in order:
-        chosen.append(victim)
-        if (spots := _without(state, job, chosen)) is not None:
-            break
-    for victim in list(chosen) if spots is not None else ():
-        others = [other for other in chosen if other is not victim]
-        fewer = _without(state, job, others) if others else None
-        if fewer is not None:
-            chosen, spots = others, fewer
-    return None if spots is None else (chosen, spots)
+class _Victim(NamedTuple):
+    job: Job
+    runs: Sequence[Run]
+    leaves: Mapping[int, Mask]
+    """The leaves of the pool that its runs hold, by slot."""
 
 
-def _without(state: State, job: Job, gone: Sequence[Job]) -> list[Spot] | None:
-    """Where the job would go once these have left, all in one pool. Changes nothing."""
+class _Wanted(NamedTuple):
+    """What a job asks of a pool."""
+
+    job: Job
+    pool: Pool
+    cells: RequestedCells
+    kinds: Set[tuple[int, int]]
+    """What the tasks ask of their nodes: a number of leaves, and the level of the cell that these must be (-1: any leaves)."""
+
+
+def _enough(state: State, job: Job, jobs: Sequence[Job], one: bool) -> tuple[list[Job], list[Spot]] | None:
+    """Which of these jobs, all in one pool, are preempted, and where the job goes then; None: there is no room without any of
+    them. Jobs are added in order until there is room, and then those that are not needed are left out. `one`: a job that makes
+    room alone is preferred.
+
+    A supposed end of a run costs as much as a real one, so conditions that only count leaves are asked first.
+    """
     pools = state.pools
     assert pools is not None
-    name = pools.positions[state.runs_of(gone[0].id)[0].node].pool
-    if not suits(pools, job, name):
+    name = pools.positions[state.runs_of(jobs[0].id)[0].node].pool
+    cells = requested_cells(job.spec, pools.pools[name].shape, pools.share(name))
+    if isinstance(cells, str) or not suits(pools, job, name):
         return None
-    pool = pools.pools[name]
-    wanted = requested_cells(job.spec, pool.shape, pools.share(name))
-    if isinstance(wanted, str):
+    wanted = _Wanted(job, pools.pools[name], cells, {(need.leaves, need.level) for need in cells.needs})
+    victims = [_victim(state, pools, name, other) for other in jobs]
+    if not _room_without_all(state, wanted, victims):
         return None
-    leaves = leaves_of(state, pools, gone).get(name, {})
-    before = {slot: pool.held(slot)[1] for slot in leaves}
-    try:
-        for slot, mask in leaves.items():
-            pool.set_opportunistic(slot, before[slot] & ~mask)
-        placed = find_idle(pool, wanted)
-    finally:
-        for slot, mask in before.items():
-            pool.set_opportunistic(slot, mask)
+    for victim in victims if one else ():
+        if not _room_for_one(wanted, victim.leaves):
+            continue
+        with state.supposing():
+            _end(state, victim)
+            spots = _spots(state, wanted)
+        if spots is not None and not overdrawn(state, job, spots, in_the_way_of(state, spots)):
+            return [victim.job], spots
+    with state.supposing():
+        chosen, spots = _first_enough(state, wanted, victims)
+    if spots is None or overdrawn(state, job, spots, in_the_way_of(state, spots)):
+        return None
+    return [victim.job for victim in chosen], spots
+
+
+def _victim(state: State, pools: Pools, pool: str, job: Job) -> _Victim:
+    runs, leaves = state.runs_of(job.id), dict[int, Mask]()
+    for run in runs:
+        position = pools.positions.get(run.node)
+        if position is not None and position.pool == pool:
+            leaves[position.slot] = leaves.get(position.slot, 0) | positions(position, mask_of(run.devices))
+    return _Victim(job, runs, leaves)
+
+
+def _room_without_all(state: State, wanted: _Wanted, victims: Sequence[_Victim]) -> bool:
+    """Whether there is room once all of them have ended. A job that waits in vain costs one look, however many they are."""
+    leaves: dict[int, Mask] = {}
+    for victim in victims:
+        for slot, mask in victim.leaves.items():
+            leaves[slot] = leaves.get(slot, 0) | mask
+    parts = wanted.cells.parts
+    if len(parts) == 1 and isinstance(parts[0], Need):
+        return _room_for_one(wanted, leaves)
+    if not may_find(wanted.pool, wanted.cells, leaves):
+        return False
+    with state.supposing():
+        for victim in victims:
+            _end(state, victim)
+        return _spots(state, wanted) is not None
+
+
+def _first_enough(state: State, wanted: _Wanted, victims: Sequence[_Victim]) -> tuple[list[_Victim], list[Spot] | None]:
+    """Supposes one end after the other until there is room, and then that each victim that is not needed runs again."""
+    chosen: list[_Victim] = []
+    spots = None
+    for victim in victims:
+        _end(state, victim)
+        chosen.append(victim)
+        if _room_for_one(wanted, victim.leaves) and (spots := _spots(state, wanted)) is not None:
+            break
+    for victim in list(chosen) if spots is not None else ():
+        if len(chosen) == 1:
+            break
+        for run in victim.runs:
+            state.put(state.runs, run.key, run)
+        fewer = _spots(state, wanted)
+        if fewer is None:
+            _end(state, victim)
+        else:
+            chosen, spots = [other for other in chosen if other is not victim], fewer
+    return chosen, spots
+
+
+def _end(state: State, victim: _Victim) -> None:
+    for run in victim.runs:
+        state.put(state.runs, run.key, None)
+
+
+def _room_for_one(wanted: _Wanted, leaves: Mapping[int, Mask]) -> bool:
+    """Whether one of these nodes has room for a task of the job if these leaves are idle."""
+    pool = wanted.pool
+    for slot, mask in leaves.items():
+        idle = pool.idle(slot) | mask
+        for count, level in wanted.kinds:
+            if idle.bit_count() >= count and (level < 0 or pick_cell(pool.shape, idle, level) is not None):
+                return True
+    return False
+
+
+def _spots(state: State, wanted: _Wanted) -> list[Spot] | None:
+    """Where the job goes in the state as it is; None: too little is idle."""
+    placed = find_idle(wanted.pool, wanted.cells)
     if placed is None:
         return None
-    spots = spots_at(pools, name, placed)
-    return None if overdrawn(state, job, spots, in_the_way_of(state, spots)) else spots
+    assert state.pools is not None
+    spots = spots_at(state.pools, wanted.pool.name, placed)
+    return None if overdrawn(state, wanted.job, spots) else spots

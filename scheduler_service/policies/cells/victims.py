@@ -7,21 +7,19 @@ yet is taken before any run has to leave.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from scheduler_service.core.allocation.bindings import bindings_of
-from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.pool_queries import unused_around
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.queries import nodes_in
+from scheduler_service.core.enact import enact
 from scheduler_service.core.messages import Action, AddEarmark, Demote, DropEarmark, Plan, Preempt, Reclaim, Rng, Wait
 from scheduler_service.core.model import Decision, Job, JobClass, Reason, RunKey
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import Mask, mask_of
-from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
+from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.eligibility import claim_of, spared, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Gone, holds_up, plan_in_cells
@@ -106,18 +104,19 @@ def preempt_for_trial(state: State, vc: VirtualCluster, trial: Job, rng: Rng) ->
     able = [job for job in running(state, vc) if may_go(state, job, trial)]
     order, decision = in_order(state, vc, trial, able, rng)
     kept = [job for job in waiting_for_others(state, vc) if may_go(state, job, trial)]
+    losing = {job.id for job in kept}
     for jobs in by_pool(state, pools, [*kept, *(job for job in order if job.preempted_for_trial < policy.cap)]):
-        if not _would_do(state, vc, trial, jobs):
-            continue
-        lose, runs = [job for job in jobs if job in kept], [job for job in jobs if job not in kept]
-        chosen = _enough(state, vc, trial, lose)
-        if chosen is None and policy.name == "fitgpp":
-            chosen = next(([job] for job in runs if _would_do(state, vc, trial, [job])), None)
-        if chosen is None:
-            chosen = _enough(state, vc, trial, [*lose, *(_drawn(runs, rng) if policy.name == "fitgpp" else runs)])
-        plan = None if chosen is None else _plan_without(state, vc, trial, chosen)
-        if chosen is not None and plan is not None:
-            return plan if all(job in kept for job in chosen) else _preempting(plan, chosen, trial, vc, decision)
+        if _plan_without(state, vc, trial, jobs) is None:
+            continue  # to try them one by one in vain is dear
+        lose, runs = [job for job in jobs if job.id in losing], [job for job in jobs if job.id not in losing]
+        found = _enough(state, vc, trial, lose)
+        if found is None and policy.name == "fitgpp":
+            found = _one(state, vc, trial, runs)
+        if found is None:
+            found = _enough(state, vc, trial, [*lose, *(_drawn(runs, rng) if policy.name == "fitgpp" else runs)])
+        if found is not None:
+            chosen, plan = found
+            return plan if all(job.id in losing for job in chosen) else _preempting(plan, chosen, trial, vc, decision)
     return None
 
 
@@ -168,25 +167,27 @@ def in_order(state: State, vc: VirtualCluster, trial: Job, able: list[Job], rng:
     return sorted((job for job in able if job.id in best), key=lambda job: (best[job.id], -job.id)), decision
 
 
-def _would_do(state: State, vc: VirtualCluster, wanting: Job, jobs: list[Job]) -> bool:
-    """Whether there is room once all of these have gone: asked first, as to try them one by one is dear where it is in vain."""
-    return _plan_without(state, vc, wanting, jobs) is not None
+def _one(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) -> tuple[list[Job], Plan] | None:
+    """The first of these that makes room alone, and the plan; None: none does."""
+    plans = (([job], _plan_without(state, vc, wanting, [job])) for job in order)
+    return next(((chosen, plan) for chosen, plan in plans if plan is not None), None)
 
 
-def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) -> list[Job] | None:
-    """The first of these that make room together, without any that is not needed; None where all of them do not."""
-    chosen: list[Job] = []
+def _enough(state: State, vc: VirtualCluster, wanting: Job, order: list[Job]) -> tuple[list[Job], Plan] | None:
+    """The first of these that make room together, without any that is not needed, and the plan; None: all of them do not."""
+    chosen, plan = list[Job](), None
     for job in order:
         chosen.append(job)
-        if _would_do(state, vc, wanting, chosen):
+        if (plan := _plan_without(state, vc, wanting, chosen)) is not None:
             break
-    else:
+    if plan is None:
         return None
     for job in list(chosen):
         others = [other for other in chosen if other is not job]
-        if others and _would_do(state, vc, wanting, others):
-            chosen = others
-    return chosen
+        fewer = _plan_without(state, vc, wanting, others) if others else None
+        if fewer is not None:
+            chosen, plan = others, fewer
+    return chosen, plan
 
 
 def _preempting(plan: Plan, victims: list[Job], trial: Job, vc: VirtualCluster, decision: Decision | None) -> Plan:
@@ -228,26 +229,25 @@ def make_way(state: State, vc: VirtualCluster, job: Job) -> Plan | None:
         if why_not(state, Claim.PRIORITY, job, other, ()) is None
     ]
     for jobs in by_pool(state, pools, lower):
-        chosen = _enough(state, vc, job, jobs) if _would_do(state, vc, job, jobs) else None
-        if chosen is not None:
-            return _sparing_the_lazy(state, vc, job, chosen)
+        found = None if _plan_without(state, vc, job, jobs) is None else _enough(state, vc, job, jobs)
+        if found is not None:
+            return _sparing_the_lazy(state, vc, job, *found)
     return None
 
 
-def _sparing_the_lazy(state: State, vc: VirtualCluster, wanting: Job, chosen: list[Job]) -> Plan:
+def _sparing_the_lazy(state: State, vc: VirtualCluster, wanting: Job, chosen: list[Job], plan: Plan) -> Plan:
     """The job's plan, for which these leave. The lazy ones among them stay where they are, without their guarantee, unless
     there are no other cells for the job than those that they are in."""
     stay = [job for job in chosen if job.spec.cells.lazy and job.id in state.active]
-    while True:
-        plan = _plan_without(state, vc, wanting, chosen, stay)
-        if plan is None:
-            assert stay  # those who were chosen are enough if they go
-            stay = []
-            continue
-        leave = {action.job_id for action in plan if isinstance(action, Reclaim)}
-        if not any(job.id in leave for job in stay):
+    while stay:
+        sparing = _plan_without(state, vc, wanting, chosen, stay)
+        if sparing is None:
             return plan
+        leave = {action.job_id for action in sparing if isinstance(action, Reclaim)}
+        if not any(job.id in leave for job in stay):
+            return sparing
         stay = [job for job in stay if job.id not in leave]
+    return plan
 
 
 def _plan_without(state: State, vc: VirtualCluster, wanting: Job, gone: list[Job], stay: Sequence[Job] = ()) -> Plan | None:
@@ -255,51 +255,17 @@ def _plan_without(state: State, vc: VirtualCluster, wanting: Job, gone: list[Job
     kept for them, and whom they have had leave goes on leaving, for this job then. None: there is no room for it."""
     pools = state.pools
     assert pools is not None
-    lose = [job for job in gone if job.id in state.earmarks_of]
-    released: dict[int, Mask] = defaultdict(int)
-    for job in (*lose, *stay):
-        for node, mask in _has(state, job):
-            released[node] |= mask & ~(state.guaranteed_devices.get(node, 0) if job in lose else 0)
-    with _no_more_guaranteed(state, pools, released):
-        plan = plan_in_cells(state, vc, wanting, leaves_of(state, pools, [job for job in gone if job not in stay]))
-    if plan is None:
-        return None
+    staying = {job.id for job in stay}
+    leaves = leaves_of(state, pools, [job for job in gone if job.id not in staying])
     actions: list[Action] = []
-    for job in lose:
-        earmark = min(state.earmarks_of[job.id])  # with it go all of its job
-        actions += [DropEarmark(earmark, f"job {wanting.id} comes before it"), Wait(job.id, Reason.NONE)]
-    return (*actions, *(Demote(job.id, wanting.id) for job in stay), *plan)
-
-
-@contextmanager
-def _no_more_guaranteed(state: State, pools: Pools, released: dict[int, Mask]) -> Iterator[None]:
-    """The cells as they are once nobody is guaranteed these devices, by node, any more: those that are not used then are given
-    back (`bindings.give_back`). Afterwards they are as they were."""
-    held: list[tuple[Pool, int, Mask, Mask]] = []
-    bound: list[tuple[Pool, int, int, Owner]] = []
-    places = [
-        (position, positions(position, mask), node)
-        for node, mask in released.items()
-        if (position := pools.positions.get(node))
-    ]
-    try:
-        for position, mask, node in places:
-            pool, slot = pools.pools[position.pool], position.slot
-            guaranteed, opportunistic = pool.held(slot)
-            held.append((pool, slot, guaranteed, opportunistic))
-            pool.set_guaranteed(slot, guaranteed & ~mask)
-            pool.set_opportunistic(slot, opportunistic | mask & positions(position, state.held_devices.get(node, 0)))
-        for position, mask, _ in places:
-            pool = pools.pools[position.pool]
-            for level, index in unused_around(pool, position.slot, mask):
-                owner = pool.bound[level][index]
-                if not owner.pin:
-                    bound.append((pool, level, index, owner))
-                    pool.unbind(level, index)
-        yield
-    finally:
-        for pool, level, index, owner in bound:
-            pool.bind(level, index, owner)
-        for pool, slot, guaranteed, opportunistic in held:
-            pool.set_guaranteed(slot, guaranteed)
-            pool.set_opportunistic(slot, opportunistic)
+    for job in gone:
+        if job.id in state.earmarks_of:
+            earmark = min(state.earmarks_of[job.id])  # with it go all of its job
+            actions += [DropEarmark(earmark, f"job {wanting.id} comes before it"), Wait(job.id, Reason.NONE)]
+    first = (*actions, *(Demote(job.id, wanting.id) for job in stay))
+    if not first:
+        return plan_in_cells(state, vc, wanting, leaves)
+    with state.supposing():
+        refused = enact(state, first, state.cluster.clock_us)
+        then = plan_in_cells(state, vc, wanting, leaves) if refused is None else None
+    return None if then is None else first + then
