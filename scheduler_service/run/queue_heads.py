@@ -9,7 +9,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, queue_in
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.opportunistic import looked_at
-from scheduler_service.policies.cells.victims import PREEMPTING
+from scheduler_service.policies.stages import stages_within
 
 LOOKED_AT = 1000
 """Jobs of a queue at which is looked for the one that is in the way of the others."""
@@ -27,6 +27,8 @@ def heads_of(state: State) -> Heads:
     """Of each queue the job for which those behind it wait."""
     heads: Heads = {}
     for (vc, lane), queues in state.queues.items():
+        if state.vc_orders.get(vc, state.site_order).overtakes:
+            continue  # nobody there waits for the first
         heads[vc, lane] = _first_in_the_way(state, _in_turn(state, vc, lane))
         for named, queue in queues.items():
             heads[vc, lane, named] = _first_in_the_way(state, map(_job, queue)) if len(queues) > 1 else heads[vc, lane]
@@ -37,7 +39,7 @@ def _in_turn(state: State, vc: str, lane: Lane) -> Iterable[int]:
     """The jobs as they are served. For idle cells this is not the order of the queue where trials come first."""
     if lane is Lane.OPPORTUNISTIC and (vc_id := state.vc_ids.get(vc)) is not None:
         row = state.vcs.rows[vc_id]
-        if row.policy.name in PREEMPTING:
+        if stages_within(row.policy).trials_first:
             return [job.id for job in looked_at(state, row)]
     return map(_job, state.waiting(vc, lane))
 

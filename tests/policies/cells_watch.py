@@ -11,7 +11,7 @@ from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import choices
-from scheduler_service.policies.cells.victims import PREEMPTING
+from scheduler_service.policies.stages import stages_within
 from tests.core.cells import free_cells
 from tests.policies.plain_cells import Plain, bound, healthy, maximal, short
 from tests.policies.tenants import Tenants
@@ -133,7 +133,7 @@ class Watched(Tenants):
 
 def waiting(state: State, vc: str) -> list[Job]:
     """The virtual cluster's jobs that wait for cells of its own and have none, in order."""
-    preempting = state.vcs.rows[state.vc_ids[vc]].policy.name in PREEMPTING
+    preempting = stages_within(state.vcs.rows[state.vc_ids[vc]].policy).trials_first
     lanes = (Lane.TRIAL, Lane.BEST_EFFORT)
     keys = sorted((preempting and lane, key) for lane in lanes for key in state.waiting(vc, lane))
     return [state.jobs.rows[key[-1]] for _, key in keys if key[-1] not in state.earmarks_of]

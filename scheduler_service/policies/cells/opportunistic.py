@@ -21,14 +21,16 @@ from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spo
 from scheduler_service.core.model import Job, JobClass, Reason, TaskGroup
 from scheduler_service.core.model.values import Mask, Vector, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
+from scheduler_service.policies.cells.making_room import may_ask
 from scheduler_service.policies.cells.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.cells.queue_membership import in_pool
-from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
+from scheduler_service.policies.stages import stages_within
 
 LOOKED_AT = 16
 """Kinds of a virtual cluster's jobs that are tried before it is another's turn."""
@@ -83,7 +85,7 @@ def looked_at(state: State, vc: VirtualCluster) -> list[Job]:
     cells, too. Those that wait for others to leave are not among them."""
     queue = state.queue(vc.name, Lane.OPPORTUNISTIC)
     looked = [state.jobs.rows[key[-1]] for key in islice(queue, PASSED) if key[-1] not in state.earmarks_of]
-    if vc.policy.name in PREEMPTING:
+    if stages_within(vc.policy).trials_first:
         looked.sort(key=lambda job: job.spec.job_class is not JobClass.TRIAL)
     return looked
 
@@ -99,7 +101,8 @@ def _serve_one(
         kind = job.spec.demand, job.spec.gang, job.spec.cells
         wanting = vc.id, job.spec.job_class, job.priority, kind
         fresh = kind not in nowhere
-        clears = job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain and may_preempt(state, vc)
+        claim = claim_of(state, job) if job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain else None
+        clears = claim is not None and may_ask(state, vc, claim)
         if not (fresh or clears):
             continue
         if not tries:

@@ -1,8 +1,7 @@
 """Who leaves among the opportunistic runs of a virtual cluster, for an opportunistic job of its own that finds nothing idle.
 
-The same two rules as in its own cells (`victims`), with other victims: a trial has best-effort runs preempted; and where the
-virtual cluster goes by priority, so has who has more of it. Lower priorities go first, then by score. What they leave is kept
-for the job, until somebody comes who has a right to it.
+The same rules as in its own cells (`making_room`), with other victims. Lower priorities go first, then as the policy says.
+What they leave is kept for the job, until somebody comes who has a right to it.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -15,48 +14,36 @@ from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.cells.request import Need, RequestedCells, requested_cells
 from scheduler_service.core.cells.shape import pick_cell
 from scheduler_service.core.messages import Action, Plan, Preempt, Reclaim, Rng, Spot
-from scheduler_service.core.model import Job, JobClass, Run
+from scheduler_service.core.model import Job, Run
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import Mask, mask_of
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
-from scheduler_service.core.state.eligibility import why_not
+from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
-from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool, decided, in_order, may_go
+from scheduler_service.policies.cells.making_room import decided, rank, reached, within_bounds
+from scheduler_service.policies.cells.victims import by_pool
+from scheduler_service.policies.stages import stages_within
 
 
 def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:
     """Whom the job has leave, and what it gets of that; None: nobody whose going would make room."""
-    pools, policy = state.pools, vc.policy
+    pools, victims, claim = state.pools, stages_within(vc.policy).victims, claim_of(state, job)
     assert pools is not None
-    if policy.name in PREEMPTING and job.spec.job_class is JobClass.TRIAL:
-        able = [
-            other
-            for other in _opportunistic_jobs(state, vc)
-            if may_go(state, other, job) and other.preempted_for_trial < policy.cap
-        ]
-        order, decision = in_order(state, vc, job, able, rng)
-    elif policy.name == BY_PRIORITY:
-        order, decision = (
-            [
-                other
-                for other in reversed(_opportunistic_jobs(state, vc))
-                if why_not(state, Claim.PRIORITY, job, other, ()) is None
-            ],
-            None,
-        )
-    else:
+    if victims is None or claim is None:
         return None
+    able = within_bounds(state, vc, claim, victims, reached(state, claim, job, _opportunistic_jobs(state, vc)))
+    order, decision = rank(state, job, able, victims, rng)
     order = sorted(order, key=lambda other: other.priority)
-    for victims in by_pool(state, pools, order):
-        found = _enough(state, job, victims, one=policy.name == "fitgpp")
+    for others in by_pool(state, pools, order):
+        found = _enough(state, job, others, one=victims.alone is not None)
         if found is None:
             continue
         chosen, spots = found
-        shown = None if policy.name == BY_PRIORITY else decision or decided(job, vc, len(chosen))
+        shown = None if claim is Claim.PRIORITY else decision or decided(job, vc, len(chosen))
         going: list[Action] = [
-            Reclaim(other.id, job.id) if shown is None else Preempt(other.id, job.id, policy.cap, shown) for other in chosen
+            Reclaim(other.id, job.id) if shown is None else Preempt(other.id, job.id, vc.policy.cap, shown) for other in chosen
         ]
         return (*going, *keep(job, spots, in_the_way_of(state, spots), shown))
     return None

@@ -1,11 +1,11 @@
 """The two layers: each virtual cluster is served in its own cells, and what is idle then goes to opportunistic work."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Plan, Rng, Wait
+from scheduler_service.core.messages import Plan, Remember, Rng, Wait
 from scheduler_service.core.model import Job, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, CellRequest, Guarantee, Owner, VirtualCluster
@@ -13,14 +13,15 @@ from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
+from scheduler_service.policies.cells.making_room import make_room
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, in_pool
-from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
 from scheduler_service.policies.exchange.arbiter import Match, balanced
 from scheduler_service.policies.exchange.stage import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
-from scheduler_service.policies.stages import Stages
+from scheduler_service.policies.remembering import take_notes
+from scheduler_service.policies.stages import Stages, stages_within
 
 BEHIND = 128
 """Jobs that are looked at behind one that waits, for such as may have other cells. Queues in which all are held up cost
@@ -33,11 +34,13 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
     guaranteed where it runs, once its virtual cluster can have those cells; of that the paper has nothing."""
 
     def policy(state: State, rng: Rng) -> Proposals:
+        noted = yield from take_notes(state, _remember)
         while True:
             yield from serve(state, rng)
             yield from run_proxies(state)
             if not (yield from arbitrate(state, match)):
-                return
+                break
+        yield from take_notes(state, _remember, noted)
 
     def serve(state: State, rng: Rng) -> Proposals:
         if state.earmarks_of:
@@ -58,6 +61,12 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
             vc_ids = _with_work(state)
 
     return policy
+
+
+def _remember(state: State, job: Job) -> Iterable[Remember]:
+    """What the policy of the job's virtual cluster notes of it."""
+    vc = state.vc_ids.get(job.spec.vc)
+    return () if vc is None else stages_within(state.vcs.rows[vc].policy).remember(state, job)
 
 
 def stages(options: Options) -> Stages:
@@ -94,7 +103,7 @@ def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool)
     who wait, and whoever lost its cells before them."""
     if promotes and vc.name in state.demoted:
         yield from _give_back(state, vc)
-    trials_first = vc.policy.name in PREEMPTING
+    trials_first = stages_within(vc.policy).trials_first
     held: set[Choice] = set()
     for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else (OWN_LANES,):
         yield from _serve(state, vc, lanes, held, rng, promotes)
@@ -143,11 +152,12 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
     assert state.pools is not None
     skipped: dict[_Queue, int] = {}
     in_vain: set[_Kind] = set()
+    overtakes = state.vc_orders[vc.name].overtakes
     looks = BEHIND
     while looks and (head := _head(state, vc, lanes, skipped)) is not None:
         at, job = head
         standing = [job]
-        if held:
+        if held or overtakes:
             mine = choices(state.pools, vc, job)
             left = [choice for choice in mine if choice not in held]
             if mine and not left:
@@ -162,7 +172,7 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
         if job.id in state.earmarks_of:
             skipped[at] += 1
             continue
-        told = yield from _begin(state, vc, at[0], standing, rng)
+        told = yield from _begin(state, vc, standing, rng)
         started = not _stands(state, vc, at, skipped[at], job)
         if promotes and vc.name in state.demoted and (started or job.id in state.earmarks_of):
             yield from _give_back(state, vc)  # who comes before the next, and not before this one
@@ -172,14 +182,13 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
             wait = told or why_not(state, vc, job)
             never = wait.reason is Reason.NEVER_IN_QUOTA
             yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
-            held.update(held_up(state, vc, job, [choice for choice in choices(state.pools, vc, job) if choice not in held]))
+            if not overtakes:
+                held.update(held_up(state, vc, job, [choice for choice in choices(state.pools, vc, job) if choice not in held]))
             in_vain.add(_kind(at, job))
         skipped[at] += 1
 
 
-def _begin(
-    state: State, vc: VirtualCluster, lane: Lane, standing: list[Job], rng: Rng
-) -> Generator[Plan, str | None, Wait | None]:
+def _begin(state: State, vc: VirtualCluster, standing: list[Job], rng: Rng) -> Generator[Plan, str | None, Wait | None]:
     """Has a job start in its virtual cluster's cells, or others leave that may be made to. `standing`: the job as it stands in
     each of its queues. Returns for what it waits, where that is not its own cells."""
     for job in standing:
@@ -187,11 +196,7 @@ def _begin(
         if plan is not None:
             return _waits(plan, (yield plan))
     for job in standing:
-        plan = None
-        if vc.policy.name == BY_PRIORITY:
-            plan = make_way(state, vc, job)
-        elif lane is Lane.TRIAL and vc.policy.name in PREEMPTING and may_preempt(state, vc):
-            plan = preempt_for_trial(state, vc, job, rng)
+        plan = make_room(state, vc, job, rng)
         if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
             return wait
         if job.id in state.earmarks_of or state.jobs.rows[job.id].state is not JobState.QUEUED:

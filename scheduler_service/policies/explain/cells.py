@@ -14,7 +14,6 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up
-from scheduler_service.policies.cells.victims import PREEMPTING
 from scheduler_service.policies.explain.cell_holders import waits_for_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
@@ -24,6 +23,7 @@ from scheduler_service.policies.explain.explanation import (
     counted,
     waiting_for_victims,
 )
+from scheduler_service.policies.stages import stages_within
 
 
 def explain_in_cells(state: State, job: Job) -> Explanation:
@@ -54,6 +54,8 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     if Lane.OPPORTUNISTIC in lanes and not idle:
         wait = why_not_opportunistic(job)
         blockers.append(Blocker(wait.reason, wait.detail))
+    if blockers and (place_in_queue := stages_within(vc.policy).about(state, job)):
+        blockers[0] = blockers[0]._replace(detail="; ".join(filter(None, (blockers[0].detail, place_in_queue))))
     return Explanation(tuple(blockers), len(before), ahead, victims=victims)
 
 
@@ -87,7 +89,7 @@ def _served_before(state: State, vc: VirtualCluster, lane: Lane, job: Job) -> It
     if lane is Lane.OPPORTUNISTIC:
         in_turn = [other.id for other in looked_at(state, vc)]
         return in_turn[: in_turn.index(job.id)] if job.id in in_turn else (key[-1] for key in before(lane))
-    if vc.policy.name not in PREEMPTING:
+    if not stages_within(vc.policy).trials_first:
         keys: Iterable[QueueKey] = merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
     elif lane is Lane.TRIAL:
         keys = before(lane)

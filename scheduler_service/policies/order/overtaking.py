@@ -22,8 +22,9 @@ LOOKED_AT = 1000
 _Kind = tuple[Vector, tuple[TaskGroup, ...], tuple[int, ...]]
 
 
-def overtaking(choose: Choose, remember: Notes) -> Policy:
-    """The loop of a site without virtual clusters, whose jobs are all in one order."""
+def overtaking(choose: Choose = lambda _state, _job, _rng: None, remember: Notes = lambda _state, _job: ()) -> Policy:
+    """The loop of a site without virtual clusters, whose jobs are all in one order. `choose` says how room is made for a job
+    that does not fit, and `remember` what is noted of jobs."""
 
     def policy(state: State, rng: Rng) -> Proposals:
         noted = yield from take_notes(state, remember)

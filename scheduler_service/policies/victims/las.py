@@ -8,11 +8,11 @@ waited for a multiple of the time that it has run goes back to the first queue, 
 This is the discretised two-dimensional LAS of Tiresias (section 3.2), with two queues or three. Priorities come before it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import ceil
 from typing import NamedTuple
 
-from scheduler_service.core.messages import Plan, Remember, Rng
+from scheduler_service.core.messages import Remember
 from scheduler_service.core.model import Job, StopReason
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.memo import Memo
@@ -23,8 +23,8 @@ from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.order.overtaking import overtaking
-from scheduler_service.policies.stages import Ranked, Stages, Victims
-from scheduler_service.policies.victims.one_by_one import behind, make_room
+from scheduler_service.policies.stages import Stages
+from scheduler_service.policies.victims.one_by_one import from_behind
 
 NAME = "las"
 
@@ -161,20 +161,14 @@ def stages(options: Options) -> Stages:
     def spares(state: State, job: Job) -> bool:
         return _service(job, state.memos.rows.get((NAME, ORDER.subject(job)))).preempted >= settings.budget
 
-    def choose(state: State, job: Job, _rng: Rng) -> Plan | None:
-        return make_room(state, job, (other for other in behind(state, job) if not spares(state, other)), NAME)
-
     def noted(state: State, job: Job) -> Iterator[Remember]:
         return remember(state, job, settings)
 
+    victims = from_behind(NAME, spares)
     return Stages(
-        overtaking(choose, noted),
+        overtaking(victims.choose, noted),
         ORDER,
-        Victims(choose, last_first, spares=spares),
+        victims,
         remember=noted,
         about=lambda state, job: about(state, job, settings),
     )
-
-
-def last_first(state: State, _job: Job, able: Sequence[Job], _rng: Rng) -> Ranked:
-    return Ranked(sorted(able, key=state.place_of, reverse=True))

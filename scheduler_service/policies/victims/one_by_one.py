@@ -1,14 +1,14 @@
-"""Jobs are preempted one after the other until a waiting job fits, and those that are not needed are spared again.
+"""Victims of a policy that re-orders what runs: jobs behind the one that waits, the last in the order first.
 
-The way of a site without virtual clusters for a policy that says in which order jobs are preempted, and nothing more.
+Jobs are preempted one after the other until the waiting job fits; those that turn out not to be needed are spared.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.messages import AddEarmark, Plan, Preempt
+from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
 from scheduler_service.core.model import Decision, Job
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.values import ZERO, Vector, add, fits
@@ -16,13 +16,29 @@ from scheduler_service.core.state.eligibility import claim_of, spared, why_not
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue import NOBODY
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.stages import Ranked, Victims
 
 NO_CAP = 2**31 - 1
 
 
+def from_behind(rule: str, spares: Callable[[State, Job], bool] = lambda _state, _job: False) -> Victims:
+    """For an order whose claim is `Claim.REORDER`. `rule` is what the story calls the choice; `spares` says whom the policy's
+    own budget spares."""
+
+    def choose(state: State, job: Job, _rng: Rng) -> Plan | None:
+        return make_room(state, job, (other for other in behind(state, job) if not spares(state, other)), rule)
+
+    return Victims(choose, last_first, spares=spares)
+
+
+def last_first(state: State, _job: Job, able: Sequence[Job], _rng: Rng) -> Ranked:
+    """Those that are last in the order of their queue first."""
+    return Ranked(sorted(able, key=state.place_of, reverse=True))
+
+
 def behind(state: State, job: Job) -> Iterator[Job]:
-    """Jobs that run and may be preempted for this one because they are behind it in the queue's order (`Claim.REORDER`), the
-    last in the order first. Costs what is looked at."""
+    """Jobs that run and may be preempted for this one because they are behind it in the order of the queue, the last in the
+    order first. Costs what is looked at."""
     if claim_of(state, job) is not Claim.REORDER:
         return
     place = state.place_of(job)
