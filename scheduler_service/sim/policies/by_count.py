@@ -172,7 +172,8 @@ def _make_room(state: State, pools: Pools, vc: VirtualCluster, job: Job, room: R
     open_nodes, free = _free(state, pools, room, pools.nodes[room.pool.name].values())
     at = {node: i for i, node in enumerate(open_nodes)}
     low: dict[int, list[tuple[int, int]]] = {}
-    for run in state.runs.rows.values():
+    for key in sorted(key for keys in state.opportunistic_runs.values() for key in keys):
+        run = state.runs.rows[key]
         if run.node in at and _may_leave(state, run):
             low.setdefault(run.job_id, []).append((at[run.node], len(run.devices)))
     whole = [Low(job_id, tuple(parts)) for job_id, parts in low.items() if len(parts) == len(state.active[job_id])]
@@ -190,9 +191,8 @@ def _make_room(state: State, pools: Pools, vc: VirtualCluster, job: Job, room: R
 
 
 def _may_leave(state: State, run: Run) -> bool:
-    """Whether the run is beyond a quota, is not stopping yet, and releases all of its devices to whoever reclaims them."""
-    beyond = not run.guaranteed and run.stop_us is None
-    return beyond and run.key not in state.promised_by and not state.holds_faulty(run)
+    """Whether the run is not stopping yet, and releases all of its devices to whoever reclaims them."""
+    return run.stop_us is None and run.key not in state.promised_by and not state.holds_faulty(run)
 
 
 def _promote(state: State, pools: Pools, vc: VirtualCluster) -> Proposals:
