@@ -220,7 +220,8 @@ class Driver:
     def _check_settled(self) -> None:
         self.state.unsettled = self.state.board_changed = True
         again = step(self.state, (), self.now, Random(0), self.policy)
-        assert [c for c in again.changes if c.table != "cluster"] == [], "the policy stopped before it was done"
+        more = [change for change in again.changes if change.table != "cluster"]
+        assert not more, f"the policy stopped before it was done: {more}"
         self.state.undo()
         self.state.unsettled = self.state.board_changed = False
 

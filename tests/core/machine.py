@@ -9,12 +9,12 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import ReleaseRequested, ResumeRequested, Submitted, UndrainRequested
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, RunPhase
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.free_resources import pack
+from scheduler_service.policies.stages import Stages, order_of
 from tests.core.acting import Acting
 from tests.core.asking import Asking
 from tests.core.driver import Driver
@@ -31,9 +31,9 @@ class EngineMachine(Asking, Acting):
         nodes=st.lists(st.sampled_from((0, 0, 0, 1, 2)), min_size=1, max_size=3),
         running=st.lists(st.builds(replace, SPECS, job_class=st.just(JobClass.BEST_EFFORT)), min_size=2, max_size=8),
     )
-    def begin(self, chosen: tuple[Policy, int, bool], settings: Settings, nodes: list[int], running: list[JobSpec]) -> None:
-        policy, cap, backfilled = chosen
-        self.driver = Driver(policy, settings, cap=cap)
+    def begin(self, chosen: tuple[Stages, int, bool], settings: Settings, nodes: list[int], running: list[JobSpec]) -> None:
+        made, cap, backfilled = chosen
+        self.driver = Driver(made.policy, settings, cap=cap, order=order_of(made))
         self.driver.settles = not backfilled  # as time goes on there may be more to backfill, with no event to say so
         self.watch = Watch(self.driver)
         for index, capacity in enumerate(nodes):
@@ -76,6 +76,7 @@ class EngineMachine(Asking, Acting):
         jobs, nodes = sorted(state.jobs.rows.values(), key=lambda job: job.id), state.nodes.rows.values()
         self.take(
             *(ReleaseRequested(job.id) for job in jobs if job.held),
+            *(UpdateRequested(job.id, time_limit_us=0) for job in jobs if job.suspend_requested),  # else it may be over
             *(ResumeRequested(job.id) for job in jobs if job.suspend_requested),
             *(UndrainRequested(node.name) for node in nodes if node.drained_us is not None),
         )

@@ -5,12 +5,11 @@ from itertools import chain, product
 
 from hypothesis import strategies as st
 
-from scheduler_service.core.engine import Policy
 from scheduler_service.core.model import Array, Exit0AfterStop, JobClass, JobSpec, Retry, TaskGroup
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
 from scheduler_service.policies.options import FitGppSettings
-from scheduler_service.policies.stages import stages
+from scheduler_service.policies.stages import Stages, stages
 
 CAPACITIES = (Vector(4000, 4096, 4), Vector(8000, 2048, 2), Vector(4000, 4096, 0))
 USUAL = st.builds(Vector, st.sampled_from((250, 500, 1000)), st.sampled_from((1, 256)), st.sampled_from((2, 1, 3, 4)))
@@ -67,11 +66,13 @@ PARAMETERS = (
 )
 
 
-def _policies() -> list[tuple[Policy, int, bool]]:
+def _policies() -> list[tuple[Stages, int, bool]]:
     """Every policy, the cap that it must keep, and whether it backfills."""
     preempting = product(("fitgpp", "fitgpp", "thrifty", "lrtp", "rand"), PARAMETERS, (False, True))
     plain = (("fifo", FitGppSettings(cap=0), backfilled) for backfilled in (False, True))
-    return [(stages(name, given, filled).policy, given.cap, filled) for name, given, filled in chain(preempting, plain)]
+    made = [(stages(name, given, filled), given.cap, filled) for name, given, filled in chain(preempting, plain)]
+    services = ({"threshold": 4}, {"threshold": 4, "second_threshold": 60, "patience": 1}, {"threshold": 60, "budget": 2})
+    return made + [(stages("las", FitGppSettings(), own=own), 0, False) for own in services for _ in range(3)]
 
 
 POLICIES = st.sampled_from(_policies())

@@ -14,6 +14,7 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
+from scheduler_service.core.model.claims import Claim
 from tests.core.driver import Driver
 
 
@@ -66,8 +67,9 @@ class Watch:
         """May this trial have this run preempted?"""
         driver, settings = self.driver, self.driver.state.settings
         job, trial = driver.job(new.job_id), driver.job(new.stop_for)
-        assert (job.spec.job_class, trial.spec.job_class) == (JobClass.BEST_EFFORT, JobClass.TRIAL)
-        assert job.priority <= trial.priority, f"job {job.id} leaves for a trial of lower priority"
+        assert job.spec.job_class is JobClass.BEST_EFFORT
+        assert trial.spec.job_class is JobClass.TRIAL or driver.state.site_order.claim is Claim.REORDER
+        assert job.priority <= trial.priority, f"job {job.id} leaves for a job of lower priority"
         ran = None if old.started_us is None else driver.state.cluster.clock_us - old.started_us
         assert ran is None or ran >= settings.min_run_us, f"job {job.id} had run for {ran} us only"
 

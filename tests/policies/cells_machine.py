@@ -42,7 +42,10 @@ T = TypeVar("T")
 MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
 VCS = ("A", "B", "C", "D")
 ABOVE = ((), (), (("rack", 2),), (("rack", 3),), (("rack", 2), ("pod", 2)))
-POLICIES = ("fifo", "fifo", "fitgpp", "lrtp", "priority")
+POLICIES = (
+    *(VcPolicy(name) for name in ("fifo", "fifo", "fitgpp", "lrtp", "priority")),
+    VcPolicy("las", settings=(("patience", 1.0), ("threshold", 60.0))),
+)
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
 ENDS: tuple[dict[str, object], ...] = ({}, {}, {"exit_code": 1}, {"yielded": True}, {"unknown": True})
 USERS = {
@@ -121,7 +124,7 @@ class CellsMachine(RuleBasedStateMachine):
                 pins.append(Pin(f"{name}-{pool.name}", pool.name, pool.levels[level], cell))
         create = name not in state.vc_ids
         could = all(self._feasible(pool, name, quotas, pins) for pool in self.plain)
-        policy = VcPolicy(data.draw(st.sampled_from(POLICIES)))
+        policy = data.draw(st.sampled_from(POLICIES))
         [reply] = self.take(VcRequested(name, create, tuple(quotas), tuple(pins), policy=policy))
         if isinstance(reply, FailedPrecondition):
             assert reply.reason in ("INFEASIBLE_QUOTAS", "CELL_IN_USE")

@@ -37,12 +37,16 @@ def overtaking(choose: Choose = lambda _state, _job, _rng: None, remember: Notes
 
 def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:
     """What a job asks for in vain, those behind it ask for in vain, too: there is ever less, and they may preempt fewer."""
-    in_vain: set[_Kind] = set()
+    in_vain: dict[_Kind, Wait] = {}
     waiting = merge(*(state.waiting("", lane) for lane in OWN_LANES))
     for job_id in [key[-1] for key in islice(waiting, LOOKED_AT)]:
         job = state.jobs.rows[job_id]
         kind = job.spec.demand, job.spec.gang, job.avoid
-        if kind in in_vain or job_id in state.earmarks_of:
+        if job_id in state.earmarks_of:
+            continue
+        if (known := in_vain.get(kind)) is not None:
+            if job.reason is not known.reason:
+                yield (Wait(job_id, known.reason, known.detail),)
             continue
         while _waits(job) and (action := place(state, job)) is not None and (yield (action,)) is None:
             job = state.jobs.rows[job_id]  # an array begins one element after the other
@@ -52,7 +56,7 @@ def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:
         plan = choose(state, job, rng) if wait.reason is not Reason.TOO_LARGE else None
         if plan is None or (yield (*plan, Wait(job_id, Reason.WAITING_FOR_VICTIMS))) is not None:
             yield (wait,)
-            in_vain.add(kind)
+            in_vain[kind] = wait
 
 
 def _waits(job: Job) -> bool:

@@ -94,8 +94,8 @@ def remember(state: State, job: Job, settings: Settings) -> Iterator[Remember]:
     subject = ORDER.subject(job)
     memo = state.memos.rows.get((NAME, subject))
     before = _service(job, memo)
-    if memo is None and job.state not in ACTIVE:
-        return  # it has never run
+    if job.elements is not None or (memo is None and job.state not in ACTIVE):
+        return  # an array, whose elements are jobs, or a job that has never run
     after, due = _now(state, job, before, settings)
     if memo is None or after != before or due != memo.due_us or memo.due:
         yield Remember(NAME, subject, tuple(map(int, after)), job.id, due)
@@ -117,7 +117,12 @@ def _now(state: State, job: Job, of: Service, settings: Settings) -> tuple[Servi
         return _waiting(state, job, of, received, settings)
     if of.phase != RUNS:
         of = of._replace(phase=RUNS, ran_here=True, since=of.since if of.ran_here or of.phase == DEMOTED else now)
-    return of, None if queue == len(limits) else now + ceil((limits[queue] - received) / _devices(job))
+    if queue == len(limits):
+        return of, None
+    memo = state.memos.rows.get((NAME, ORDER.subject(job)))
+    if memo is not None and memo.due_us is not None and all(run.started_us is None for run in runs):
+        return of, memo.due_us  # so soon at the earliest
+    return of, now + ceil((limits[queue] - received) / _devices(job))
 
 
 def _waiting(state: State, job: Job, of: Service, received: int, settings: Settings) -> tuple[Service, Micros | None]:

@@ -76,6 +76,7 @@ def move_among_running(state: Tables, old: Job | None, new: Job | None) -> None:
             add_or_discard(state.subjects, (order.policy, order.subject(row)), row.id, new is not None)
         if old is None or new is None or old.state is not new.state:
             state.turned.add(row.id)
+            state.unsettled = True
     if order.claim is Claim.REORDER:
         was = state.place_of(old) if old is not None and _runs(old) else None
         now = state.place_of(new) if new is not None and _runs(new) else None
