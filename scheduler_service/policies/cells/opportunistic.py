@@ -28,7 +28,8 @@ from scheduler_service.policies.cells.guaranteed import Choice, holds_up, spots_
 from scheduler_service.policies.cells.host_share import overdrawn
 from scheduler_service.policies.cells.opportunistic_victims import make_opportunistic_leave
 from scheduler_service.policies.cells.queue_membership import in_pool
-from scheduler_service.policies.cells.victims import PREEMPTING, may_preempt
+from scheduler_service.policies.cells.trial_victims import may_preempt
+from scheduler_service.policies.cells.victims import PREEMPTING
 
 LOOKED_AT = 16
 """Kinds of a virtual cluster's jobs that are tried before it is another's turn."""

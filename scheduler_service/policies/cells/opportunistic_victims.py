@@ -1,8 +1,8 @@
 """Who leaves among the opportunistic runs of a virtual cluster, for an opportunistic job of its own that finds nothing idle.
 
-The same two rules as in its own cells (`victims`), with other victims: a trial has best-effort runs preempted; and where the
-virtual cluster goes by priority, so has who has more of it. Lower priorities go first, then by score. What they leave is kept
-for the job, until somebody comes who has a right to it.
+The same two rules as in its own cells (`trial_victims`, `priority_victims`), with other victims: a trial has best-effort runs
+preempted; and where the virtual cluster goes by priority, so has who has more of it. Lower priorities go first, then by score.
+What they leave is kept for the job, until somebody comes who has a right to it.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -22,7 +22,8 @@ from scheduler_service.core.state.eligibility import Claim, why_not
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import in_the_way_of, keep, spots_at, suits
 from scheduler_service.policies.cells.host_share import overdrawn
-from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool, decided, in_order, may_go
+from scheduler_service.policies.cells.trial_victims import decided, in_order, may_go
+from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, by_pool
 
 
 def make_opportunistic_leave(state: State, vc: VirtualCluster, job: Job, rng: Rng) -> Plan | None:

@@ -13,8 +13,10 @@ from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, Queu
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
+from scheduler_service.policies.cells.priority_victims import make_way
 from scheduler_service.policies.cells.queue_membership import held_up, in_pool
-from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING, make_way, may_preempt, preempt_for_trial
+from scheduler_service.policies.cells.trial_victims import may_preempt, preempt_for_trial
+from scheduler_service.policies.cells.victims import BY_PRIORITY, PREEMPTING
 from scheduler_service.policies.exchange.arbiter import Match, balanced
 from scheduler_service.policies.exchange.stage import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.options import Options
