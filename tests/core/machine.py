@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from scheduler_service.core.messages import ReleaseRequested, ResumeRequested, Submitted, UndrainRequested
+from scheduler_service.core.messages import ReleaseRequested, ResumeRequested, Submitted, UndrainRequested, UpdateRequested
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, RunPhase
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from scheduler_service.core.cells.assignment import feasible
 from scheduler_service.core.cells.pool import Pool
+from scheduler_service.core.cells.pool_queries import binding_over
 from scheduler_service.core.cells.shape import leaves
 from tests.core.cells import (
     available,
@@ -225,7 +226,7 @@ class Cells(RuleBasedStateMachine):
         assert len(owned) == len(set(owned))
         for level, index in cells_of(pool.shape, self.slots):
             if index in pool.bound[level]:
-                assert {pool.binding_over(slot, i) for slot, i in leaves_of(pool.shape, level, index)} == {(level, index)}
+                assert {binding_over(pool, slot, i) for slot, i in leaves_of(pool.shape, level, index)} == {(level, index)}
 
     def teardown(self) -> None:
         if not hasattr(self, "pool"):

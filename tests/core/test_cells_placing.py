@@ -1,12 +1,12 @@
 """In which order a gang's task tries the places that there are: as defined, though hardly any of them is looked at."""
 
+from collections.abc import Mapping
 from random import Random
 
 import pytest
 
-from scheduler_service.core.cells.guaranteed_search import _Search
+from scheduler_service.core.cells.available_units import AvailableUnits
 from scheduler_service.core.cells.pool import Pool
-from scheduler_service.core.cells.request import Need, RequestedCells
 from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.model.values import Mask
 from scheduler_service.core.model.virtual_clusters import Owner
@@ -37,9 +37,11 @@ def used_pool(shape: Shape, rng: Random) -> tuple[Pool, range]:
     return pool, slots
 
 
-def by_definition(search: _Search, slots: range, leaves: int) -> list[tuple[int, Mask]]:
+def by_definition(
+    pool: Pool, gone: Mapping[int, Mask], taken: Mapping[int, Mask], slots: range, leaves: int
+) -> list[tuple[int, Mask]]:
     """All units that have so many leaves: the tightest first, then the nearest to the tasks that have a place, by address."""
-    fan, node, seated = search.pool.shape.fan, search.pool.shape.node, [slot for slot, mask in search.taken.items() if mask]
+    fan, node, seated = pool.shape.fan, pool.shape.node, [slot for slot, mask in taken.items() if mask]
 
     def distance(slot: int) -> int:
         nodes, near = 1, [len(fan)]
@@ -50,9 +52,9 @@ def by_definition(search: _Search, slots: range, leaves: int) -> list[tuple[int,
 
     found = []
     for slot in slots:
-        for mask, owner in search.pool.units_at(slot).items():
-            held = search.pool.held(slot)[0] & ~search.gone.get(slot, 0) | search.taken.get(slot, 0)
-            available = search.pool.healthy(slot) & mask & ~held
+        for mask, owner in pool.units_at(slot).items():
+            held = pool.held(slot)[0] & ~gone.get(slot, 0) | taken.get(slot, 0)
+            available = pool.healthy(slot) & mask & ~held
             if owner == ME and available.bit_count() >= leaves:
                 found.append((available.bit_count(), distance(slot), slot, available))
     return [(slot, available) for _, _, slot, available in sorted(found)]
@@ -63,18 +65,16 @@ def by_definition(search: _Search, slots: range, leaves: int) -> list[tuple[int,
 def test_places_are_tried_in_the_order_of_the_definition(shape: Shape, gone: bool) -> None:
     """Also where cells are bound and unbound while one of them is looked at, as further tasks do."""
     rng, most = Random(shape.devices), 0
-    needs = (Need(0, 1), Need(1, 1))
     for _ in range(60):
         pool, slots = used_pool(shape, rng)
         leaving = {slot: pool.held(slot)[0] & rng.getrandbits(shape.devices) for slot in slots if gone and rng.random() < 0.3}
-        search = _Search(pool, ME, RequestedCells(needs, needs), leaving, None)
+        units = AvailableUnits(pool, ME, leaving, several=True)
         for slot in rng.sample(slots, rng.randrange(4)):
             if mask := pool.available(slot, pool.bound_at(slot)) & rng.getrandbits(shape.devices):
-                search.taken[slot] = mask
-                search.tasks.put(slot, 1)
+                units.take(slot, mask)
         for leaves in range(1, shape.devices + 1):
-            expected, tried = by_definition(search, slots, leaves), []
-            for place in search._units(leaves, None):
+            expected, tried = by_definition(pool, leaving, units.taken, slots, leaves), []
+            for place in units.tightest(leaves, None):
                 tried.append(place)
                 for level, counts in enumerate(pool.counts):
                     if counts and (index := to_bind(pool, ME, level)) is not None:

@@ -34,7 +34,7 @@ CHANGES: Mapping[type, set[str]] = {
 """Methods that change what they belong to; `Journal.put`, which `State.put` is, changes rows."""
 QUESTIONS: Mapping[type, set[str]] = {
     Pool: {
-        *("all_to_bind", "available", "balance", "binding_over", "bound_at", "bound_of", "costs_nobody", "doomed", "fitting"),
+        *("all_to_bind", "available", "balance", "bound_at", "bound_of", "costs_nobody", "doomed", "fitting"),
         *(
             "healthy",
             "held",

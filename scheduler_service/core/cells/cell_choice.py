@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from scheduler_service.core.cells.free_lists import Free, key_of, used_and_index
+from scheduler_service.core.cells.healthy_leaves import HealthyLeaves
 from scheduler_service.core.cells.idle_index import IdleIndex
 from scheduler_service.core.cells.promises import Balance, balance
 from scheduler_service.core.cells.shape import Shape, cell_mask, pick, touching
@@ -148,20 +149,18 @@ def _on(shape: Shape, slot: int, idle: Mask, n: int) -> tuple[int, Mask] | None:
     return None if mask is None else (slot, mask)
 
 
-def partly_healthy(
-    free: Free, facts: Facts, well: list[dict[int, int]], partly: list[set[int]], level: int, need: int
-) -> list[int]:
+def partly_healthy(free: Free, facts: Facts, healthy: HealthyLeaves, level: int, need: int) -> list[int]:
     """Cells of the level that are under no binding and partly faulty, with `need` healthy leaves: the fewest of these first."""
     shape = free.shape
     found: list[tuple[int, int]] = []
     if level >= shape.node:
         fan = shape.size(level) // shape.devices
-        for index in partly[level]:
-            if well[level][index] >= need and not any(facts[s].bound for s in range(index * fan, (index + 1) * fan)):
-                found.append((well[level][index], index))
+        for index in healthy.partly[level]:
+            if healthy.counts[level][index] >= need and not any(facts[s].bound for s in range(index * fan, (index + 1) * fan)):
+                found.append((healthy.counts[level][index], index))
     else:
         cells = shape.devices // shape.size(level)
-        for slot in partly[shape.node]:
+        for slot in healthy.partly[shape.node]:
             for cell in range(cells):
                 mask = cell_mask(shape, level, cell)
                 count = (facts[slot].healthy & mask).bit_count()

@@ -7,12 +7,11 @@ to be together tries one cell after the other, and all of it goes back to where 
 
 from collections.abc import Generator, Iterator, Sequence
 from functools import partial
-from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
+from scheduler_service.core.cells.available_units import AvailableUnits, Domain
 from scheduler_service.core.cells.leaf_choice import Choice, Places, fewest_leave, picked
-from scheduler_service.core.cells.placed_tasks import Tasks
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.request import Need, Part, RequestedCells, alike, enough, groups_of, needs_of
 from scheduler_service.core.cells.shape import Shape, cell_mask
@@ -33,19 +32,12 @@ class Found(NamedTuple):
     """Rank -> slot and positions."""
 
 
-class _Domain(NamedTuple):
-    """Part of a pool: nodes one after the other, and positions on them."""
-
-    slots: range
-    mask: Mask
-
-
 class _Beside(NamedTuple):
     """Where the task before went, and what is left there of its unit: nothing is tighter for one that asks for the same."""
 
     leaves: int
     level: int
-    domain: _Domain | None
+    domain: Domain | None
     slot: int
     available: Mask
 
@@ -54,9 +46,6 @@ _Cell = tuple[int, int]
 """Level and index."""
 _Place = tuple[int, Mask, Mask, _Cell | None]
 """Slot, what is available there, what of it the task gets, and the cell that is to be bound for it."""
-_Unit = tuple[int, int, int, Mask]
-"""How many leaves are available, how far it is from the job's other tasks, its slot, and what is available: in this order the
-places of a task are tried."""
 _NO_WAY = object()
 _NOTHING = _Beside(0, -1, None, 0, 0)
 
@@ -77,13 +66,11 @@ def never(pool: Pool, owner: Owner, request: RequestedCells) -> bool:
 
 class _Search:
     def __init__(self, pool: Pool, owner: Owner, request: RequestedCells, gone: dict[int, Mask], choice: Choice | None) -> None:
-        self.pool, self.owner, self.request, self.gone, self.choice = pool, owner, request, gone, choice
+        self.pool, self.owner, self.request, self.choice = pool, owner, request, choice
         self.binds: list[tuple[int, int]] = []
         self.placed: dict[int, tuple[int, Mask]] = {}
-        self.taken: dict[int, Mask] = {}
         self.several = len(request.needs) > 1
-        self.tasks = Tasks(pool.shape)
-        """Where those are that have a place, if the job has several."""
+        self.units = AvailableUnits(pool, owner, gone, self.several)
         self.beside = _NOTHING
         self.together = len(list(groups_of(request.parts))) if self.several else 0
         """How many groups that are to be in one cell have no place yet."""
@@ -110,22 +97,13 @@ class _Search:
         if not self.several:  # it is soon seen
             return True
         shape, promises = self.pool.shape, self.pool.promises
-        sizes = list(enumerate(self._sizes()))
+        sizes = list(enumerate(self.units.sizes()))
         for level in range(len(shape.fan)):
             on_one = min(shape.size(level), shape.devices)
             sizes.append((on_one, promises.free_of(self.owner, level) * (shape.size(level) // on_one)))
         return enough(self.request.needs, sizes)
 
-    def _sizes(self) -> Sequence[int]:
-        """How many units there are with 0, 1, 2, ... available leaves."""
-        if not self.gone:
-            return self.pool.unit_sizes(self.owner)
-        sizes = [0] * (self.pool.shape.devices + 1)
-        for slot, mask in self._all_units():
-            sizes[self._available(slot, mask).bit_count()] += 1
-        return sizes
-
-    def all(self, parts: tuple[Part, ...], domain: _Domain | None) -> Generator[None]:
+    def all(self, parts: tuple[Part, ...], domain: Domain | None) -> Generator[None]:
         """Each way in which all parts find their place; while one is looked at, its places are taken. There may be thousands of
         parts, so that these are no calls inside calls."""
         ways = [self._one(parts[0], domain)]  # of each part that has its place: those that were not looked at yet
@@ -147,7 +125,7 @@ class _Search:
             while ways:
                 ways.pop().close()
 
-    def _one(self, part: Part, domain: _Domain | None) -> Generator[None]:
+    def _one(self, part: Part, domain: Domain | None) -> Generator[None]:
         if isinstance(part, Need):
             yield from self._task(part, domain)
             return
@@ -162,16 +140,14 @@ class _Search:
 
     # ---- one task --------------------------------------------------------------------------------------------------------
 
-    def _task(self, need: Need, domain: _Domain | None) -> Generator[None]:
+    def _task(self, need: Need, domain: Domain | None) -> Generator[None]:
         before = self.beside
         for slot, available, mask, cell in self._places(need, domain):
             if self.left <= 0:
                 return
-            taken = self.taken.get(slot, 0)
-            self.placed[need.rank], self.taken[slot] = (slot, mask), taken | mask
+            self.placed[need.rank] = slot, mask
+            self.units.take(slot, mask)
             self.beside = _Beside(need.leaves, need.level, domain, slot, available & ~mask)
-            if self.several:
-                self.tasks.put(slot, 1)
             if cell is not None:
                 self._bind(cell)
             try:
@@ -179,15 +155,12 @@ class _Search:
             finally:
                 if cell is not None:
                     self._unbind()
-                if self.several:
-                    self.tasks.put(slot, -1)
+                self.units.put_back(slot, mask)
                 self.beside = before
-                del self.placed[need.rank], self.taken[slot]
-                if taken:
-                    self.taken[slot] = taken
+                del self.placed[need.rank]
                 self.left -= 1
 
-    def _places(self, need: Need, domain: _Domain | None) -> Iterator[_Place]:
+    def _places(self, need: Need, domain: Domain | None) -> Iterator[_Place]:
         """What is bound first, the tightest unit of it; then what could be."""
         tried: set[Mask] = set()
         for slot, available in self._sparing(need, self._tightest(need, domain)):
@@ -211,8 +184,8 @@ class _Search:
         parts = self.pool.leaves(*cell)
         if len(parts) == 1:
             ((slot, mask),) = parts
-            return iter(((slot, self._available(slot, mask)),))
-        each = ((slot, self._available(slot, mask)) for slot, mask in parts)
+            return iter(((slot, self.units.available(slot, mask)),))
+        each = ((slot, self.units.available(slot, mask)) for slot, mask in parts)
         units = ((slot, available) for slot, available in each if available.bit_count() >= need.leaves)
         if self.choice is None:
             return units
@@ -226,75 +199,19 @@ class _Search:
         if self.choice is None or not self.pool.visited(self.owner):
             yield from units
             return
-        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self.tasks.distance(unit[0]))):
+        for _, alike_units in groupby(units, lambda unit: (unit[1].bit_count(), self.several and self.units.distance(unit[0]))):
             yield from fewest_leave(self.pool, alike_units, need, self.choice, self._taken)
 
     def _taken(self) -> Places:
         """What the job gets so far."""
-        return [*self.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
+        return [*self.units.taken.items(), *(place for cell in self.binds for place in leaves_of(self.pool.shape, *cell))]
 
-    def _available(self, slot: int, mask: Mask) -> Mask:
-        free = self.pool.available(slot, mask) | self.gone.get(slot, 0) & mask & self.pool.healthy(slot)
-        return free & ~self.taken.get(slot, 0)
-
-    def _tightest(self, need: Need, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
+    def _tightest(self, need: Need, domain: Domain | None) -> Iterator[tuple[int, Mask]]:
         """Of the bound cells, the tightest first: slot and what is available there."""
         leaves, beside = need.leaves, self.beside
         if beside.leaves == leaves and beside[1:3] == (need.level, domain) and beside.available.bit_count() >= leaves:
             yield beside.slot, beside.available
-        yield from self._units(leaves, domain)
-
-    def _units(self, leaves: int, domain: _Domain | None) -> Iterator[tuple[int, Mask]]:
-        if domain is not None:
-            yield from self._units_in(leaves, domain)
-        elif not self.several and not self.gone:
-            for unit in self.pool.fitting(self.owner, leaves):
-                yield unit.slot, self.pool.available(unit.slot, unit.mask)
-        else:
-            for _, _, slot, available in merge(sorted(self._altered(leaves)), self._listed(leaves)):
-                yield slot, available
-
-    def _altered(self, leaves: int) -> Iterator[_Unit]:
-        """Units on nodes of which something is taken, or counts as available that is not: the lists do not know of that."""
-        for slot in {**self.taken, **self.gone}:
-            for mask, owner in self.pool.units_at(slot).items():
-                if owner == self.owner:
-                    available = self._available(slot, mask)
-                    if (count := available.bit_count()) >= leaves:
-                        yield count, self.tasks.distance(slot), slot, available
-
-    def _listed(self, least: int) -> Iterator[_Unit]:
-        """All others, in order, as the lists have them. Each is looked up when it is asked for, since cells may have been bound
-        and unbound since the one before it."""
-        unit = self.pool.unit_from(self.owner, (least,))
-        while unit is not None:
-            count = unit.available
-            for distance, slots in self.tasks.rings():
-                unit = self.pool.unit_from(self.owner, (count, slots.start))
-                while unit is not None and unit.available == count and unit.slot < slots.stop:
-                    if unit.slot not in self.taken and unit.slot not in self.gone:
-                        yield count, distance, unit.slot, self.pool.available(unit.slot, unit.mask)
-                    unit = self.pool.unit_from(self.owner, (*unit, 0))
-            unit = self.pool.unit_from(self.owner, (count + 1,))
-
-    def _all_units(self) -> Iterator[tuple[int, Mask]]:
-        for unit in list(self.pool.units(self.owner)):
-            yield unit.slot, unit.mask
-        listed = {(unit.slot, unit.mask) for unit in self.pool.units(self.owner)} if self.gone else set()
-        for slot in self.gone:
-            for mask, owner in self.pool.units_at(slot).items():
-                if owner == self.owner and (slot, mask) not in listed:
-                    yield slot, mask
-
-    def _units_in(self, leaves: int, domain: _Domain) -> Iterator[tuple[int, Mask]]:
-        found = []
-        for slot in domain.slots:
-            for mask, owner in self.pool.units_at(slot).items():
-                available = self._available(slot, mask & domain.mask) if owner == self.owner else 0
-                if available.bit_count() >= leaves:
-                    found.append((available.bit_count(), self.tasks.distance(slot), slot, available))
-        for _, _, slot, available in sorted(found):
-            yield slot, available
+        yield from self.units.tightest(leaves, domain)
 
     # ---- cells -----------------------------------------------------------------------------------------------------------
 
@@ -326,9 +243,9 @@ class _Search:
         if need is None or len(places) > 1:
             return places
         ((slot, mask),) = places
-        return ((slot, self._pick(slot, self._available(slot, mask), need) or mask),)
+        return ((slot, self._pick(slot, self.units.available(slot, mask), need) or mask),)
 
-    def _cells(self, level: int, leaves: int, domain: _Domain | None) -> Iterator[_Domain]:
+    def _cells(self, level: int, leaves: int, domain: Domain | None) -> Iterator[Domain]:
         """Cells of the level in what is the virtual cluster's, those with the fewest available leaves that suffice first."""
         shape = self.pool.shape
         if shape.size(level) < leaves:
@@ -337,9 +254,9 @@ class _Search:
             yield domain  # what it is inside already is no larger
             return
         found: dict[int, int] = {}
-        for slot, mask in self._all_units() if domain is None else self._in(domain):
+        for slot, mask in self.units.all() if domain is None else self.units.inside(domain):
             for index, inside in _cells_of(shape, level, slot, mask):
-                found[index] = found.get(index, 0) + self._available(slot, inside).bit_count()
+                found[index] = found.get(index, 0) + self.units.available(slot, inside).bit_count()
         enough = sorted((count, index) for index, count in found.items() if count >= leaves)
         for _, index in enough:
             yield self._domain(level, index)
@@ -347,7 +264,7 @@ class _Search:
             for outer, index in self._fresh(min(leaves, shape.devices), level):
                 fan = shape.size(outer) // shape.size(level)
                 for inner in (self._domain(level, i) for i in range(index * fan, (index + 1) * fan)):
-                    if sum(self._available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
+                    if sum(self.units.available(slot, inner.mask).bit_count() for slot in inner.slots) >= leaves:
                         self._bind((outer, index))
                         try:
                             yield inner
@@ -355,15 +272,9 @@ class _Search:
                             self._unbind()
                         break
 
-    def _in(self, domain: _Domain) -> Iterator[tuple[int, Mask]]:
-        for slot in domain.slots:
-            for mask, owner in self.pool.units_at(slot).items():
-                if owner == self.owner and mask & domain.mask:
-                    yield slot, mask & domain.mask
-
-    def _domain(self, level: int, index: int) -> _Domain:
+    def _domain(self, level: int, index: int) -> Domain:
         leaves = list(leaves_of(self.pool.shape, level, index))
-        return _Domain(range(leaves[0][0], leaves[-1][0] + 1), leaves[0][1])
+        return Domain(range(leaves[0][0], leaves[-1][0] + 1), leaves[0][1])
 
 
 def _cells_of(shape: Shape, level: int, slot: int, mask: Mask) -> Iterator[tuple[int, Mask]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from scheduler_service.core.cells.cell_choice import Choose, best, costs_nobody, first, opportunistic, partly_healthy
 from scheduler_service.core.cells.free_lists import Free
+from scheduler_service.core.cells.healthy_leaves import HealthyLeaves
 from scheduler_service.core.cells.idle_index import IdleIndex
 from scheduler_service.core.cells.owned_parts import OwnedParts
 from scheduler_service.core.cells.promises import Balance, Promises, balance
@@ -25,6 +26,7 @@ class Pool:
     __slots__ = (
         "_balance",
         "_facts",
+        "_healthy",
         "_lists",
         "_masks",
         "_per",
@@ -33,7 +35,6 @@ class Pool:
         "bound",
         "counts",
         "name",
-        "partly",
         "promises",
         "shape",
         "sizes",
@@ -46,10 +47,9 @@ class Pool:
         self.bound: list[dict[int, Owner]] = [{} for _ in shape.fan]
         """index -> VC by level."""
         self.promises = Promises(len(shape.fan))
-        self.well: list[dict[int, int]] = [{} for _ in shape.fan]
+        self._healthy = HealthyLeaves(shape)
+        self.well = self._healthy.counts
         """Healthy leaves in a cell, from the level of nodes up."""
-        self.partly: list[set[int]] = [set() for _ in shape.fan]
-        """Cells from the level of nodes up with healthy leaves and others."""
         self._facts = Facts(Slot)
         self._lists = Free(shape, self._facts)
         self.counts = self._lists.counts
@@ -72,7 +72,7 @@ class Pool:
         if new == old:
             return
         here.healthy = new
-        self._count_well(slot, new.bit_count() - old.bit_count())
+        self._healthy.add(slot, new.bit_count() - old.bit_count())
         self._units.stale.add(slot)
         self._lists.set_open(slot, new & ~here.bound)
         self._spare.stale.add(slot)
@@ -139,18 +139,6 @@ class Pool:
         slot, cell = divmod(index, self._per[level])
         return ((slot, self._masks[level][cell]),)
 
-    def _count_well(self, slot: int, more: int) -> None:
-        index = slot
-        for level in range(self.shape.node, len(self.shape.fan)):
-            if level != self.shape.node:
-                index //= self.shape.fan[level]
-            count = self.well[level].get(index, 0) + more
-            _set(self.well[level], index, count)
-            if 0 < count < self.shape.size(level):
-                self.partly[level].add(index)
-            else:
-                self.partly[level].discard(index)
-
     # ---- what follows --------------------------------------------------------------------------------------------------
 
     def healthy(self, slot: int) -> Mask:
@@ -168,17 +156,6 @@ class Pool:
     def bound_of(self, vc: Owner, level: int) -> list[int]:
         """The VC's bound cells of the level, in order; there are a_{t,k} of them."""
         return sorted(self.promises.mine.get((vc, level), ()))
-
-    def binding_over(self, slot: int, position: int) -> tuple[int, int] | None:
-        """(level, index) of the bound cell that has this leaf inside."""
-        for level in range(len(self.shape.fan)):
-            if level <= self.shape.node:
-                index = slot * self._per[level] + position // self.shape.size(level)
-            else:
-                index = slot * self.shape.devices // self.shape.size(level)
-            if index in self.bound[level]:
-                return level, index
-        return None
 
     def units(self, vc: Owner) -> Sequence[Unit]:
         """The VC's units of which something is available: the tightest first, then by address."""
@@ -257,9 +234,9 @@ class Pool:
         A VC that has doomed cells gets a partly faulty one first, where that costs nobody anything and `need` leaves of it
         are healthy: so the whole ones stay with those who can still get them. Of whole ones one tells what there is to know.
         """
-        if self.partly[max(level, self.shape.node)] and self.doomed(vc, level):
+        if self._healthy.partly[max(level, self.shape.node)] and self.doomed(vc, level):
             now = self.balance()
-            for index in partly_healthy(self._lists, self._facts, self.well, self.partly, level, need):
+            for index in partly_healthy(self._lists, self._facts, self._healthy, level, need):
                 if costs_nobody(self._lists, self.promises.claims, now, level, index):
                     yield index
         whole = best(self._lists, self._spare, self.balance, level, choose)
@@ -309,7 +286,7 @@ class Pool:
                 [dict(c) for c in lists.wholes],
                 [dict(c) for c in self.well],
             ),
-            "partly": [set(cells) for cells in self.partly],
+            "partly": [set(cells) for cells in self._healthy.partly],
             "facts": {slot: masks for slot, masks in facts.items() if any(masks)},
             "spare": self._spare.snapshot(),
             "units": self._units.snapshot(),
@@ -318,11 +295,3 @@ class Pool:
             "sums": (list(promises.reserved), list(promises.claims)),
             "balance": self.balance(),
         }
-
-
-def _set(index: dict[int, int], key: int, value: int) -> None:
-    """Nothing has no entry."""
-    if value:
-        index[key] = value
-    else:
-        index.pop(key, None)

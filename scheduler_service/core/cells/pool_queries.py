@@ -39,12 +39,21 @@ def owned(pool: Pool, owner: Owner, slot: int) -> Mask:
     return mine
 
 
+def binding_over(pool: Pool, slot: int, position: int) -> tuple[int, int] | None:
+    """(level, index) of the bound cell that has this leaf inside."""
+    leaf = slot * pool.shape.devices + position
+    for level, size in enumerate(pool.sizes):
+        if leaf // size in pool.bound[level]:
+            return level, leaf // size
+    return None
+
+
 def unused_around(pool: Pool, slot: int, mask: Mask) -> list[tuple[int, int]]:
     """Bound cells, (level, index), around these positions in which no guaranteed run is, and for which nothing is kept."""
     found: list[tuple[int, int]] = []
     while mask:
         lowest = mask & -mask
-        around = pool.binding_over(slot, lowest.bit_length() - 1)
+        around = binding_over(pool, slot, lowest.bit_length() - 1)
         mask ^= lowest
         if around is not None:
             leaves = list(leaves_of(pool.shape, *around))
