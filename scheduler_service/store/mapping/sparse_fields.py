@@ -22,8 +22,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
-
-Record = dict[str, Any]
+from scheduler_service.store.mapping.records import Record
 
 
 class _Field(NamedTuple):

@@ -6,7 +6,7 @@ from scheduler_service.core.model.exchange import Exchange, ExchangeState, Ledge
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.reading.exchange import Market
 from scheduler_service.store.twin.database import Memory
 

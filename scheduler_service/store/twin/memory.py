@@ -16,7 +16,7 @@ from scheduler_service.core.state.journal import Change
 from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
 from scheduler_service.store.lease import Lease, check_asked, is_free
 from scheduler_service.store.mapping import rows
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.mapping.story import to_event
 from scheduler_service.store.reading.load import JobAndRun, Loaded
 from scheduler_service.store.twin.database import Memory as Memory

@@ -21,7 +21,7 @@ from scheduler_service.store.errors import (
     StoreError,
     Unavailable,
 )
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.mapping.story import event_new
 from scheduler_service.store.writing.pipeline import Statement, execute
 from scheduler_service.store.writing.statements import BEGIN, COMMIT, EVENTS, FENCE, VALID, WRITES
