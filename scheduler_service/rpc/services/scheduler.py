@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from ebb.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
+from ebb.v1 import job_pb2, scheduler_pb2_grpc
+from ebb.v1 import scheduler_pb2 as pb
 
 from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound, no_such_vc
 from scheduler_service.core.messages import (
@@ -56,7 +57,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         self._transfers = transfers
         self._answers = Answers(backend)
 
-    async def Submit(self, request: scheduler_pb2.SubmitRequest, _context: Context) -> scheduler_pb2.SubmitResponse:  # noqa: N802
+    async def Submit(self, request: pb.SubmitRequest, _context: Context) -> pb.SubmitResponse:
         if request.spec.ByteSize() > LARGEST_SPEC:
             too_large = f"spec: must be at most {LARGEST_SPEC} bytes"
             raise InvalidArgument("INVALID_FIELD", too_large, field="spec", rule="bytes.max_len")
@@ -80,18 +81,18 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         given = request.spec.HasField("grace_period")
         who = user()
 
-        async def submit(ends: Ends) -> scheduler_pb2.SubmitResponse:
+        async def submit(ends: Ends) -> pb.SubmitResponse:
             if request.validate_only:
                 return await self._answers.preview(Submitted(who, "", spec, given, ends))
-            return scheduler_pb2.SubmitResponse(job=await self._ask(Submitted(who, request.request_id, spec, given, ends)))
+            return pb.SubmitResponse(job=await self._ask(Submitted(who, request.request_id, spec, given, ends)))
 
         return await self._with_ends(submit)
 
-    async def Get(self, request: scheduler_pb2.GetRequest, _context: Context) -> scheduler_pb2.GetResponse:  # noqa: N802
+    async def Get(self, request: pb.GetRequest, _context: Context) -> pb.GetResponse:
         found = await _find(self._front, request.job_id)
-        return scheduler_pb2.GetResponse(job=await self._shown(found))
+        return pb.GetResponse(job=await self._shown(found))
 
-    async def List(self, request: scheduler_pb2.ListRequest, _context: Context) -> scheduler_pb2.ListResponse:  # noqa: N802
+    async def List(self, request: pb.ListRequest, _context: Context) -> pb.ListResponse:
         backend = self._front
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
@@ -100,7 +101,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         leading = backend.leads
         seen = sight(backend.secrets)
         if request.mine and request.user not in ("", user()):
-            return scheduler_pb2.ListResponse()
+            return pb.ListResponse()
         only = request.virtual_cluster, user() if request.mine else request.user, request.name
 
         def made(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
@@ -119,19 +120,17 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             more = len(piece) < len(found)
             room -= sum(job.ByteSize() for job in piece) if len(piece) == wanted else room
             begins = page[-1].id if page else None
-        answer = scheduler_pb2.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
+        answer = pb.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
         if request.count_more and more:
             answer.more = await backend.read(backend.reader.count_jobs, states, begins, MOST_COUNTED, *only)
         return answer
 
-    async def Watch(  # noqa: N802
-        self, request: scheduler_pb2.SchedulerWatchRequest, _context: Context
-    ) -> AsyncIterator[scheduler_pb2.SchedulerWatchResponse]:
+    async def Watch(self, request: pb.SchedulerWatchRequest, _context: Context) -> AsyncIterator[pb.SchedulerWatchResponse]:
         leading = self._front.leading
         nodes = leading.view.nodes
         seen = sight(self._front.secrets)
         if request.job_id and (found := await _find(self._front, request.job_id)).job.ended_us is not None:
-            yield scheduler_pb2.SchedulerWatchResponse(
+            yield pb.SchedulerWatchResponse(
                 snapshot=not leading.view.holds_after(request.after_commit),
                 jobs=[job_out(found, nodes, seen)],
                 commit_no=leading.view.commit_no,
@@ -145,49 +144,49 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             snapshot = update.snapshot
             for piece in chunks(jobs, lambda view: job_out(view, nodes, seen)):
                 if last is not None:
-                    yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last)
+                    yield pb.SchedulerWatchResponse(snapshot=snapshot, jobs=last)
                     snapshot = False
                     await asyncio.sleep(0)  # others have their turn
                 last = piece
-            yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last, commit_no=update.commit_no)
+            yield pb.SchedulerWatchResponse(snapshot=snapshot, jobs=last, commit_no=update.commit_no)
             if request.job_id and any(view.job.ended_us is not None for view in jobs):
                 return
         raise NotLeading  # the view was closed: the watcher looks for the next leader
 
-    async def Cancel(self, request: scheduler_pb2.CancelRequest, _context: Context) -> scheduler_pb2.CancelResponse:  # noqa: N802
+    async def Cancel(self, request: pb.CancelRequest, _context: Context) -> pb.CancelResponse:
         try:
             job = await self._ask(CancelRequested(request.job_id))
         except NotFound:  # not live: has it ended?
             job = await self._shown(await _find(self._front, request.job_id))
-        return scheduler_pb2.CancelResponse(job=job)
+        return pb.CancelResponse(job=job)
 
-    async def Suspend(self, request: scheduler_pb2.SuspendRequest, _context: Context) -> scheduler_pb2.SuspendResponse:  # noqa: N802
-        return scheduler_pb2.SuspendResponse(job=await self._request(SuspendRequested(request.job_id)))
+    async def Suspend(self, request: pb.SuspendRequest, _context: Context) -> pb.SuspendResponse:
+        return pb.SuspendResponse(job=await self._request(SuspendRequested(request.job_id)))
 
-    async def Resume(self, request: scheduler_pb2.ResumeRequest, _context: Context) -> scheduler_pb2.ResumeResponse:  # noqa: N802
-        return scheduler_pb2.ResumeResponse(job=await self._request(ResumeRequested(request.job_id)))
+    async def Resume(self, request: pb.ResumeRequest, _context: Context) -> pb.ResumeResponse:
+        return pb.ResumeResponse(job=await self._request(ResumeRequested(request.job_id)))
 
-    async def Hold(self, request: scheduler_pb2.HoldRequest, _context: Context) -> scheduler_pb2.HoldResponse:  # noqa: N802
-        return scheduler_pb2.HoldResponse(job=await self._request(HoldRequested(request.job_id)))
+    async def Hold(self, request: pb.HoldRequest, _context: Context) -> pb.HoldResponse:
+        return pb.HoldResponse(job=await self._request(HoldRequested(request.job_id)))
 
-    async def Release(self, request: scheduler_pb2.ReleaseRequest, _context: Context) -> scheduler_pb2.ReleaseResponse:  # noqa: N802
-        return scheduler_pb2.ReleaseResponse(job=await self._request(ReleaseRequested(request.job_id)))
+    async def Release(self, request: pb.ReleaseRequest, _context: Context) -> pb.ReleaseResponse:
+        return pb.ReleaseResponse(job=await self._request(ReleaseRequested(request.job_id)))
 
-    async def Requeue(self, request: scheduler_pb2.RequeueRequest, _context: Context) -> scheduler_pb2.RequeueResponse:  # noqa: N802
-        return scheduler_pb2.RequeueResponse(job=await self._request(RequeueRequested(request.job_id, request.run)))
+    async def Requeue(self, request: pb.RequeueRequest, _context: Context) -> pb.RequeueResponse:
+        return pb.RequeueResponse(job=await self._request(RequeueRequested(request.job_id, request.run)))
 
-    async def Update(self, request: scheduler_pb2.UpdateRequest, _context: Context) -> scheduler_pb2.UpdateResponse:  # noqa: N802
+    async def Update(self, request: pb.UpdateRequest, _context: Context) -> pb.UpdateResponse:
         priority = request.priority if request.HasField("priority") else None
         limit = duration_in(request.time_limit) if request.HasField("time_limit") else None
         wanted = dependencies_in(request.dependencies.dependencies) if request.HasField("dependencies") else None
 
-        async def update(ends: Ends) -> scheduler_pb2.UpdateResponse:
+        async def update(ends: Ends) -> pb.UpdateResponse:
             event = UpdateRequested(request.job_id, priority, limit, wanted, ends)
-            return scheduler_pb2.UpdateResponse(job=await self._request(event))
+            return pb.UpdateResponse(job=await self._request(event))
 
         return await self._with_ends(update)
 
-    async def Explain(self, request: scheduler_pb2.ExplainRequest, _context: Context) -> scheduler_pb2.ExplainResponse:  # noqa: N802
+    async def Explain(self, request: pb.ExplainRequest, _context: Context) -> pb.ExplainResponse:
         found = await _find(self._front, request.job_id)
         explanation = await self._answers.explain(found.job)
         story = await self._front.read(self._front.reader.story, request.job_id)
@@ -195,19 +194,17 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)
-        return scheduler_pb2.ExplainResponse(job=await self._shown(found), explanation=explanation)
+        return pb.ExplainResponse(job=await self._shown(found), explanation=explanation)
 
-    async def Story(self, request: scheduler_pb2.StoryRequest, _context: Context) -> scheduler_pb2.StoryResponse:  # noqa: N802
+    async def Story(self, request: pb.StoryRequest, _context: Context) -> pb.StoryResponse:
         backend = self._front
         events = await backend.read(backend.reader.story, request.job_id)
         if not events:
             await _find(backend, request.job_id)
         names = await backend.names()
-        return scheduler_pb2.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
+        return pb.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
 
-    async def Logs(  # noqa: N802
-        self, request: scheduler_pb2.LogsRequest, context: Context
-    ) -> AsyncIterator[scheduler_pb2.LogsResponse]:
+    async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogsResponse]:
         async for response in logs.read(self._front, self._transfers, request, context, _find):
             yield response
 

@@ -30,7 +30,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
     def __init__(self, backend: Backend) -> None:
         self._front = backend
 
-    async def CreateVirtualCluster(  # noqa: N802
+    async def CreateVirtualCluster(
         self, request: pb.CreateVirtualClusterRequest, _context: Context
     ) -> pb.CreateVirtualClusterResponse:
         policy = policy_in(request.policy, self._front.vc_policy)
@@ -44,7 +44,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
                 raise
             return pb.CreateVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
 
-    async def UpdateVirtualCluster(  # noqa: N802
+    async def UpdateVirtualCluster(
         self, request: pb.UpdateVirtualClusterRequest, _context: Context
     ) -> pb.UpdateVirtualClusterResponse:
         event = VcRequested(
@@ -57,18 +57,16 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         )
         return pb.UpdateVirtualClusterResponse(virtual_cluster=await self._ask(event))
 
-    async def DeleteVirtualCluster(  # noqa: N802
+    async def DeleteVirtualCluster(
         self, request: pb.DeleteVirtualClusterRequest, _context: Context
     ) -> pb.DeleteVirtualClusterResponse:
         await self._front.leading.service.handle(VcDeleteRequested(request.name))
         return pb.DeleteVirtualClusterResponse()
 
-    async def GetVirtualCluster(  # noqa: N802
-        self, request: pb.GetVirtualClusterRequest, _context: Context
-    ) -> pb.GetVirtualClusterResponse:
+    async def GetVirtualCluster(self, request: pb.GetVirtualClusterRequest, _context: Context) -> pb.GetVirtualClusterResponse:
         return pb.GetVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
 
-    async def ListVirtualClusters(  # noqa: N802
+    async def ListVirtualClusters(
         self, _request: pb.ListVirtualClustersRequest, _context: Context
     ) -> pb.ListVirtualClustersResponse:
         def question(state: State, *_: object) -> list[pb.VirtualCluster]:
@@ -77,7 +75,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
 
         return pb.ListVirtualClustersResponse(virtual_clusters=await self._front.leading.service.ask(question))
 
-    async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:  # noqa: N802
+    async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:
         service = self._front.leading.service
         names = await service.ask(lambda state, *_: pools_asked(state, request.pool, request.virtual_cluster))
         pools = [await _with_nodes(service, name, request.virtual_cluster) for name in names]
