@@ -35,6 +35,11 @@ class InvalidArgument(Refused):
     """A field of the request breaks a rule."""
 
 
+def invalid(field: str, rule: str, why: str) -> InvalidArgument:
+    """What is raised for a field whose value is wrong for a reason that its message cannot know."""
+    return InvalidArgument("INVALID_FIELD", f"{field}: {why}", field=field, rule=rule)
+
+
 class Unauthenticated(Refused):
     """Nobody knows who is calling."""
 

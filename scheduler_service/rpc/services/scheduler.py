@@ -26,7 +26,7 @@ from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
 from scheduler_service.rpc.convert.jobs import dependencies_in, duration_in, event_out, job_out, spec_in
-from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, before
 from scheduler_service.rpc.services import logs
@@ -58,25 +58,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         self._answers = Answers(backend)
 
     async def Submit(self, request: pb.SubmitRequest, _context: Context) -> pb.SubmitResponse:
-        if request.spec.ByteSize() > LARGEST_SPEC:
-            too_large = f"spec: must be at most {LARGEST_SPEC} bytes"
-            raise InvalidArgument("INVALID_FIELD", too_large, field="spec", rule="bytes.max_len")
-        tasks = sum(group.count for group in request.spec.task_groups)
-        if tasks > MOST_TASKS:
-            too_many = f"spec.task_groups: at most {MOST_TASKS} tasks in all, not {tasks}"
-            raise InvalidArgument("INVALID_FIELD", too_many, field="spec.task_groups", rule="tasks.max")
-        if tasks * request.spec.ByteSize() > LARGEST_GANG:
-            too_much = f"spec: with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
-            raise InvalidArgument("INVALID_FIELD", too_much, field="spec", rule="bytes.max_len")
-        asked = request.spec
-        if not asked.virtual_cluster and (
-            asked.guarantee or asked.HasField("cells") or any(g.level for g in asked.task_groups)
-        ):
-            whose = "spec.virtual_cluster: say whose cells and guarantee are meant"
-            raise InvalidArgument("INVALID_FIELD", whose, field="spec.virtual_cluster", rule="virtual_cluster.given")
-        if asked.redacted:
-            parts = "spec.redacted: this spec lacks what its owner alone may see: take one that you have made yourself"
-            raise InvalidArgument("INVALID_FIELD", parts, field="spec.redacted", rule="redacted.whole")
+        _check_spec(request.spec)
         spec = spec_in(request.spec, self._front.default_grace_us)
         given = request.spec.HasField("grace_period")
         who = user()
@@ -245,6 +227,23 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def _shown(self, found: JobView) -> job_pb2.Job:
         """As the caller may see it."""
         return job_out(found, await self._front.names(), sight(self._front.secrets))
+
+
+def _check_spec(spec: job_pb2.JobSpec) -> None:
+    """Raises InvalidArgument for what no rule of a single field says."""
+    if spec.ByteSize() > LARGEST_SPEC:
+        raise invalid("spec", "bytes.max_len", f"must be at most {LARGEST_SPEC} bytes")
+    tasks = sum(group.count for group in spec.task_groups)
+    if tasks > MOST_TASKS:
+        raise invalid("spec.task_groups", "tasks.max", f"at most {MOST_TASKS} tasks in all, not {tasks}")
+    if tasks * spec.ByteSize() > LARGEST_GANG:
+        too_much = f"with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
+        raise invalid("spec", "bytes.max_len", too_much)
+    if not spec.virtual_cluster and (spec.guarantee or spec.HasField("cells") or any(g.level for g in spec.task_groups)):
+        raise invalid("spec.virtual_cluster", "virtual_cluster.given", "say whose cells and guarantee are meant")
+    if spec.redacted:
+        lacks = "this spec lacks what its owner alone may see: take one that you have made yourself"
+        raise invalid("spec.redacted", "redacted.whole", lacks)
 
 
 async def _find(backend: Backend, job_id: int) -> JobView:

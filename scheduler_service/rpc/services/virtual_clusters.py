@@ -4,6 +4,8 @@ What is shown follows from indices of the state, so the engine's thread is asked
 """
 
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 from ebb.v1 import virtual_clusters_pb2_grpc
@@ -18,9 +20,11 @@ from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.convert.jobs import duration_in
-from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.run.service import Service
+
+T = TypeVar("T")
 
 _NODES_AT_ONCE = 256
 """Of which cells are shown in one question: about 2 ms of the engine's time."""
@@ -69,11 +73,8 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
     async def ListVirtualClusters(
         self, _request: pb.ListVirtualClustersRequest, _context: Context
     ) -> pb.ListVirtualClustersResponse:
-        def question(state: State, *_: object) -> list[pb.VirtualCluster]:
-            pools_of(state)
-            return [vc_out(state, row) for _, row in sorted(state.vcs.rows.items())]
-
-        return pb.ListVirtualClustersResponse(virtual_clusters=await self._front.leading.service.ask(question))
+        every = await self._of_state(lambda state: [vc_out(state, row) for _, row in sorted(state.vcs.rows.items())])
+        return pb.ListVirtualClustersResponse(virtual_clusters=every)
 
     async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:
         service = self._front.leading.service
@@ -88,18 +89,19 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return await self._shown(event.name)
 
     async def _shown(self, name: str) -> pb.VirtualCluster:
-        def question(state: State, *_: object) -> pb.VirtualCluster:
-            pools_of(state)
-            return vc_out(state, named(state, name))
-
-        return await self._front.leading.service.ask(question)
+        return await self._of_state(lambda state: vc_out(state, named(state, name)))
 
     async def _row(self, name: str) -> VirtualCluster:
-        def question(state: State, *_: object) -> VirtualCluster:
-            pools_of(state)
-            return named(state, name)
+        return await self._of_state(lambda state: named(state, name))
 
-        return await self._front.leading.service.ask(question)
+    async def _of_state(self, question: Callable[[State], T]) -> T:
+        """Has the engine's thread answer. Raises FailedPrecondition where the site has no virtual clusters."""
+
+        def asked(state: State, *_: object) -> T:
+            pools_of(state)
+            return question(state)
+
+        return await self._front.leading.service.ask(asked)
 
 
 async def _with_nodes(service: Service, pool: str, vc: str) -> pb.Pool | None:
@@ -127,12 +129,10 @@ def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
         asked.proxy_keep if asked.HasField("proxy_keep") else otherwise.proxy_keep,
     )
     if policy.name not in (known := for_virtual_clusters()):
-        why = f"policy.name: there is no {policy.name!r}; there are {', '.join(known)}"
-        raise InvalidArgument("INVALID_FIELD", why, field="policy.name", rule="policy.known")
+        raise invalid("policy.name", "policy.known", f"there is no {policy.name!r}; there are {', '.join(known)}")
     if policy.proxy_after_us and (policy.proxy_window_us or policy.proxy_after_us) < SECOND:
         field = "policy.proxy_window" if policy.proxy_window_us else "policy.proxy_after"
-        why = f"{field}: must be a second at least; when an offer's time is over, the next one is posted"
-        raise InvalidArgument("INVALID_FIELD", why, field=field, rule="proxy.least")
+        raise invalid(field, "proxy.least", "must be a second at least; when an offer's time is over, the next one is posted")
     return policy
 
 
