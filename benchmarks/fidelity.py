@@ -12,13 +12,13 @@ from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from benchmarks.figures import Figure, figure
+from benchmarks.measured_delays import times
 from benchmarks.scratch import scratch
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.jobs import Listed
 from scheduler_service.sim.lives import Life
-from scheduler_service.sim.measured import times
 from scheduler_service.sim.world import Site, World
 from tests import harness
 from tests.e2e import paced
