@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 from scheduler_service.config import Config
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.state.state import State
-from scheduler_service.run.recording.record import Recording, Unrecorded
+from scheduler_service.run.recording.record import Recorder, Recording
 from scheduler_service.run.recording.replay import Unreadable
 
 log = logging.getLogger(__name__)
@@ -44,15 +44,15 @@ def policy_from(policy_of: Callable[[Config], Policy], name: str, given: Mapping
         raise Unreadable(f"policy {name}: this version needs the setting {missing.name!r}, which was not recorded") from None
 
 
-def begin(config: Config, policy_of: Callable[[Config], Policy], state: State, commit_no: int) -> Recording | Unrecorded:
+def begin(config: Config, policy_of: Callable[[Config], Policy], state: State, commit_no: int) -> Recorder:
     """The recorder of a leadership that is about to begin. A file that cannot be written keeps nobody from leading."""
     if config.record is None:
-        return Unrecorded()
+        return Recorder()
     try:
         made = Recording(config.record, state, commit_no, config.policy, parameters(config, policy_of), _version())
     except Exception as error:
         log.error("this leadership is not recorded: %s", error)
-        return Unrecorded()
+        return Recorder()
     log.info("recording to %s", config.record)
     return made
 

@@ -23,7 +23,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted, RequestKnown, Writer
 from scheduler_service.run.queue_heads import Heads, heads_of
-from scheduler_service.run.recording.record import Recorder, Unrecorded
+from scheduler_service.run.recording.record import Recorder
 from scheduler_service.run.repeated_requests import answered, done_before
 from scheduler_service.run.view import View
 
@@ -106,7 +106,7 @@ class Service:
         self._writer = writer
         self._dispatch = dispatch
         self._now = now
-        self._recorder = recorder or Unrecorded()
+        self._recorder = recorder or Recorder()
         self._loop = asyncio.get_running_loop()
         self._commit_no = view.commit_no
         self._wake = threading.Condition()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 from scheduler_service.sim.cases import FORMAT, Case, engine, simulate
 from scheduler_service.sim.results import csv, parquet, write
@@ -62,23 +62,11 @@ class Stopped(KeyboardInterrupt):
         self.complete, self.of = complete, of
 
 
-class Watch(Protocol):
-    """Sees how a sweep goes on."""
+class Watch:
+    """Sees how a sweep goes on. This one tells nobody."""
 
     def begin(self, cases: int, kept: int, workers: int) -> None:
         """So many are to be simulated, and so many were there already."""
-
-    def told(self, number: int, over: int, total: int | None) -> None: ...
-
-    def ended(self, number: int, name: str, error: str | None) -> None: ...
-
-    def say(self, line: str) -> None: ...
-
-
-class Silent:
-    """Nobody watches."""
-
-    def begin(self, cases: int, kept: int, workers: int) -> None: ...
 
     def told(self, number: int, over: int, total: int | None) -> None: ...
 
@@ -152,7 +140,7 @@ def sweep(
     `on` is local (all cores), local[N], or a Dask scheduler's address. Raises BadAddress, Stopped on Ctrl-C, and SweepFailed
     when all that can be done is done.
     """
-    return _Sweep(cases, folder, Silent() if watch is None else watch, keep, as_csv).run(on, fresh)
+    return _Sweep(cases, folder, watch or Watch(), keep, as_csv).run(on, fresh)
 
 
 class Results(NamedTuple):
