@@ -1,14 +1,14 @@
 """Small simulated sites and jobs, and what is asked of the lives that come of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from scheduler_service.core.invariants import check
 from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
-from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.sim.jobs import Listed, SimJob
+from scheduler_service.sim.jobs import Load, SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.world import Site, World
 
@@ -38,6 +38,23 @@ def job(
         time_limit_us=round(limit * MINUTE),
     )
     return SimJob(spec, round(minutes * MINUTE), round(at * MINUTE))
+
+
+class Listed:
+    """Arrivals of jobs in whatever order, all of which are there before: a plain `arriving.Timed`."""
+
+    def __init__(self, jobs: Iterable[SimJob]) -> None:
+        self._jobs = sorted(jobs, key=lambda job: job.submit_us)
+        self._taken = 0
+
+    def next_us(self, now: Micros, _load: Load) -> Micros | None:
+        return max(now, self._jobs[self._taken].submit_us) if self._taken < len(self._jobs) else None
+
+    def take(self, now: Micros, _load: Load) -> Sequence[SimJob]:
+        first = self._taken
+        while self._taken < len(self._jobs) and self._jobs[self._taken].submit_us <= now:
+            self._taken += 1
+        return self._jobs[first : self._taken]
 
 
 def lived(site: Site, jobs: Sequence[SimJob]) -> list[Life]:

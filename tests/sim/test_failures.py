@@ -12,9 +12,8 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
-from scheduler_service.sim.jobs import Listed
 from scheduler_service.sim.world import World
-from tests.sim.building import MINUTE, begins, job, lived, minutes, node, site, stops
+from tests.sim.building import MINUTE, Listed, begins, job, lived, minutes, node, site, stops
 
 
 def dies(at: float, back: float | None, of: int = 1) -> Failure:

@@ -18,11 +18,11 @@ from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import Exponential, Outages
-from scheduler_service.sim.jobs import ClosedLoop, Listed
+from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import fitgpp, philly
 from scheduler_service.sim.world import Site, World
-from tests.sim.building import MINUTE, begins, job, lived, node, site, stops
+from tests.sim.building import MINUTE, Listed, begins, job, lived, node, site, stops
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
 
