@@ -14,7 +14,8 @@ import pytest
 
 from scheduler_service.sim import sweep as sweeping
 from scheduler_service.sim.cases import Case, simulate
-from scheduler_service.sim.sweep import Stopped, SweepFailed, Watch, load, sweep
+from scheduler_service.sim.kept_results import load
+from scheduler_service.sim.sweep import Stopped, SweepFailed, Watch, sweep
 from tests.sim.conftest import WORKERS, environment
 
 HERE = "local[1]"

@@ -11,10 +11,11 @@ from rich.console import Console
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import say, warnings
 from scheduler_service.sim.estimates import Group, grouped
+from scheduler_service.sim.kept_results import Keep, Summary
 from scheduler_service.sim.progress import Screen, length
 from scheduler_service.sim.reproduce.laid_out import BadDocument, Table, as_figure, joined, on_terminal, write_into
 from scheduler_service.sim.runner_port import BadAddress
-from scheduler_service.sim.sweep import Keep, Stopped, Summary, SweepFailed, sweep
+from scheduler_service.sim.sweep import Stopped, SweepFailed, sweep
 
 Simulated = Mapping[Case, Summary]
 
