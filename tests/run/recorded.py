@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from scheduler_service.core.state.state import State
-from scheduler_service.leading import policy_of
+from scheduler_service.engine_settings import policy_of
 from scheduler_service.recording import begin, policy_from
 from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.recording.replay import Summary, replay
