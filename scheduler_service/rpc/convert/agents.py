@@ -22,7 +22,8 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.rpc.chunking import chunks
-from scheduler_service.rpc.convert.jobs import Nodes, duration_out, name_of, spec_out, vector_in, vector_out
+from scheduler_service.rpc.convert.specs import spec_out
+from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, vector_in, vector_out
 from scheduler_service.run.dispatch import LogRequest
 
 
@@ -108,12 +109,10 @@ def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
 
 def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> pb.Gang:
     address, _, port = job.rendezvous.rpartition(":")
-    return pb.Gang(
+    return message_of(
+        pb.Gang,
+        place,
         rank=run.task,
-        world_size=place.world_size,
-        local_rank=place.local_rank,
-        local_world_size=place.local_world_size,
-        node_rank=place.node_rank,
         nodes=[name_of(nodes, node) for node in place.nodes],
         go=begins(job),
         master_address=address,
@@ -122,6 +121,4 @@ def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> pb.Gang:
 
 
 def log_request_out(asked: LogRequest) -> pb.LogRequest:
-    return pb.LogRequest(
-        id=asked.id, job_id=asked.job_id, run=asked.run, task=asked.task, offset=asked.offset, follow=asked.follow
-    )
+    return message_of(pb.LogRequest, asked)

@@ -20,7 +20,7 @@ from scheduler_service.core.model import present
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
-from scheduler_service.rpc.convert.jobs import node_out
+from scheduler_service.rpc.convert.nodes import node_out
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, after
 from scheduler_service.rpc.services.observations import observations_of

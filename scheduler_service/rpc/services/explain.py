@@ -16,7 +16,8 @@ from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.explain.explanation import Explanation, Victim
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.backend import Backend, Leading
-from scheduler_service.rpc.convert.jobs import Nodes, decision_out, duration_out, job_out, task_out, time_out, vector_out
+from scheduler_service.rpc.convert.jobs import decision_out, job_out, task_out
+from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, time_out, vector_out
 from scheduler_service.rpc.sight import Sight, sight
 from scheduler_service.run.view import JobView
 
@@ -115,17 +116,15 @@ def _explanation_out(explained: Explained, nodes: Nodes) -> pb.Explanation:
     found = explained.explanation
     out = pb.Explanation(
         blockers=[
-            pb.Blocker(
-                reason=int(b.reason),  # type: ignore[arg-type]
-                detail=b.detail,
+            message_of(
+                pb.Blocker,
+                b,
                 cause_job_id=b.cause_job,
                 need=vector_out(b.need) if b.nodes else None,
                 node=nodes[b.node].name if b.node in nodes else "",
                 free=vector_out(b.free) if b.node else None,
-                nodes=b.nodes,
                 nodes_usable=b.usable,
                 nodes_large_enough=b.large_enough,
-                holders=b.holders,
                 holder_job_ids=b.holder_jobs,
                 first_end_time=time_out(b.first_end_us),
             )

@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scheduler_service.core.messages import FaultsSeen, Reply
 from scheduler_service.core.model import RunKey
 from scheduler_service.rpc.backend import Leading
-from scheduler_service.rpc.convert.jobs import duration_in
+from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
 

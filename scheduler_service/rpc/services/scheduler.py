@@ -25,7 +25,9 @@ from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
-from scheduler_service.rpc.convert.jobs import dependencies_in, duration_in, event_out, job_out, spec_in
+from scheduler_service.rpc.convert.jobs import event_out, job_out
+from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
+from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, before

@@ -19,7 +19,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
-from scheduler_service.rpc.convert.jobs import duration_in
+from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.run.service import Service
