@@ -6,8 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from scheduler_service import recording
 from scheduler_service.config import Config
@@ -38,10 +38,8 @@ class Outrun(Exception):
         self.epoch = epoch
 
 
-class Announce(Protocol):
-    """Tells the world whether this scheduler leads."""
-
-    async def __call__(self, leads: bool) -> None: ...
+Announce = Callable[[bool], Awaitable[None]]
+"""Tells the world whether this scheduler leads."""
 
 
 async def lead(
