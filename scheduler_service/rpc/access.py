@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from scheduler_service.core.errors import NotFound
 from scheduler_service.core.model.access import Role, Token
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.interceptors import PermissionDenied, Unauthenticated
@@ -160,14 +161,10 @@ class Access:
 
     async def _require_own(self, method: str, who: Caller, job_id: int) -> None:
         """A job keeps its user for ever, so that it cannot become another's between this look and the call."""
-        leading = self._front.leads
-        live = leading.view.job(job_id) if leading is not None else None
-        if live is not None:
-            owner = live.job.user
-        elif (stored := await self._front.read(self._front.reader.find_job, job_id)) is not None:
-            owner = stored[0].user
-        else:
-            return  # there is none, which is the handler's to tell
+        try:
+            owner = (await self._front.find(job_id)).job.user
+        except NotFound:  # which is the handler's to tell
+            return
         if owner != who.subject:
             raise PermissionDenied(
                 "NOT_YOUR_JOB",

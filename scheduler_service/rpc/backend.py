@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from scheduler_service.core.errors import NotFound
 from scheduler_service.core.model import Node
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
@@ -16,7 +17,7 @@ from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.ports import NotCommitted, Reader
 from scheduler_service.run.service import NotLeading, Service
-from scheduler_service.run.view import View
+from scheduler_service.run.view import JobView, View
 from scheduler_service.secret_arguments import SecretArguments
 
 P = ParamSpec("P")
@@ -110,6 +111,16 @@ class Backend:
         """Runs a query of the reader off the loop, on threads that nothing else waits for."""
         call = partial(query, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
+
+    async def find(self, job_id: int) -> JobView:
+        """The job, live or ended, as the leader sees it or as it is stored. Raises NotFound."""
+        if (leading := self.leads) is not None and (live := leading.view.job(job_id)) is not None:
+            return live
+        stored = await self.read(self.reader.find_job, job_id)
+        if stored is None:
+            known = "`ebb list --all` shows those there are"
+            raise NotFound("NO_SUCH_JOB", f"there is no job {job_id}; {known}", job_id=str(job_id))
+        return JobView(*stored)
 
     async def names(self) -> Mapping[int, Node]:
         """Every node by its id."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ebb.v1 import job_pb2, scheduler_pb2_grpc
 from ebb.v1 import scheduler_pb2 as pb
@@ -73,7 +73,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return await self._with_ends(submit)
 
     async def Get(self, request: pb.GetRequest, _context: Context) -> pb.GetResponse:
-        found = await _find(self._front, request.job_id)
+        found = await self._front.find(request.job_id)
         return pb.GetResponse(job=await self._shown(found))
 
     async def List(self, request: pb.ListRequest, _context: Context) -> pb.ListResponse:
@@ -113,7 +113,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         leading = self._front.leading
         nodes = leading.view.nodes
         seen = sight(self._front.secrets)
-        if request.job_id and (found := await _find(self._front, request.job_id)).job.ended_us is not None:
+        if request.job_id and (found := await self._front.find(request.job_id)).job.ended_us is not None:
             yield pb.SchedulerWatchResponse(
                 snapshot=not leading.view.holds_after(request.after_commit),
                 jobs=[job_out(found, nodes, seen)],
@@ -123,7 +123,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         async for update in leading.view.watch_jobs(request.after_commit, request.job_id):
             jobs = update.jobs
             if request.job_id and update.snapshot and not jobs:  # it has just ended: the view holds live jobs only
-                jobs = (await _find(self._front, request.job_id),)
+                jobs = (await self._front.find(request.job_id),)
             last: list[job_pb2.Job] | None = None
             snapshot = update.snapshot
             for piece in chunks(jobs, lambda view: job_out(view, nodes, seen)):
@@ -141,7 +141,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         try:
             job = await self._ask(CancelRequested(request.job_id))
         except NotFound:  # not live: has it ended?
-            job = await self._shown(await _find(self._front, request.job_id))
+            job = await self._shown(await self._front.find(request.job_id))
         return pb.CancelResponse(job=job)
 
     async def Suspend(self, request: pb.SuspendRequest, _context: Context) -> pb.SuspendResponse:
@@ -171,7 +171,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return await self._with_ends(update)
 
     async def Explain(self, request: pb.ExplainRequest, _context: Context) -> pb.ExplainResponse:
-        found = await _find(self._front, request.job_id)
+        found = await self._front.find(request.job_id)
         explanation = await self._answers.explain(found.job)
         story = await self._front.read(self._front.reader.story, request.job_id)
         if (cost := preempted_out([event for event, _ in story], found)) is not None:
@@ -184,12 +184,12 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         backend = self._front
         events = await backend.read(backend.reader.story, request.job_id)
         if not events:
-            await _find(backend, request.job_id)
+            await backend.find(request.job_id)
         names = await backend.names()
         return pb.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
 
     async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogsResponse]:
-        async for response in logs.read(self._front, self._transfers, request, context, _find):
+        async for response in logs.read(self._front, self._transfers, request, context):
             yield response
 
     async def _request(self, event: JobRequest) -> job_pb2.Job:
@@ -199,7 +199,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         except LookupNeeded:
             raise
         except NotFound:  # not live: has it ended?
-            found = await _find(self._front, event.job_id)
+            found = await self._front.find(event.job_id)
             ended = found.job.state.name
             text = f"job {event.job_id} has ended as {ended}, which nothing changes; submit it again for another try"
             raise FailedPrecondition("JOB_ENDED", text, job_id=str(event.job_id), state=ended) from None
@@ -223,7 +223,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         leading = self._front.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, Accepted)
-        found = leading.view.job(reply.job_id) or await _find(self._front, reply.job_id)
+        found = leading.view.job(reply.job_id) or await self._front.find(reply.job_id)
         return job_out(found, leading.view.nodes, sight(self._front.secrets))
 
     async def _shown(self, found: JobView) -> job_pb2.Job:
@@ -246,16 +246,6 @@ def _check_spec(spec: job_pb2.JobSpec) -> None:
     if spec.redacted:
         lacks = "this spec lacks what its owner alone may see: take one that you have made yourself"
         raise invalid("spec.redacted", "redacted.whole", lacks)
-
-
-async def _find(backend: Backend, job_id: int) -> JobView:
-    """The job, live or ended, as the leader sees it or as it is stored. Raises NotFound."""
-    if (leading := backend.leads) is not None and (live := leading.view.job(job_id)) is not None:
-        return live
-    stored: Any = await backend.read(backend.reader.find_job, job_id)
-    if stored is None:
-        raise NotFound("NO_SUCH_JOB", f"there is no job {job_id}; `ebb list --all` shows those there are", job_id=str(job_id))
-    return JobView(*stored)
 
 
 async def _check_vc(backend: Backend, name: str) -> None:
