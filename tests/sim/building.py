@@ -20,6 +20,12 @@ def node(devices: int, cpu: int = 0) -> Inventory:
     return Inventory(Vector(cpu, 0, devices), (), tuple(Device(d, f"GPU-{d}", "gpu", 0) for d in range(devices)))
 
 
+def papers_nodes(count: int) -> tuple[Inventory, ...]:
+    """Of the FitGpp paper's cluster."""
+    capacity = Vector(32_000, 256 << 10, 8)
+    return tuple(Inventory(capacity, (), tuple(Device(d, f"{n}/{d}", "gpu", 16 << 10) for d in range(8))) for n in range(count))
+
+
 def site(policy: str, *nodes: Inventory, **facts: object) -> Site:
     return Site(nodes, stages(policy, FitGppSettings()).policy, **facts)  # type: ignore[arg-type]
 

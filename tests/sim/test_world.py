@@ -8,6 +8,7 @@ from subprocess import run
 
 import pytest
 
+from benchmarks.sim_philly import counting_gpus
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import Rng
@@ -20,9 +21,9 @@ from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import Exponential, Outages
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.lives import Life
-from scheduler_service.sim.workloads import fitgpp, philly
+from scheduler_service.sim.workloads import fitgpp
 from scheduler_service.sim.world import Site, World
-from tests.sim.building import MINUTE, Listed, begins, job, lived, node, site, stops
+from tests.sim.building import MINUTE, Listed, begins, job, lived, node, papers_nodes, site, stops
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
 
@@ -36,7 +37,7 @@ def finished(world: World) -> World:
 
 def test_first_come_first_served_on_a_real_trace_gives_what_other_simulators_give() -> None:
     """An exact counting FIFO and Tiresias' simulator agree on these figures: 1,000 jobs of Philly on 128 GPUs."""
-    jobs = workloads.jobs_of(philly.counting_gpus(PHILLY), seed=1, folder=Path())
+    jobs = workloads.jobs_of(counting_gpus(PHILLY), seed=1, folder=Path())
     lives = finished(World(site("fifo", node(128)), Listed(jobs))).lives.values()
     assert len(lives) == 1000
     completion = sum(life.end_us - life.submit_us for life in lives if life.end_us is not None)
@@ -154,7 +155,7 @@ def history(policy: str, seed: int) -> list[Life]:
     ]
     delays = Delays(start=lambda rng: rng.randrange(10 * SECOND), resume=lambda rng: rng.randrange(10 * SECOND))
     failures = Exponential(4, mtbf_us=200 * MINUTE, mttr_us=5 * MINUTE, until_us=3000 * MINUTE, seed=seed)
-    here = site(policy, *fitgpp.nodes(4), seed=seed, delays=delays, outages=Outages(failures))
+    here = site(policy, *papers_nodes(4), seed=seed, delays=delays, outages=Outages(failures))
     return list(finished(World(here, ClosedLoop(jobs, target=2.0))).lives.values())
 
 
