@@ -8,7 +8,7 @@ import gc
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -30,6 +30,7 @@ from scheduler_service.sim.history import History, Phase, Span
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
+from scheduler_service.sim.runner_port import Tell
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
@@ -46,9 +47,6 @@ SELDOM = 50_000
 """So many objects more than there were are looked through for cycles; Python's own number is 700."""
 SEEDS = 2**31
 """So many there are, from 0 on."""
-
-Tell = Callable[[int, int | None], None]
-"""Hears how many jobs are over, and of how many, where that is known."""
 
 
 class Case(Model):
