@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -205,19 +205,14 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
 def origins(file: Path | None, flags: Mapping[str, Any]) -> dict[str, str]:
     """Where the value of each setting comes from, of settings that `load` has taken."""
     told = {} if file is None else _read(file)
-    of_preset = presets.SERVICE[load(file, dict(flags)).preset]
-    environment = {name.upper() for name in os.environ}
-    found = {}
-    for name in Config.model_fields:
-        if name in flags:
-            found[name] = "flag"
-        elif f"EBB_SCHEDULER_{name.upper()}" in environment:
-            found[name] = "environment"
-        elif name in told:
-            found[name] = "file"
-        else:
-            found[name] = "preset" if name in of_preset else "default"
-    return found
+    there = {name.upper() for name in os.environ}
+    sources: dict[str, Collection[str]] = {
+        "flag": flags,
+        "environment": [name for name in Config.model_fields if f"EBB_SCHEDULER_{name.upper()}" in there],
+        "file": told,
+        "preset": presets.SERVICE[load(file, dict(flags)).preset],
+    }
+    return {name: next((of for of, names in sources.items() if name in names), "default") for name in Config.model_fields}
 
 
 def _read(file: Path) -> dict[str, Any]:
