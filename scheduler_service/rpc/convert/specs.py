@@ -18,7 +18,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
-from scheduler_service.rpc.convert.values import duration_in, duration_out, vector_in, vector_out
+from scheduler_service.rpc.convert.values import duration_in, duration_out, message_of, vector_in, vector_out
 
 
 def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
@@ -94,15 +94,13 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         resources=vector_out(spec.demand),
         grace_period=duration_out(spec.grace_us),
         priority=spec.priority,
+        time_limit=duration_out(spec.time_limit_us) if spec.time_limit_us else None,
+        estimate=duration_out(spec.estimate_us) if spec.estimate_us else None,
+        retry=message_of(job_pb2.Retry, spec.retry) if spec.retry.limit else None,
+        array=message_of(job_pb2.Array, spec.array) if spec.array else None,
     )
     if spec.inherited:
         out.inherited_environment.update(spec.inherited)
-    if spec.time_limit_us:
-        out.time_limit.CopyFrom(duration_out(spec.time_limit_us))
-    if spec.estimate_us:
-        out.estimate.CopyFrom(duration_out(spec.estimate_us))
-    if spec.retry.limit:
-        out.retry.CopyFrom(job_pb2.Retry(**spec.retry._asdict()))
     if spec.gang:
         groups = (job_pb2.TaskGroup(count=g.size, resources=vector_out(g.demand), command=g.command) for g in spec.gang)
         out.task_groups.extend(groups)
@@ -113,8 +111,6 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
         out.exit_0_after_stop = int(spec.exit_0_after_stop)  # type: ignore[assignment]
-    if spec.array:
-        out.array.CopyFrom(job_pb2.Array(size=spec.array.size, at_once=spec.array.at_once))
     return out
 
 

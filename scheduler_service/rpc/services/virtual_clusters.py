@@ -5,7 +5,7 @@ What is shown follows from indices of the state, so the engine's thread is asked
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 from ebb.v1 import virtual_clusters_pb2_grpc
@@ -118,16 +118,13 @@ async def _with_nodes(service: Service, pool: str, vc: str) -> pb.Pool | None:
 
 def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
     """What is left out is as `otherwise` has it. Raises InvalidArgument for a policy that there is not."""
-    in_flight = (asked.trials_in_flight or None) if asked.HasField("trials_in_flight") else otherwise.trials_in_flight
-    policy = VcPolicy(
-        asked.name or otherwise.name,
-        asked.s if asked.HasField("s") else otherwise.s,
-        asked.cap if asked.HasField("cap") else otherwise.cap,
-        in_flight,
-        duration_in(asked.proxy_after) if asked.HasField("proxy_after") else otherwise.proxy_after_us,
-        duration_in(asked.proxy_window) if asked.HasField("proxy_window") else otherwise.proxy_window_us,
-        asked.proxy_keep if asked.HasField("proxy_keep") else otherwise.proxy_keep,
-    )
+    given: dict[str, Any] = {name: getattr(asked, name) for name in ("s", "cap", "proxy_keep") if asked.HasField(name)}
+    for name in ("proxy_after", "proxy_window"):
+        if asked.HasField(name):
+            given[f"{name}_us"] = duration_in(getattr(asked, name))
+    if asked.HasField("trials_in_flight"):
+        given["trials_in_flight"] = asked.trials_in_flight or None
+    policy = otherwise._replace(name=asked.name or otherwise.name, **given)
     if policy.name not in (known := for_virtual_clusters()):
         raise invalid("policy.name", "policy.known", f"there is no {policy.name!r}; there are {', '.join(known)}")
     if policy.proxy_after_us and (policy.proxy_window_us or policy.proxy_after_us) < SECOND:
