@@ -1,9 +1,9 @@
 """Small simulated sites and jobs, and what is asked of the lives that come of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from scheduler_service.core.invariants import check
-from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model import JobClass, JobSpec, StopReason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies.options import FitGppSettings
@@ -105,3 +105,14 @@ def stops(life: Life) -> list[int]:
 
 def minutes(*times: int | None) -> list[float]:
     return [at / MINUTE for at in times if at is not None]
+
+
+def intervals_us(life: Life) -> Iterator[Micros]:
+    """From each preemption's signal to the beginning of the next run, the grace period included (FitGpp, table 2)."""
+    since: Micros | None = None
+    for launch in life.launches:
+        if launch.began_us is not None and since is not None:
+            yield launch.began_us - since
+            since = None
+        if launch.why in (None, StopReason.PREEMPTED) and since is None:
+            since = launch.signalled_us

@@ -23,7 +23,7 @@ from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.workloads import fitgpp
 from scheduler_service.sim.world import Site, World
-from tests.sim.building import MINUTE, Listed, begins, job, lived, node, papers_nodes, site, stops
+from tests.sim.building import MINUTE, Listed, begins, intervals_us, job, lived, node, papers_nodes, site, stops
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
 
@@ -51,7 +51,7 @@ def test_a_preempted_job_keeps_what_it_did_and_waits_through_its_grace_period() 
     long, trial = finished(World(site("fitgpp", node(1)), Listed(jobs))).lives.values()
     assert (trial.start_us(), trial.end_us) == (5 * MINUTE, 7 * MINUTE)
     assert (stops(long), begins(long), long.end_us) == ([4 * MINUTE], [0, 7 * MINUTE], 13 * MINUTE)
-    assert list(long.intervals_us()) == [3 * MINUTE]
+    assert list(intervals_us(long)) == [3 * MINUTE]
     assert (long.wait_us(), long.slowdown()) == (3 * MINUTE, 1.3)
 
 
@@ -86,7 +86,7 @@ def test_a_run_that_is_told_to_leave_before_its_process_is_there_has_done_nothin
     jobs = [job(1, minutes=10), job(1, minutes=2, at=0.5, trial=True)]
     long, trial = finished(World(site("fitgpp", node(1), delays=delays), Listed(jobs))).lives.values()
     assert trial.start_us() == round(1.5 * MINUTE)
-    assert list(long.intervals_us()) == [4 * MINUTE]
+    assert list(intervals_us(long)) == [4 * MINUTE]
     assert long.start_us() == round(4.5 * MINUTE)
     assert long.end_us == long.start_us() + 10 * MINUTE
 

@@ -19,7 +19,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import present
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
+from scheduler_service.rpc.chunking import LARGEST_BYTES, in_turns
 from scheduler_service.rpc.convert.nodes import node_out
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, after
@@ -61,14 +61,13 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
 
     async def GetNode(self, request: pb.GetNodeRequest, _context: Context) -> pb.GetNodeResponse:
         view = await self._front.view_of_nodes()
-        for node in view.nodes.values():
-            if node.name == request.node and present(node):
-                leading = self._front.leads
-                seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
-                return pb.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
-        raise NotFound(
-            "NO_SUCH_NODE", f"there is no node {request.node}; `ebb node list` shows those there are", node=request.node
-        )
+        node = present(view.named(request.node))
+        if node is None:
+            known = "`ebb node list` shows those there are"
+            raise NotFound("NO_SUCH_NODE", f"there is no node {request.node}; {known}", node=request.node)
+        leading = self._front.leads
+        seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
+        return pb.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
 
     async def Drain(self, request: pb.DrainRequest, _context: Context) -> pb.DrainResponse:
         event = DrainRequested(request.node, request.reason, user(), request.evict)
@@ -94,13 +93,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
 
     async def Watch(self, _request: pb.ClusterWatchRequest, _context: Context) -> AsyncIterator[pb.ClusterWatchResponse]:
         async for update in self._front.leading.view.watch_nodes():
-            snapshot = update.snapshot
-            last: list[pb.Node] | None = None
-            for piece in chunks(update.nodes, node_out):
-                if last is not None:
-                    yield pb.ClusterWatchResponse(snapshot=snapshot, nodes=last)
-                    snapshot = False
-                    await asyncio.sleep(0)
-                last = piece
-            yield pb.ClusterWatchResponse(snapshot=snapshot, nodes=last, commit_no=update.commit_no)
+            async for piece, first, last in in_turns(update.nodes, node_out):
+                snapshot, commit_no = update.snapshot and first, update.commit_no if last else 0
+                yield pb.ClusterWatchResponse(snapshot=snapshot, nodes=piece, commit_no=commit_no)
         raise NotLeading  # the view was closed: the watcher looks for the next leader

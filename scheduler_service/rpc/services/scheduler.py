@@ -1,6 +1,5 @@
 """ebb.v1.Scheduler: jobs, for users."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
@@ -24,7 +23,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
+from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
 from scheduler_service.rpc.convert.jobs import event_out, job_out
 from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
 from scheduler_service.rpc.convert.values import duration_in
@@ -124,15 +123,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             jobs = update.jobs
             if request.job_id and update.snapshot and not jobs:  # it has just ended: the view holds live jobs only
                 jobs = (await self._front.find(request.job_id),)
-            last: list[job_pb2.Job] | None = None
-            snapshot = update.snapshot
-            for piece in chunks(jobs, lambda view: job_out(view, nodes, seen)):
-                if last is not None:
-                    yield pb.SchedulerWatchResponse(snapshot=snapshot, jobs=last)
-                    snapshot = False
-                    await asyncio.sleep(0)  # others have their turn
-                last = piece
-            yield pb.SchedulerWatchResponse(snapshot=snapshot, jobs=last, commit_no=update.commit_no)
+            async for piece, first, last in in_turns(jobs, lambda view: job_out(view, nodes, seen)):
+                snapshot, commit_no = update.snapshot and first, update.commit_no if last else 0
+                yield pb.SchedulerWatchResponse(snapshot=snapshot, jobs=piece, commit_no=commit_no)
             if request.job_id and any(view.job.ended_us is not None for view in jobs):
                 return
         raise NotLeading  # the view was closed: the watcher looks for the next leader
