@@ -33,10 +33,6 @@ ASK_LIMIT = 3.0
 """Seconds that a caller who is to be told who leads may wait for the database."""
 
 
-def _future() -> "asyncio.Future[tuple[int, str]]":
-    return asyncio.get_running_loop().create_future()
-
-
 @dataclass(eq=False)
 class Leading:
     """What there is while this scheduler leads."""
@@ -53,7 +49,7 @@ class Leading:
     """The numbers that the database may have lost, of which an agent of a lower epoch knows, are skipped already."""
     unsealed: set[str] = field(default_factory=set)
     """Nodes whose agents claimed a higher epoch and did not show its seal; no more than the log is to name."""
-    outrun: "asyncio.Future[tuple[int, str]]" = field(default_factory=_future)
+    outrun: "asyncio.Future[tuple[int, str]]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """Done when an agent has shown that this cluster was led in a higher epoch: that epoch, and who has shown it."""
 
     @property

@@ -22,7 +22,7 @@ from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, in_turns
 from scheduler_service.rpc.convert.nodes import node_out
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.rpc.paging import DEFAULT_PAGE, after
+from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services.observations import observations_of
 from scheduler_service.run.service import NotLeading
 
@@ -47,7 +47,7 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         size = request.page_size or DEFAULT_PAGE
         page: list[pb.Node] = []
         last, room, more = 0, LARGEST_BYTES, False
-        for shown in view.nodes_after(after(request.page_token)):
+        for shown in view.nodes_after(last_id(request.page_token) or 0):
             node = node_out(shown)
             room -= node.ByteSize()
             if page and (len(page) == size or room < 0):

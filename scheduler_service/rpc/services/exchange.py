@@ -27,7 +27,7 @@ from scheduler_service.rpc.convert.exchange import (
 )
 from scheduler_service.rpc.interceptors import PermissionDenied
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.rpc.paging import DEFAULT_PAGE, before
+from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.run.token_cache import wall_clock
 
 _LIVE = (ExchangeState.MATCHED, ExchangeState.ACTIVE)
@@ -99,7 +99,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def ListPostings(self, request: pb.ListPostingsRequest, _context: Context) -> pb.ListPostingsResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [PostingState(state) for state in request.states if state] or [PostingState.OPEN]
-        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
+        asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
         found = await self._front.read(self._market.list_postings, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListPostingsResponse(postings=await self._shown(found[:size], names), next_page_token=token)
@@ -107,7 +107,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def ListExchanges(self, request: pb.ListExchangesRequest, _context: Context) -> pb.ListExchangesResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [ExchangeState(state) for state in request.states if state] or list(_LIVE)
-        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
+        asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
         found = await self._front.read(self._market.list_exchanges, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListExchangesResponse(exchanges=[exchange_out(x, names) for x in found[:size]], next_page_token=token)
@@ -115,7 +115,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
     async def GetLedger(self, request: pb.GetLedgerRequest, _context: Context) -> pb.GetLedgerResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         vc = _asked(request.virtual_cluster, names)
-        found = await self._front.read(self._market.ledger, vc, before(request.page_token), size + 1)
+        found = await self._front.read(self._market.ledger, vc, last_id(request.page_token), size + 1)
         surpluses = await self._front.read(self._market.surpluses)
         shown = list(dict.fromkeys(entry.exchange for entry in found))
         on_page = set(shown[:size])

@@ -29,7 +29,7 @@ from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.rpc.paging import DEFAULT_PAGE, before
+from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
 from scheduler_service.rpc.sight import sight
@@ -79,7 +79,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         backend = self._front
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
-        begins = before(request.page_token)
+        begins = last_id(request.page_token)
         names = await backend.names()
         leading = backend.leads
         seen = sight(backend.secrets)

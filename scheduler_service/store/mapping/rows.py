@@ -49,10 +49,6 @@ def number(x: float) -> float | str:
 # -- records to rows: values in the order of the table's columns ----------------------------------------------------------
 
 
-def _keys(parts: Sequence[Sequence[int]]) -> tuple[RunKey, ...]:
-    return tuple(RunKey(*part) for part in parts)
-
-
 def to_cluster(v: Sequence[Any]) -> Cluster:
     return Cluster(*v[:9])
 
@@ -83,7 +79,7 @@ def to_device(v: Sequence[Any]) -> NodeDevice:
 
 def to_earmark(v: Sequence[Any]) -> Earmark:
     want, kept = Vector(v[4], v[5], v[6]), Vector(v[7], v[8], v[9])
-    victims, tasks, devices = _keys(v[10]), tuple(v[13]), tuple(map(tuple, v[14]))
+    victims, tasks, devices = tuple(RunKey(*key) for key in v[10]), tuple(v[13]), tuple(map(tuple, v[14]))
     row = EarmarkPhase(v[1]), v[2], v[3], want, kept, victims, v[11], v[12], tasks, devices
     return Earmark(v[0], *row)
 
