@@ -1,4 +1,4 @@
-"""What the status of a call means: which of the SDK's errors it is, whether another try may help, and what it says to people."""
+"""What the status of a call means: which of the SDK's errors it is, whether another try may help, and what people are told."""
 
 import contextlib
 import re
