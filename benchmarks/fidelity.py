@@ -12,13 +12,13 @@ from statistics import fmean, pstdev
 from typing import NamedTuple
 
 from benchmarks.figures import Figure, figure
+from benchmarks.measured_delays import times
 from benchmarks.scratch import scratch
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.agents import Delays
-from scheduler_service.sim.jobs import Listed
 from scheduler_service.sim.lives import Life
-from scheduler_service.sim.measured import times
+from scheduler_service.sim.workloads.arriving import Timed
 from scheduler_service.sim.world import Site, World
 from tests import harness
 from tests.e2e import paced
@@ -87,7 +87,7 @@ def live(seed: int) -> list[Life]:
 def simulated(lived: Sequence[Life], measured: Delays, seed: int) -> list[Life]:
     """The same jobs in the simulator, in the same order, submitted at the same times."""
     site = Site(paced.nodes(), stages("fitgpp", paced.POLICY).policy, delays=measured, seed=seed)
-    world = World(site, Listed(life.job for life in lived))
+    world = World(site, Timed(sorted((life.job for life in lived), key=lambda job: job.submit_us)))
     world.run()
     return list(world.lives.values())
 

@@ -1,4 +1,4 @@
-"""What `Client` and `AsyncClient` are told when they are made."""
+"""What `Client` and `AsyncClient` are told when they are made, and what their calls stand on."""
 
 import os
 from typing import Generic, TypeVar
@@ -7,6 +7,21 @@ from client_sdk._requests import jobs
 from client_sdk._transport.access import access
 
 TransportT = TypeVar("TransportT")
+T = TypeVar("T")
+
+
+class Asking:
+    """Calls by subject are parts of `Client`, which knows how to ask the scheduler."""
+
+    def _ask(self, request: jobs.Request[T]) -> T:
+        raise NotImplementedError
+
+
+class AskingAsync:
+    """The same for `AsyncClient`."""
+
+    async def _ask(self, request: jobs.Request[T]) -> T:
+        raise NotImplementedError
 
 
 class BaseClient(Generic[TransportT]):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from client_sdk._base import BaseClient
 from client_sdk._exchange import AsyncExchange
+from client_sdk._job_changes import AsyncJobChanges
+from client_sdk._nodes import AsyncNodeCalls
 from client_sdk._requests import jobs
-from client_sdk._values.options import JobOptions, Time, job_id, job_spec
+from client_sdk._values.options import JobOptions, job_id, job_spec
+from client_sdk._virtual_clusters import AsyncVirtualClusterCalls
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from client_sdk.models import (
-    CellQuota,
-    Dependency,
     Explanation,
     Job,
     JobEvent,
@@ -22,12 +23,7 @@ from client_sdk.models import (
     JobSpec,
     JobState,
     JobUpdate,
-    Node,
-    PinnedCell,
-    Pool,
     Preview,
-    VirtualCluster,
-    VirtualClusterPolicy,
 )
 
 T = TypeVar("T")
@@ -36,7 +32,7 @@ if TYPE_CHECKING:
     from client_sdk._transport.asynchronous import AsyncTransport
 
 
-class AsyncClient(BaseClient["AsyncTransport"]):
+class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, BaseClient["AsyncTransport"]):
     """A connection to a scheduler, made with the first call, for one event loop. Any number of its tasks may share it.
 
     >>> async def train(names):
@@ -98,11 +94,11 @@ class AsyncClient(BaseClient["AsyncTransport"]):
 
     async def preview(self, command: Sequence[str | os.PathLike[str]], **options: Unpack[JobOptions]) -> Preview:
         """As `Client.preview`: what would happen if this were submitted now."""
-        return await self._transport.ask(jobs.TryOut(job_spec(command, **options)))
+        return await self._ask(jobs.TryOut(job_spec(command, **options)))
 
     async def get(self, job: Job | int) -> Job:
         """As `Client.get`. Raises NotFound."""
-        return await self._transport.ask(jobs.OfJob("Get", job_id(job)))
+        return await self._ask(jobs.OfJob("Get", job_id(job)))
 
     async def list(
         self,
@@ -117,7 +113,7 @@ class AsyncClient(BaseClient["AsyncTransport"]):
         """As `Client.list`: newest first, fetched page by page."""
         only, token = jobs.Only(vc, user, mine, name), ""
         while True:
-            page = await self._transport.ask(jobs.ListPage(tuple(states), page_size, only, token))
+            page = await self._ask(jobs.ListPage(tuple(states), page_size, only, token))
             for job in page.jobs:
                 yield job
             if not (token := page.next_page_token):
@@ -137,7 +133,7 @@ class AsyncClient(BaseClient["AsyncTransport"]):
     ) -> JobPage:
         """As `Client.list_page`."""
         only = jobs.Only(vc, user, mine, name)
-        return await self._transport.ask(jobs.ListPage(tuple(states), page_size, only, page_token, count))
+        return await self._ask(jobs.ListPage(tuple(states), page_size, only, page_token, count))
 
     async def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
@@ -163,118 +159,13 @@ class AsyncClient(BaseClient["AsyncTransport"]):
             return waiting.too_late(looked)
         raise waiting.gone(self.address)
 
-    async def cancel(self, job: Job | int) -> Job:
-        """As `Client.cancel`."""
-        return await self._transport.ask(jobs.OfJob("Cancel", job_id(job)))
-
-    async def suspend(self, job: Job | int) -> Job:
-        """As `Client.suspend`."""
-        return await self._transport.ask(jobs.OfJob("Suspend", job_id(job)))
-
-    async def resume(self, job: Job | int) -> Job:
-        """As `Client.resume`."""
-        return await self._transport.ask(jobs.OfJob("Resume", job_id(job)))
-
-    async def hold(self, job: Job | int) -> Job:
-        """As `Client.hold`."""
-        return await self._transport.ask(jobs.OfJob("Hold", job_id(job)))
-
-    async def release(self, job: Job | int) -> Job:
-        """As `Client.release`."""
-        return await self._transport.ask(jobs.OfJob("Release", job_id(job)))
-
-    async def requeue(self, job: Job | int) -> Job:
-        """As `Client.requeue`."""
-        return await self._transport.ask(jobs.Requeue(job_id(job), (await self.get(job_id(job))).run))
-
-    async def update(
-        self,
-        job: Job | int,
-        *,
-        priority: int | None = None,
-        time_limit: Time | None = None,
-        dependencies: Sequence[Dependency] | None = None,
-    ) -> Job:
-        """As `Client.update`."""
-        return await self._transport.ask(jobs.update(job, priority, time_limit, dependencies))
-
     async def story(self, job: Job | int) -> Sequence[JobEvent]:
         """As `Client.story`. Raises NotFound."""
-        return await self._transport.ask(jobs.Story(job_id(job)))
+        return await self._ask(jobs.Story(job_id(job)))
 
     async def explain(self, job: Job | int) -> Explanation:
         """As `Client.explain`."""
-        return await self._transport.ask(jobs.Explain(job_id(job)))
-
-    async def nodes(self) -> Sequence[Node]:
-        """As `Client.nodes`."""
-        found: list[Node] = []
-        token = ""
-        while True:
-            page = await self._transport.ask(jobs.ListNodes(token))
-            found += page.nodes
-            if not (token := page.next_token):
-                return found
-
-    async def node(self, name: str) -> Node:
-        """As `Client.node`."""
-        return await self._transport.ask(jobs.OfNode("GetNode", name))
-
-    async def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
-        """As `Client.drain`."""
-        return await self._transport.ask(jobs.Drain(name, reason, evict))
-
-    async def undrain(self, name: str) -> Node:
-        """As `Client.undrain`."""
-        return await self._transport.ask(jobs.OfNode("Undrain", name))
-
-    async def fence(self, name: str) -> Node:
-        """As `Client.fence`. Only where it is certain that nothing runs there any more."""
-        return await self._transport.ask(jobs.OfNode("Fence", name))
-
-    async def delete_node(self, name: str) -> None:
-        """As `Client.delete_node`."""
-        await self._transport.ask(jobs.DeleteNode(name))
-
-    async def virtual_clusters(self) -> Sequence[VirtualCluster]:
-        """As `Client.virtual_clusters`."""
-        return await self._transport.ask(jobs.ListVirtualClusters())
-
-    async def virtual_cluster(self, name: str) -> VirtualCluster:
-        """As `Client.virtual_cluster`."""
-        return await self._transport.ask(jobs.GetVirtualCluster(name))
-
-    async def create_virtual_cluster(
-        self,
-        name: str,
-        *,
-        quotas: Sequence[CellQuota] = (),
-        pins: Sequence[PinnedCell] = (),
-        weight: int = 1,
-        policy: VirtualClusterPolicy | None = None,
-    ) -> VirtualCluster:
-        """As `Client.create_virtual_cluster`."""
-        return await self._transport.ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
-
-    async def update_virtual_cluster(
-        self,
-        name: str,
-        *,
-        quotas: Sequence[CellQuota] | None = None,
-        pins: Sequence[PinnedCell] | None = None,
-        weight: int | None = None,
-        policy: VirtualClusterPolicy | None = None,
-    ) -> VirtualCluster:
-        """As `Client.update_virtual_cluster`."""
-        return await self._transport.ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
-
-    async def delete_virtual_cluster(self, name: str) -> None:
-        """As `Client.delete_virtual_cluster`."""
-        await self._transport.ask(jobs.DeleteVirtualCluster(name))
-
-    async def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
-        """As `Client.cells`."""
-        return await self._transport.ask(jobs.ListCells(pool, virtual_cluster))
+        return await self._ask(jobs.Explain(job_id(job)))
 
     async def logs(
         self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0

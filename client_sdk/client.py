@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from client_sdk._base import BaseClient
 from client_sdk._exchange import Exchange
+from client_sdk._job_changes import JobChanges
+from client_sdk._nodes import NodeCalls
 from client_sdk._requests import jobs
 from client_sdk._requests.jobs import DEFAULT_ADDRESS
-from client_sdk._values.options import JobOptions, Time, job_id, job_spec
+from client_sdk._values.options import JobOptions, job_id, job_spec
+from client_sdk._virtual_clusters import VirtualClusterCalls
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable
 from client_sdk.models import (
-    CellQuota,
-    Dependency,
     Explanation,
     Job,
     JobEvent,
@@ -24,12 +25,7 @@ from client_sdk.models import (
     JobSpec,
     JobState,
     JobUpdate,
-    Node,
-    PinnedCell,
-    Pool,
     Preview,
-    VirtualCluster,
-    VirtualClusterPolicy,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +36,7 @@ T = TypeVar("T")
 __all__ = ["DEFAULT_ADDRESS", "Client"]
 
 
-class Client(BaseClient["Transport"]):
+class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]):
     """A connection to a scheduler, made with the first call. Safe to use from several threads.
 
     >>> with Client() as client:                                              # doctest: +SKIP
@@ -142,11 +138,11 @@ class Client(BaseClient["Transport"]):
 
         Would it start, and where? Would runs have to leave for it? Else, whom would it wait for? Raises as `submit` does.
         """
-        return self._transport.ask(jobs.TryOut(job_spec(command, **options)))
+        return self._ask(jobs.TryOut(job_spec(command, **options)))
 
     def get(self, job: Job | int) -> Job:
         """A job as it stands now. Raises NotFound."""
-        return self._transport.ask(jobs.OfJob("Get", job_id(job)))
+        return self._ask(jobs.OfJob("Get", job_id(job)))
 
     def list(
         self,
@@ -165,7 +161,7 @@ class Client(BaseClient["Transport"]):
         """
         only, token = jobs.Only(vc, user, mine, name), ""
         while True:
-            page = self._transport.ask(jobs.ListPage(tuple(states), page_size, only, token))
+            page = self._ask(jobs.ListPage(tuple(states), page_size, only, token))
             yield from page.jobs
             if not (token := page.next_page_token):
                 return
@@ -185,7 +181,7 @@ class Client(BaseClient["Transport"]):
         """One page of what `list` goes through, which may be smaller than `page_size`, and how many jobs follow it (unless
         `count` is False). The next page is that of its `next_page_token`."""
         only = jobs.Only(vc, user, mine, name)
-        return self._transport.ask(jobs.ListPage(tuple(states), page_size, only, page_token, count))
+        return self._ask(jobs.ListPage(tuple(states), page_size, only, page_token, count))
 
     def watch(
         self, job: Job | int | None = None, *, after_commit: int = 0, timeout: float | None = None
@@ -217,150 +213,16 @@ class Client(BaseClient["Transport"]):
             return waiting.too_late(looked)
         raise waiting.gone(self.address)
 
-    def cancel(self, job: Job | int) -> Job:
-        """Asks for a job's end. A queued job ends at once, a running one gets its grace period. Safe to repeat.
-
-        Raises NotFound where there is no such job.
-        """
-        return self._transport.ask(jobs.OfJob("Cancel", job_id(job)))
-
-    def suspend(self, job: Job | int) -> Job:
-        """Has a running job save its work and leave until it is resumed; its devices become free.
-
-        Safe to repeat. This, `resume`, `hold`, `release` and `requeue` raise NotFound where there is no such job, and
-        FailedPrecondition where its state forbids it (WRONG_STATE), or where it has ended (JOB_ENDED).
-        """
-        return self._transport.ask(jobs.OfJob("Suspend", job_id(job)))
-
-    def resume(self, job: Job | int) -> Job:
-        """Puts a suspended job back into its queue; it goes on from its checkpoint."""
-        return self._transport.ask(jobs.OfJob("Resume", job_id(job)))
-
-    def hold(self, job: Job | int) -> Job:
-        """Keeps a queued job from starting until it is released."""
-        return self._transport.ask(jobs.OfJob("Hold", job_id(job)))
-
-    def release(self, job: Job | int) -> Job:
-        """Lets a held job stand in its queue again."""
-        return self._transport.ask(jobs.OfJob("Release", job_id(job)))
-
-    def requeue(self, job: Job | int) -> Job:
-        """Has a running job save its work, leave and queue again; one that waits for its next retry is tried at once."""
-        return self._transport.ask(jobs.Requeue(job_id(job), self.get(job_id(job)).run))
-
-    def update(
-        self,
-        job: Job | int,
-        *,
-        priority: int | None = None,
-        time_limit: Time | None = None,
-        dependencies: Sequence[Dependency] | None = None,
-    ) -> Job:
-        """Changes a live job; what is left out stays. A time limit of 0 takes it away.
-
-        `dependencies` take the place of all that there were, for a job that has never started. Raises InvalidArgument for
-        what is no priority, time or dependency, NotFound for a job that is not there, and FailedPrecondition where the job's
-        state forbids it, or where the dependencies could never hold or wait for each other.
-        """
-        return self._transport.ask(jobs.update(job, priority, time_limit, dependencies))
-
     def story(self, job: Job | int) -> Sequence[JobEvent]:
         """What happened to a job, in order, with causes. Raises NotFound."""
-        return self._transport.ask(jobs.Story(job_id(job)))
+        return self._ask(jobs.Story(job_id(job)))
 
     def explain(self, job: Job | int) -> Explanation:
         """Why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.
 
         Raises NotFound.
         """
-        return self._transport.ask(jobs.Explain(job_id(job)))
-
-    def nodes(self) -> Sequence[Node]:
-        """Every node, with what is free on it and who holds its devices."""
-        found: list[Node] = []
-        token = ""
-        while True:
-            page = self._transport.ask(jobs.ListNodes(token))
-            found += page.nodes
-            if not (token := page.next_token):
-                return found
-
-    def node(self, name: str) -> Node:
-        """A node as it stands, and what its agent sees of its devices. Raises NotFound, as do the following."""
-        return self._transport.ask(jobs.OfNode("GetNode", name))
-
-    def drain(self, name: str, *, reason: str = "", evict: bool = False) -> Node:
-        """Has nothing new placed on a node. Its runs finish; with `evict` they are told to leave, and queue again."""
-        return self._transport.ask(jobs.Drain(name, reason, evict))
-
-    def undrain(self, name: str) -> Node:
-        """Opens a drained node again, and forgets its strikes."""
-        return self._transport.ask(jobs.OfNode("Undrain", name))
-
-    def fence(self, name: str) -> Node:
-        """Declares a silent node dead: its runs are over, and their jobs queue again.
-
-        Only where it is certain that nothing runs there any more, as when its power is off: a run that lives on would run
-        beside its successor. Raises FailedPrecondition for a node that is up (NODE_UP).
-        """
-        return self._transport.ask(jobs.OfNode("Fence", name))
-
-    def delete_node(self, name: str) -> None:
-        """Takes a silent node on which nothing runs out of the cluster. Should its agent come again, it joins as a new one.
-        Raises FailedPrecondition for a node that is up (NODE_UP) or has runs (NODE_IN_USE), and NotFound."""
-        self._transport.ask(jobs.DeleteNode(name))
-
-    def virtual_clusters(self) -> Sequence[VirtualCluster]:
-        """Every virtual cluster, with how its cells stand, in the order in which they were created.
-
-        This and all that follows of virtual clusters and cells raises FailedPrecondition (NO_VIRTUAL_CLUSTERS) where the site
-        has none.
-        """
-        return self._transport.ask(jobs.ListVirtualClusters())
-
-    def virtual_cluster(self, name: str) -> VirtualCluster:
-        """A virtual cluster as it stands. Raises NotFound."""
-        return self._transport.ask(jobs.GetVirtualCluster(name))
-
-    def create_virtual_cluster(
-        self,
-        name: str,
-        *,
-        quotas: Sequence[CellQuota] = (),
-        pins: Sequence[PinnedCell] = (),
-        weight: int = 1,
-        policy: VirtualClusterPolicy | None = None,
-    ) -> VirtualCluster:
-        """Promises cells to a tenant. The same again is the same answer.
-
-        Raises FailedPrecondition where all virtual clusters together could then not have what they own: its `metadata` names
-        pool, level and how many are missing. AlreadyExists for another of that name, NotFound for a pool or level.
-        """
-        return self._transport.ask(jobs.SetVirtualCluster("Create", name, quotas, pins, weight, policy))
-
-    def update_virtual_cluster(
-        self,
-        name: str,
-        *,
-        quotas: Sequence[CellQuota] | None = None,
-        pins: Sequence[PinnedCell] | None = None,
-        weight: int | None = None,
-        policy: VirtualClusterPolicy | None = None,
-    ) -> VirtualCluster:
-        """Changes what is given; `quotas` and `pins` take the place of all that there were. Raises as the create does.
-
-        What no longer fits runs on as opportunistic; nothing else moves.
-        """
-        return self._transport.ask(jobs.SetVirtualCluster("Update", name, quotas, pins, weight, policy))
-
-    def delete_virtual_cluster(self, name: str) -> None:
-        """Only one without live jobs. Raises FailedPrecondition, NotFound."""
-        self._transport.ask(jobs.DeleteVirtualCluster(name))
-
-    def cells(self, *, pool: str = "", virtual_cluster: str = "") -> Sequence[Pool]:
-        """The pools with their cells: whose each is, and how each device is held. Raises NotFound for a pool or virtual
-        cluster that is not there."""
-        return self._transport.ask(jobs.ListCells(pool, virtual_cluster))
+        return self._ask(jobs.Explain(job_id(job)))
 
     def logs(self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
         """A job's output, in pieces as they come: standard output and error of its current or last run, or of `run`.

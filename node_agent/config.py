@@ -3,15 +3,15 @@
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from ebb_common.settings import FileSettings, UnreadableFile, read, with_file
+from ebb_common.settings import misspelt as misspelt_settings
 from ebb_common.unique_keys import UniqueKeys
 from node_agent.devices.simulated import PROFILES
 from node_agent.jobs.rendezvous import address_towards
@@ -67,7 +67,7 @@ NVML = "nvml"
 """The `devices` that are this machine's GPUs, and no profile."""
 
 
-class DeviceSettings(BaseSettings):
+class DeviceSettings(FileSettings):
     """What the node offers. By themselves they are for a look at it, and the rest of the file is not looked at."""
 
     model_config = SettingsConfigDict(env_prefix="EBB_AGENT_", extra="ignore", frozen=True, validate_default=True)
@@ -80,15 +80,6 @@ class DeviceSettings(BaseSettings):
     """GiB."""
     memory_rate: Annotated[float, Field(gt=0, le=50)] = 10.0
     """How often a second the memory of a device is read, for the waves of runs."""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_value(cls, value: object, info: ValidationInfo) -> object:
-        """YAML makes truth values of on, off, yes and no, and a number would take them for 1 and 0."""
-        kind = cls.model_fields[info.field_name or ""].annotation
-        if isinstance(value, bool) and kind is not bool and get_origin(kind) is not Literal:
-            raise ValueError(f"it is {str(value).lower()}, and must not be a truth value")
-        return value
 
     @model_validator(mode="after")
     def _tree_of_gpus(self) -> Self:
@@ -180,12 +171,8 @@ _OTHERS = ("CONFIG",)
 
 
 def misspelt(environment: Iterable[str]) -> list[str]:
-    """Names that look like those of settings, and are none. (Kubernetes sets others that begin so.)"""
-    prefix = "EBB_AGENT_"
-    known = [prefix + name.upper() for name in (*Settings.model_fields, *_OTHERS)]
-    strange = sorted(name for name in environment if name.upper().startswith(prefix) and name.upper() not in known)
-    near = [(name, get_close_matches(name.upper(), known, 1, 0.85)) for name in strange]
-    return [f"{name} in the environment is no setting; {close[0]} is" for name, close in near if close]
+    """Names that look like those of settings, and are none."""
+    return misspelt_settings(environment, "EBB_AGENT_", (*Settings.model_fields, *_OTHERS))
 
 
 def load(flags: Mapping[str, object], file: Path | None = None) -> Settings:
@@ -204,22 +191,10 @@ def load_state(flags: Mapping[str, object], file: Path | None = None) -> Path:
 
 
 def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
-    class Sourced(kind):  # type: ignore[valid-type, misc]
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 (the caller passes it by name)
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (init_settings, env_settings, InitSettingsSource(settings_cls, told))
-
     told = {} if file is None else _read(file)
     try:
-        settings: S = Sourced(**{name: value for name, value in flags.items() if value is not None})
-        return settings
+        given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+        return with_file(kind, told)(**given)
     except ValidationError as error:
         raise BadSettings("\n".join(map(_explain, error.errors()))) from error
 
@@ -227,12 +202,9 @@ def _load(kind: type[S], flags: Mapping[str, object], file: Path | None) -> S:
 def _read(file: Path) -> dict[str, Any]:
     """The settings in a file, which may be none. Raises `BadSettings`."""
     try:
-        with file.open(encoding="utf-8") as text:
-            told = yaml.load(text, UniqueKeys) or {}
-    except OSError as error:
-        raise BadSettings(f"{file} cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadSettings(f"{file} cannot be read as YAML with lines such as `devices: nvml`: {error}") from error
+        told = read(file, UniqueKeys, "devices: nvml") or {}
+    except UnreadableFile as error:
+        raise BadSettings(str(error)) from error
     if not isinstance(told, dict):
         raise BadSettings(f"{file} cannot be read as YAML with lines such as `devices: nvml`")
     return {str(name): value for name, value in told.items()}

@@ -21,22 +21,15 @@ from ebb_common.notify import Notifier
 from scheduler_service import store
 from scheduler_service.config import Config
 from scheduler_service.database import Engines, Lease, Reader
-from scheduler_service.leading import (
-    STOP_LIMIT,
-    ClockBehind,
-    Contradiction,
-    Outrun,
-    exit_timer,
-    lead_under_lease,
-    micros,
-    vc_policy_of,
-)
+from scheduler_service.engine_settings import micros, vc_policy_of
+from scheduler_service.leading import STOP_LIMIT, Outrun, exit_timer, lead_under_lease
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.server import Health, serving
 from scheduler_service.run.leadership import wait_to_lead
 from scheduler_service.run.ports import DatabaseOlder, LeadershipLost, NotCommitted
 from scheduler_service.run.token_cache import Tokens
 from scheduler_service.secret_arguments import SecretArguments
+from scheduler_service.startup import ClockBehind, Contradiction
 
 log = logging.getLogger("ebb.scheduler")
 

@@ -1,35 +1,25 @@
 """Settings of the scheduler: flags win over the environment (EBB_SCHEDULER_*), that over the file, that over defaults."""
 
 import os
-import re
 import sys
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from ipaddress import ip_address
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict, SettingsError
 
+from ebb_common.settings import FileSettings, UnreadableFile, misspelt, read, with_file
 from ebb_common.unique_keys import UniqueNames
-from scheduler_service import presets, secret_arguments
+from scheduler_service import addresses, presets, secret_arguments
+from scheduler_service.addresses import DEFAULT_LISTEN, without_password
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.policies.registry import for_sites
 from scheduler_service.pools_config import PoolConfig, check_pools
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
-
-DEFAULT_LISTEN = "127.0.0.1:7737"
 
 Seconds = Annotated[float, Field(le=1e8)]
 """Three years: the database's times, and the sums of such, are far from their ends. For those without a bound of their own,
@@ -42,7 +32,7 @@ class ConfigError(Exception):
     """A setting is missing or wrong; the message says which, and what it may be."""
 
 
-class Config(BaseSettings):
+class Config(FileSettings):
     """Every setting, with its default. Durations are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix="EBB_SCHEDULER_", extra="forbid", allow_inf_nan=False)
@@ -99,15 +89,6 @@ class Config(BaseSettings):
     record: Path | None = Field(None, description="file to record the engine's input in; packed if it ends with .gz")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_value(cls, value: object, info: ValidationInfo) -> object:
-        """YAML makes truth values of on, off, yes and no, and a number would take them for 1 and 0."""
-        kind = cls.model_fields[info.field_name or ""].annotation
-        if isinstance(value, bool) and kind is not bool and get_origin(kind) is not Literal:
-            raise ValueError(f"it is {str(value).lower()}, and must not be a truth value")
-        return value
-
     @field_validator("embedded", "address_file", "record", mode="before")
     @classmethod
     def _named(cls, value: object) -> object:
@@ -137,21 +118,14 @@ class Config(BaseSettings):
     @field_validator("listen")
     @classmethod
     def _host_and_port(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
-        if not host or not port.isdigit() or int(port) > 65535:
-            raise ValueError(f"{value!r} is not HOST:PORT, such as {DEFAULT_LISTEN}")
-        _check_brackets(host, port)
+        addresses.check_listen(value)
         return value
 
     @field_validator("advertise")
     @classmethod
     def _reachable(cls, value: str | None) -> str | None:
-        host, _, port = (value or "localhost:1").rpartition(":")
-        if not re.fullmatch(r"[^\s,@/]+", host) or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) <= 65535:
-            raise ValueError(f"{value!r} is not HOST:PORT, such as sched-1.example.org:7737")
-        _check_brackets(host, port)
-        if _is_wildcard(host):
-            raise ValueError(f"nobody can connect to {value!r}: say where this machine is")
+        if value:
+            addresses.check_advertise(value)
         return value
 
     @model_validator(mode="before")
@@ -165,7 +139,7 @@ class Config(BaseSettings):
         if (self.database is None) == (self.embedded is None):
             raise ValueError("name one database: either database (--database URL) or embedded (--embedded DIR)")
         if self.database is not None:
-            _check_url(self.database)
+            addresses.check_url(self.database)
         self._check_paths()
         check_pools(self.pools)
         if self.pools and not self.virtual_clusters:
@@ -174,7 +148,7 @@ class Config(BaseSettings):
             raise ValueError("exchange is for a site with virtual clusters: set `virtual_clusters: true`, or leave it out")
         if self.silent_after < 2 * self.heartbeat:
             raise ValueError("silent_after must be at least twice heartbeat, else one late heartbeat makes a node silent")
-        if self.advertise is None and _is_wildcard(self.listen.rpartition(":")[0]):
+        if self.advertise is None and addresses.is_wildcard(self.listen):
             raise ValueError(f"nobody can connect to {self.listen}: say in `advertise` where clients and agents reach it")
         return self
 
@@ -201,8 +175,8 @@ class Config(BaseSettings):
             self.tls.check()
         lacking = [] if self.tls is not None else ["TLS (tls_certificate and tls_key)"]
         lacking += [] if self.auth == "token" else ["tokens (auth: token)"]
-        host = self.listen.rpartition(":")[0]
-        if lacking and not _is_loopback(host):
+        if lacking and not addresses.is_loopback(self.listen):
+            host = addresses.host_of(self.listen)
             raise ValueError(
                 f"listen: {host} is not a loopback address, and what others can reach needs TLS and tokens. "
                 f"Set {' and '.join(lacking)}, or listen on loopback, such as {DEFAULT_LISTEN}"
@@ -225,48 +199,6 @@ def lacking_folders(config: Config) -> list[str]:
     return lacking
 
 
-def _check_url(url: str) -> None:
-    from sqlalchemy import make_url  # takes a while to load, and only who serves has a URL
-
-    if not url.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-        raise ValueError("database must be a URL that begins with postgresql://")
-    try:
-        host = make_url(url).host or ""
-    except Exception:
-        raise ValueError(
-            f"database: {without_password(url)} is not postgresql://USER@HOST:PORT/NAME, with a port of digits"
-        ) from None
-    if "@" in host:
-        raise ValueError(f"database: {without_password(url)} has more than one @: write one in a password as %40")
-
-
-def without_password(text: str) -> str:
-    """A URL as it may be shown: up to the last @ before the path, in case the password has one."""
-    text = re.sub(r"(://[^:/@]*):[^/?#]*@", r"\1:***@", text)
-    return re.sub(r"([?&]password=)[^&]*", r"\1***", text)
-
-
-def _check_brackets(host: str, port: str) -> None:
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ValueError(f"'{host}:{port}' has an address of IPv6 without brackets: write [{host}]:{port}")
-
-
-def _is_wildcard(host: str) -> bool:
-    try:
-        return ip_address(host.strip("[]")).is_unspecified
-    except ValueError:
-        return False
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 def load(file: Path | None, flags: dict[str, Any]) -> Config:
     """Reads the settings; `flags` holds those given on the command line.
 
@@ -274,20 +206,8 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
     """
     told = {} if file is None else _read(file)
 
-    class WithFile(Config):
-        @classmethod
-        def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return (init_settings, env_settings, InitSettingsSource(settings_cls, told))
-
     try:
-        return WithFile(**flags)
+        return with_file(Config, told)(**flags)
     except ValidationError as error:
         raise ConfigError("; ".join(map(_explain, error.errors()))) from None
     except SettingsError as error:  # a variable of the environment; those that are no plain text are JSON
@@ -298,19 +218,14 @@ def load(file: Path | None, flags: dict[str, Any]) -> Config:
 def origins(file: Path | None, flags: Mapping[str, Any]) -> dict[str, str]:
     """Where the value of each setting comes from, of settings that `load` has taken."""
     told = {} if file is None else _read(file)
-    of_preset = presets.SERVICE[load(file, dict(flags)).preset]
-    environment = {name.upper() for name in os.environ}
-    found = {}
-    for name in Config.model_fields:
-        if name in flags:
-            found[name] = "flag"
-        elif f"EBB_SCHEDULER_{name.upper()}" in environment:
-            found[name] = "environment"
-        elif name in told:
-            found[name] = "file"
-        else:
-            found[name] = "preset" if name in of_preset else "default"
-    return found
+    there = {name.upper() for name in os.environ}
+    sources: dict[str, Collection[str]] = {
+        "flag": flags,
+        "environment": [name for name in Config.model_fields if f"EBB_SCHEDULER_{name.upper()}" in there],
+        "file": told,
+        "preset": presets.SERVICE[load(file, dict(flags)).preset],
+    }
+    return {name: next((of for of, names in sources.items() if name in names), "default") for name in Config.model_fields}
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -318,12 +233,11 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         if not file.is_file():
             raise ConfigError(f"there is no configuration file {file}")
-        with file.open(encoding="utf-8") as text:
-            told = yaml.load(text, UniqueNames) or {}  # safe: see there
-    except OSError as error:
+        told = read(file, UniqueNames, "policy: fifo") or {}
+    except UnreadableFile as error:
+        raise ConfigError(str(error)) from None
+    except OSError as error:  # the folder is closed to us
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} cannot be read as YAML with lines such as `policy: fifo`: {error}") from None
     if not isinstance(told, dict):
         raise ConfigError(f"{file} has no lines such as `policy: fifo`")
     return told
@@ -336,16 +250,6 @@ def _explain(error: "ErrorDetails") -> str:
     if error["type"] == "value_error":  # ours, which shows the value where that helps
         return f"{name}: {error['msg'].removeprefix('Value error, ')}"
     return f"{name}: {error['msg']}; is {without_password(str(error['input']))[:60]!r}"
-
-
-def misspelt(environment: Mapping[str, str], prefix: str, names: Iterable[str]) -> list[str]:
-    """What in the environment looks like a setting, and is none. (Kubernetes sets others that begin so.)"""
-    known = {f"{prefix}{name.upper()}" for name in names}
-    found = []
-    for name in sorted(name for name in environment if name.upper().startswith(prefix) and name.upper() not in known):
-        if close := get_close_matches(name.upper(), known, 1, 0.85):
-            found.append(f"{name} in the environment is no setting; {close[0]} is")
-    return found
 
 
 def load_or_exit(file: Path | None, flags: dict[str, Any]) -> Config:

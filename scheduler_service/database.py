@@ -96,104 +96,92 @@ class Writer:
         self._connection.close()
 
 
-class Reader:
-    """run.ports.Reader over the store."""
+class _Reads:
+    """Reads of the store, each on a connection of its own."""
 
     def __init__(self, engine: Engine | Memory) -> None:
         self._engine = engine
-        self.market = MarketReader(engine)
+
+    def _read(self, function: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        with _database_errors(), self._engine.connect() as connection:
+            return _ask(function, connection, *args, **kwargs)
+
+
+class Reader(_Reads):
+    """run.ports.Reader over the store."""
+
+    @property
+    def market(self) -> "MarketReader":
+        return MarketReader(self._engine)
 
     def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_job, connection, job_id)
+        return self._read(store.find_job, job_id)
 
     def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_ends, connection, job_ids)
+        return self._read(store.find_ends, job_ids)
 
     def find_run(self, key: RunKey) -> Run | None:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_run, connection, key)
+        return self._read(store.find_run, key)
 
     def list_jobs(
         self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = "", user: str = "", name: str = ""
     ) -> list[tuple[Job, tuple[Run, ...]]]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_jobs, connection, states, before_id, limit, vc, user, name)
+        return self._read(store.list_jobs, states, before_id, limit, vc, user, name)
 
     def count_jobs(
         self, states: Sequence[JobState], before_id: int | None, most: int, vc: str = "", user: str = "", name: str = ""
     ) -> int:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.count_jobs, connection, states, before_id, most, vc, user, name)
+        return self._read(store.count_jobs, states, before_id, most, vc, user, name)
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.story, connection, job_id)
+        return self._read(store.story, job_id)
 
     def find_tokens(self, digests: Collection[bytes]) -> dict[bytes, Token]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_tokens, connection, digests)
+        return self._read(store.find_tokens, digests)
 
     def nodes(self) -> Mapping[int, Node]:
-        with _database_errors(), self._engine.connect() as connection:
-            return {node.id: node for node in _ask(store.list_nodes, connection)}
+        return {node.id: node for node in self._read(store.list_nodes)}
 
     def view_of_nodes(self) -> View:
-        with _database_errors(), self._engine.connect() as connection:
-            loaded = _ask(store.load, connection, jobs=False)
-            return View(live_rows(loaded), loaded.commit_no)
+        loaded = self._read(store.load, jobs=False)
+        return View(live_rows(loaded), loaded.commit_no)
 
     def leader(self) -> str:
-        with _database_errors(), self._engine.connect() as connection:
-            return _leader(connection)
+        return _address_of(self._read(store.holder))
 
 
-class MarketReader:
+class MarketReader(_Reads):
     """run.ports.MarketReader over the store."""
 
-    def __init__(self, engine: Engine | Memory) -> None:
-        self._engine = engine
-
     def posting(self, posting_id: int) -> Posting | None:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_posting, connection, posting_id)
+        return self._read(store.find_posting, posting_id)
 
     def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_exchanges, connection, exchange_ids)
+        return self._read(store.find_exchanges, exchange_ids)
 
     def posted(self, vc: int, request_id: str) -> Posting | None:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_posted, connection, [(vc, request_id)]).get((vc, request_id))
+        return self._read(store.find_posted, [(vc, request_id)]).get((vc, request_id))
 
     def accepted(self, vc: int, request_id: str) -> Exchange | None:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.find_accepted, connection, [(vc, request_id)]).get((vc, request_id))
+        return self._read(store.find_accepted, [(vc, request_id)]).get((vc, request_id))
 
     def list_postings(self, states: Collection[PostingState], vc: int, before_id: int | None, limit: int) -> list[Posting]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_postings, connection, states, vc, before_id, limit)
+        return self._read(store.list_postings, states, vc, before_id, limit)
 
     def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_exchanges, connection, states, vc, before_id, limit)
+        return self._read(store.list_exchanges, states, vc, before_id, limit)
 
     def live_of_offers(self, offers: Collection[int]) -> list[Exchange]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.live_of_offers, connection, offers)
+        return self._read(store.live_of_offers, offers)
 
     def ledger(self, vc: int, before_exchange: int | None, limit: int) -> list[LedgerEntry]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_ledger, connection, vc, before_exchange, limit)
+        return self._read(store.list_ledger, vc, before_exchange, limit)
 
     def surpluses(self) -> list[Surplus]:
-        with _database_errors(), self._engine.connect() as connection:
-            return _ask(store.list_surpluses, connection)
+        return self._read(store.list_surpluses)
 
     def virtual_clusters(self) -> dict[int, str]:
-        with _database_errors(), self._engine.connect() as connection:
-            return {vc.id: vc.name for vc in _ask(store.list_vcs, connection)}
+        return {vc.id: vc.name for vc in self._read(store.list_vcs)}
 
 
 class Lease:
@@ -221,11 +209,11 @@ class Lease:
 
     def leader(self) -> str:
         with self._engine.connect() as connection:
-            return _leader(connection)
+            return _address_of(_ask(store.holder, connection))
 
 
-def _leader(connection: Connection | Memory) -> str:
-    lease = _ask(store.holder, connection)
+def _address_of(lease: store.Lease) -> str:
+    """Where its holder is, while it is valid."""
     return lease.address if lease.valid else ""
 
 

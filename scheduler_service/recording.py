@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 from scheduler_service.config import Config
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.stages import Stages
-from scheduler_service.run.recording.record import Recording, Unrecorded
+from scheduler_service.run.recording.record import Recorder, Recording
 from scheduler_service.run.recording.replay import Unreadable
 
 log = logging.getLogger(__name__)
@@ -45,15 +45,15 @@ def stages_from(stages_of: Callable[[Config], Stages], name: str, given: Mapping
         raise Unreadable(f"policy {name}: this version needs the setting {missing.name!r}, which was not recorded") from None
 
 
-def begin(config: Config, stages_of: Callable[[Config], Stages], state: State, commit_no: int) -> Recording | Unrecorded:
+def begin(config: Config, stages_of: Callable[[Config], Stages], state: State, commit_no: int) -> Recorder:
     """The recorder of a leadership that is about to begin. A file that cannot be written keeps nobody from leading."""
     if config.record is None:
-        return Unrecorded()
+        return Recorder()
     try:
         made = Recording(config.record, state, commit_no, config.policy, parameters(config, stages_of), _version())
     except Exception as error:
         log.error("this leadership is not recorded: %s", error)
-        return Unrecorded()
+        return Recorder()
     log.info("recording to %s", config.record)
     return made
 

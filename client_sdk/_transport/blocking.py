@@ -15,7 +15,8 @@ from client_sdk._protobuf import convert
 from client_sdk._protobuf.calls import LOGS, WATCH, encode, log_piece, logs_message, watch_message
 from client_sdk._requests.jobs import Request
 from client_sdk._transport.access import Access
-from client_sdk._transport.wire import OPTIONS, Line, Peer, StreamEnded
+from client_sdk._transport.channels import OPTIONS, Line
+from client_sdk._transport.wire import Peer, StreamEnded
 from client_sdk._waiting import Course, LogCourse, LogPiece
 
 T = TypeVar("T")

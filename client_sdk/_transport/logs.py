@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from client_sdk._transport.wire import NODE_AWAY, log
+from client_sdk._transport.statuses import NODE_AWAY
+from client_sdk._transport.wire import log
 from client_sdk._waiting import LogCourse, LogPiece
 from client_sdk.errors import EbbError, InvalidArgument, Unavailable
 

@@ -1,123 +1,45 @@
-"""The wire without its I/O: which scheduler to ask, which errors are worth another try, and what they say to people.
+"""The wire without its I/O: which scheduler to ask, and what becomes of a call that fails (see `statuses`).
 
 Both transports stand on this.
 """
 
 import contextlib
 import logging
-import re
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import grpc
-from google.protobuf.message import Message
 
 from client_sdk import errors
-from client_sdk._protobuf.call import Call
 from client_sdk._protobuf.calls import WATCH
 from client_sdk._requests.jobs import addresses
 from client_sdk._transport.access import Access, tls_problem
 from client_sdk._transport.attempts import Attempts
+from client_sdk._transport.channels import Line, Terms
 from client_sdk._transport.following import Following
+from client_sdk._transport.statuses import (
+    ADVICE,
+    ERRORS,
+    FAILED,
+    RETRIED,
+    SAYS_ALL,
+    behind_a_node,
+    error_info,
+    retry_delay,
+    short,
+)
 from client_sdk._waiting import full_jitter
 
 log = logging.getLogger("client_sdk")
 log.addHandler(logging.NullHandler())  # who has set up no logging sees nothing of it
 
-_NUMBER = re.compile(r" \(\d+\)$")
 _ATTEMPT = 10.0
 """Seconds that one attempt gets, so that a connection that hangs leaves time for another."""
 _WORTH_A_WORD = 2.0
 """Seconds after which whoever waits is told why."""
 
-OPTIONS = (
-    # The scheduler is inside the site: a proxy for the world outside would only be in the way.
-    ("grpc.enable_http_proxy", 0),
-    # After a restart of the scheduler, the channel must not sleep for longer than the calls on it.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    # What waits here for a reader who has stopped, as `less` does: a megabyte, not the tens of them that gRPC lets in ahead
-    # where it finds the network fast.
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 2**20),
-    # Finds within four seconds, in which a standby takes over, that a scheduler is gone without a word, or stands still. Only
-    # calls and watches under way send pings. The scheduler permits pings as often as this.
-    ("grpc.keepalive_time_ms", 2_000),
-    ("grpc.keepalive_timeout_ms", 2_000),
-    ("grpc.http2.ping_timeout_ms", 2_000),  # a minute if it is not said, whatever the line above says
-    ("grpc.http2.max_pings_without_data", 0),
-)
 _FROM_LEADER = ("ebb-read", "leader")
 """Metadata that asks for the leader's own answer, rather than for that of a standby."""
-
-_RETRIED = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,  # by a server that shuts down; where this side cancels, it does not ask again
-    }
-)
-
-ERRORS: dict[grpc.StatusCode, type[errors.EbbError]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidArgument,
-    grpc.StatusCode.OUT_OF_RANGE: errors.InvalidArgument,
-    grpc.StatusCode.NOT_FOUND: errors.NotFound,
-    grpc.StatusCode.ALREADY_EXISTS: errors.AlreadyExists,
-    grpc.StatusCode.PERMISSION_DENIED: errors.PermissionDenied,
-    grpc.StatusCode.UNAUTHENTICATED: errors.Unauthenticated,
-    grpc.StatusCode.FAILED_PRECONDITION: errors.FailedPrecondition,
-    grpc.StatusCode.ABORTED: errors.Aborted,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: errors.ResourceExhausted,
-    grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
-    grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
-    grpc.StatusCode.CANCELLED: errors.Cancelled,
-    grpc.StatusCode.UNIMPLEMENTED: errors.Unimplemented,
-}
-
-_ADVICE: dict[grpc.StatusCode, str] = {
-    grpc.StatusCode.UNAVAILABLE: "check that it runs there, or name another with --address or EBB_ADDRESS",
-    grpc.StatusCode.DEADLINE_EXCEEDED: "it may have happened all the same; look, or allow more time",
-    grpc.StatusCode.RESOURCE_EXHAUSTED: "try again later",
-    grpc.StatusCode.ABORTED: "try again",
-    grpc.StatusCode.UNIMPLEMENTED: "the scheduler is older than this client; use matching versions",
-}
-
-
-NODE_AWAY = "NODE_NOT_CONNECTED"
-"""Why a log is out of reach."""
-_SAYS_ALL = (NODE_AWAY, "DATABASE_UNAVAILABLE")
-"""Reasons for which no other scheduler is any better."""
-
-
-class Terms(NamedTuple):
-    """On which a channel is made."""
-
-    credentials: grpc.ChannelCredentials | None
-    """None: without TLS."""
-    stamp: object
-    """Of the files that they are from."""
-
-
-class Line:
-    """A channel to one scheduler, and the methods that were called over it: gRPC takes long to make one callable."""
-
-    def __init__(self, channel: Any, terms: "Terms") -> None:
-        self.channel = channel
-        self.stamp = terms.stamp
-        self._methods: dict[str, Any] = {}
-
-    def method(self, call: Call[Any]) -> Any:
-        """What sends such a call, once for all of its kind."""
-        if (found := self._methods.get(call.method)) is None:
-            found = self._methods[call.method] = self.channel.unary_unary(
-                f"/ebb.v1.{call.method}",
-                request_serializer=type(call.message).SerializeToString,
-                response_deserializer=call.response.FromString,
-            )
-        return found
 
 
 class StreamEnded(Exception):
@@ -159,7 +81,7 @@ class Peer:
                 log.warning("the scheduler at %s answers again", address)
         except grpc.RpcError as error:
             if address == self.address and self._retriable(error):  # else another thread knows more
-                reason, metadata = _error_info(error.trailing_metadata()) if isinstance(error, _FAILED) else ("", {})
+                reason, metadata = error_info(error.trailing_metadata()) if isinstance(error, FAILED) else ("", {})
                 leader = metadata.get("leader", "") if reason == "NOT_LEADING" else ""
                 self._following.failed(leader, reason != "", time.monotonic())
             raise
@@ -205,13 +127,13 @@ class Peer:
 
         def backoff(error: Exception) -> bool | float:
             nonlocal failures
-            pause = 0.0 if self.closed else _retry_delay(error)
+            pause = 0.0 if self.closed else retry_delay(error)
             if not (pause or isinstance(error, StreamEnded) or self._retriable(error)):
                 return False
             delay = pause + full_jitter(failures)
             failures += 1
             limit = deadline
-            if (over := _behind_a_node(error)) is not None and (waits or deadline is None):
+            if (over := behind_a_node(error)) is not None and (waits or deadline is None):
                 limit = began + self.timeout if over else None
             now = time.monotonic()
             if limit is not None and now + delay >= limit:
@@ -243,7 +165,7 @@ class Peer:
         try:
             yield
         except grpc.RpcError as error:
-            renewable = isinstance(error, _FAILED) and error.code() is grpc.StatusCode.UNAUTHENTICATED
+            renewable = isinstance(error, FAILED) and error.code() is grpc.StatusCode.UNAUTHENTICATED
             if not (self._retriable(error) or renewable):
                 raise self._translate(error, method) from None
 
@@ -255,80 +177,30 @@ class Peer:
         return errors.Cancelled(f"{method} at {self.names} was given up: {'the Client was closed' if self.closed else said}")
 
     def _retriable(self, error: Exception) -> bool:
-        if self.closed or not isinstance(error, _FAILED) or error.code() not in _RETRIED:
+        if self.closed or not isinstance(error, FAILED) or error.code() not in RETRIED:
             return False
         return len(self.addresses) > 1 or not tls_problem(error.details() or "")
 
     def _translate(self, error: grpc.RpcError, method: str) -> errors.EbbError:
-        if not isinstance(error, _FAILED):
+        if not isinstance(error, FAILED):
             return errors.Internal(f"{method} at {self.names} failed: {error}")
         code = error.code()
-        reason, metadata = _error_info(error.trailing_metadata())
+        reason, metadata = error_info(error.trailing_metadata())
         said = (error.details() or code.name).strip().rstrip(".")
-        if code is grpc.StatusCode.CANCELLED or (self.closed and code in _RETRIED):
+        if code is grpc.StatusCode.CANCELLED or (self.closed and code in RETRIED):
             return self.given_up(method, said)
         if "header with status" in said and not reason:
             return errors.Unavailable(f"what answers at {self.names} is no scheduler of Ebb's ({said})")
         if code is grpc.StatusCode.UNAVAILABLE and not reason:
             if problem := tls_problem(said):
                 return errors.Unavailable(f"the scheduler at {self.names} {problem}", reason="TLS")
-            message = f"the scheduler at {self.names} cannot be reached ({_short(said)}{self._access.guess(said)})"
+            message = f"the scheduler at {self.names} cannot be reached ({short(said)}{self._access.guess(said)})"
         elif code is grpc.StatusCode.DEADLINE_EXCEEDED and not reason:
             message = f"the scheduler at {self.names} did not answer {method} in time"
         elif code in ERRORS:
             message = said
         else:
             message = f"{method} at {self.names} failed with {code.name}: {said}"
-        advice = None if reason in _SAYS_ALL else _ADVICE.get(code)
+        advice = None if reason in SAYS_ALL else ADVICE.get(code)
         kind = ERRORS.get(code, errors.Internal)
         return kind(f"{message}; {advice}" if advice else message, reason=reason, metadata=metadata)
-
-
-_FAILED = (grpc.Call, grpc.aio.AioRpcError)
-"""What an error of a call is, besides an RpcError, where it has a status."""
-
-
-def _retry_delay(error: Exception) -> float:
-    """The seconds after which the scheduler asks to try again, as it does where too many requests of a user wait; 0: it does
-    not."""
-    if not isinstance(error, _FAILED) or error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return 0.0
-    from google.rpc import error_details_pb2
-
-    info = error_details_pb2.RetryInfo()
-    return info.retry_delay.ToNanoseconds() / 1e9 if _unpacked(error.trailing_metadata(), info) else 0.0
-
-
-def _error_info(trailing: Any) -> tuple[str, dict[str, str]]:
-    """The reason and metadata of the google.rpc.ErrorInfo that came with an error; empty where none did."""
-    from google.rpc import error_details_pb2
-
-    info = error_details_pb2.ErrorInfo()
-    return (info.reason, dict(info.metadata)) if _unpacked(trailing, info) else ("", {})
-
-
-def _unpacked(trailing: Any, info: Message) -> bool:
-    """Fills in the detail of this type that came with an error. False: none did."""
-    from google.protobuf.message import DecodeError
-    from google.rpc import status_pb2
-
-    for key, value in trailing or ():
-        if key == "grpc-status-details-bin":
-            with contextlib.suppress(DecodeError, TypeError):
-                return any(detail.Unpack(info) for detail in status_pb2.Status.FromString(value).details)
-    return False
-
-
-def _behind_a_node(error: Exception) -> bool | None:
-    """Of a log that is out of reach as its node is away, whether nothing more is to come of its run; None: it is not that."""
-    if not isinstance(error, _FAILED):
-        return None
-    reason, metadata = _error_info(error.trailing_metadata())
-    return metadata.get("over") == "true" if reason == NODE_AWAY else None
-
-
-def _short(said: str) -> str:
-    """gRPC wraps the operating system's word in several layers; the last is the one that says something. Some versions add the
-    number of the error."""
-    last = _NUMBER.sub("", said.rsplit(": ", 1)[-1].strip()).rstrip(".")
-    return (last if "[" in last else last.rstrip("]")) or said

@@ -3,6 +3,7 @@
 from typing import IO, Any, Self
 
 from client_sdk.cli import job_options
+from client_sdk.cli.option_values import unknown
 from client_sdk.errors import InvalidArgument
 
 
@@ -58,5 +59,5 @@ def read(file: IO[str]) -> dict[str, Any]:
             raise InvalidArgument(f"{file.name}: {said!r} is said twice, as {key!r}")
         known[key] = value
         if key not in job_options.KEYS:
-            raise InvalidArgument(f"{file.name}: {job_options.unknown(key, job_options.KEYS, 'a job file')}")
+            raise InvalidArgument(f"{file.name}: {unknown(key, job_options.KEYS, 'a job file')}")
     return known

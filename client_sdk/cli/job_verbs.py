@@ -5,8 +5,9 @@ from typing import Any
 import click
 
 from client_sdk._values.options import dependencies
-from client_sdk.cli import job_options, output
+from client_sdk.cli import output
 from client_sdk.cli.many_ids import ask_each, job_verb
+from client_sdk.cli.option_values import ids
 from client_sdk.cli.session import Session, an_id, output_option, quiet_option
 from client_sdk.client import Client
 from client_sdk.errors import InvalidArgument
@@ -158,7 +159,7 @@ def update(
 
 def _ids(kind: str, said: tuple[str, ...]) -> list[int]:
     try:
-        return job_options.ids(said)
+        return ids(said)
     except InvalidArgument as error:
         raise InvalidArgument(f"--{kind.replace('_', '-')}: {error}") from error
 

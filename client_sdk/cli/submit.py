@@ -8,7 +8,7 @@ from typing import IO, Any
 import click
 
 from client_sdk._values.options import JobOptions
-from client_sdk.cli import job_file, job_options, output
+from client_sdk.cli import job_file, job_options, option_values, output
 from client_sdk.cli.explain import say_preview
 from client_sdk.cli.logs_and_wait import ended, exit_status
 from client_sdk.cli.session import Number, Session, output_option, quiet_option
@@ -211,7 +211,7 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
     if "command" in given:
         return list(command), options
     try:
-        return job_options.command(command), options
+        return option_values.command(command), options
     except InvalidArgument as error:
         raise InvalidArgument(f"{name}: command: {error}") from error
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from client_sdk.cli import nodes, output
+from client_sdk.cli import node_output, output
 from client_sdk.cli.session import Number, Session
 from client_sdk.client import Client
 from client_sdk.models import LIVE, Job, JobState
@@ -68,7 +68,7 @@ def _look(client: Client) -> _Screen:
     title += "".join(f", {standing[state.name]} {state.name}" for state in LIVE if standing[state.name])
     holding = [job for job in jobs if job.array is None]
     holding.sort(key=lambda job: (-job.spec.resources.devices, -job.spec.resources.cpus, job.id))
-    return _Screen(title, [nodes.row(machine) for machine in machines], [_row(job, now) for job in holding])
+    return _Screen(title, [node_output.row(machine) for machine in machines], [_row(job, now) for job in holding])
 
 
 def _row(job: Job, now: datetime) -> list[str]:
@@ -80,7 +80,7 @@ def _row(job: Job, now: datetime) -> list[str]:
 
 
 def _tables(screen: _Screen) -> Sequence[tuple[Sequence[str], list[list[str]]]]:
-    return (nodes.COLUMNS, screen.nodes), (_COLUMNS, screen.jobs)
+    return (node_output.COLUMNS, screen.nodes), (_COLUMNS, screen.jobs)
 
 
 def _print(screen: _Screen) -> None:

@@ -13,7 +13,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from client_sdk._transport.wire import ERRORS
+from client_sdk._transport.statuses import ERRORS
 from client_sdk.errors import EbbError, FailedPrecondition, Internal, Unavailable
 from client_sdk.testing import _explanations, _field_rules, _handlers, _nodes
 from client_sdk.testing._state import State

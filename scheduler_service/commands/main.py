@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
+from scheduler_service.addresses import DEFAULT_LISTEN, without_password
 from scheduler_service.commands.check import check
 from scheduler_service.commands.history import history
 from scheduler_service.commands.record import record
 from scheduler_service.commands.restored import restored
 from scheduler_service.commands.token import token
-from scheduler_service.config import DEFAULT_LISTEN, lacking_folders, load_or_exit, origins, without_password
+from scheduler_service.config import lacking_folders, load_or_exit, origins
 from scheduler_service.policies.registry import for_sites
 
 SELDOM = 20_000

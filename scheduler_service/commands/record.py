@@ -50,7 +50,7 @@ def replay(file: Path) -> None:
     Ends with status 1 at the first step that differs, and shows what it did then and what it does now; with 2 if the
     file cannot be read.
     """
-    from scheduler_service.leading import stages_of
+    from scheduler_service.engine_settings import stages_of
     from scheduler_service.recording import stages_from
     from scheduler_service.run.recording.replay import Summary, replay
 

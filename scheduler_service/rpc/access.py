@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from scheduler_service.core.errors import NotFound
 from scheduler_service.core.model.access import Role, Token
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.interceptors import PermissionDenied, Unauthenticated
@@ -35,43 +36,20 @@ _OWNERS = Rule(_USERS.roles, own_job=True)
 _OPERATORS = Rule(frozenset({Role.OPERATOR}))
 _AGENTS = Rule(frozenset({Role.AGENT}))
 
+
+def _of(service: str, rule: Rule, methods: str) -> dict[str, Rule | None]:
+    return {f"/ebb.v1.{service}/{method}": rule for method in methods.split()}
+
+
 MAY: Mapping[str, Rule | None] = {
-    "/ebb.v1.Scheduler/Submit": _USERS,
-    "/ebb.v1.Scheduler/Get": _USERS,
-    "/ebb.v1.Scheduler/List": _USERS,
-    "/ebb.v1.Scheduler/Watch": _USERS,
-    "/ebb.v1.Scheduler/Explain": _USERS,
-    "/ebb.v1.Scheduler/Story": _USERS,
-    "/ebb.v1.Scheduler/Logs": _USERS,
-    "/ebb.v1.Scheduler/Cancel": _OWNERS,
-    "/ebb.v1.Scheduler/Suspend": _OWNERS,
-    "/ebb.v1.Scheduler/Resume": _OWNERS,
-    "/ebb.v1.Scheduler/Hold": _OWNERS,
-    "/ebb.v1.Scheduler/Release": _OWNERS,
-    "/ebb.v1.Scheduler/Requeue": _OWNERS,
-    "/ebb.v1.Scheduler/Update": _OWNERS,
-    "/ebb.v1.Cluster/ListNodes": _USERS,
-    "/ebb.v1.Cluster/GetNode": _USERS,
-    "/ebb.v1.Cluster/Watch": _USERS,
-    "/ebb.v1.Cluster/Drain": _OPERATORS,
-    "/ebb.v1.Cluster/Undrain": _OPERATORS,
-    "/ebb.v1.Cluster/Fence": _OPERATORS,
-    "/ebb.v1.Cluster/DeleteNode": _OPERATORS,
-    "/ebb.v1.VirtualClusters/GetVirtualCluster": _USERS,
-    "/ebb.v1.VirtualClusters/ListVirtualClusters": _USERS,
-    "/ebb.v1.VirtualClusters/ListCells": _USERS,
-    "/ebb.v1.VirtualClusters/CreateVirtualCluster": _OPERATORS,
-    "/ebb.v1.VirtualClusters/UpdateVirtualCluster": _OPERATORS,
-    "/ebb.v1.VirtualClusters/DeleteVirtualCluster": _OPERATORS,
-    "/ebb.v1.Exchange/Post": _USERS,
-    "/ebb.v1.Exchange/Withdraw": _USERS,
-    "/ebb.v1.Exchange/Accept": _USERS,
-    "/ebb.v1.Exchange/ReturnCells": _USERS,
-    "/ebb.v1.Exchange/ListPostings": _USERS,
-    "/ebb.v1.Exchange/ListExchanges": _USERS,
-    "/ebb.v1.Exchange/GetLedger": _USERS,
-    "/ebb.v1.AgentLink/Connect": _AGENTS,
-    "/ebb.v1.AgentLink/SendLog": _AGENTS,
+    **_of("Scheduler", _USERS, "Submit Get List Watch Explain Story Logs"),
+    **_of("Scheduler", _OWNERS, "Cancel Suspend Resume Hold Release Requeue Update"),
+    **_of("Cluster", _USERS, "ListNodes GetNode Watch"),
+    **_of("Cluster", _OPERATORS, "Drain Undrain Fence DeleteNode"),
+    **_of("VirtualClusters", _USERS, "GetVirtualCluster ListVirtualClusters ListCells"),
+    **_of("VirtualClusters", _OPERATORS, "CreateVirtualCluster UpdateVirtualCluster DeleteVirtualCluster"),
+    **_of("Exchange", _USERS, "Post Withdraw Accept ReturnCells ListPostings ListExchanges GetLedger"),
+    **_of("AgentLink", _AGENTS, "Connect SendLog"),
     "/grpc.health.v1.Health/Check": OPEN,
     "/grpc.health.v1.Health/Watch": OPEN,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OPEN,
@@ -183,14 +161,10 @@ class Access:
 
     async def _require_own(self, method: str, who: Caller, job_id: int) -> None:
         """A job keeps its user for ever, so that it cannot become another's between this look and the call."""
-        leading = self._front.leads
-        live = leading.view.job(job_id) if leading is not None else None
-        if live is not None:
-            owner = live.job.user
-        elif (stored := await self._front.read(self._front.reader.find_job, job_id)) is not None:
-            owner = stored[0].user
-        else:
-            return  # there is none, which is the handler's to tell
+        try:
+            owner = (await self._front.find(job_id)).job.user
+        except NotFound:  # which is the handler's to tell
+            return
         if owner != who.subject:
             raise PermissionDenied(
                 "NOT_YOUR_JOB",

@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from scheduler_service.core.errors import NotFound
 from scheduler_service.core.model import Node
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
@@ -15,7 +17,7 @@ from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.ports import NotCommitted, Reader
 from scheduler_service.run.service import NotLeading, Service
-from scheduler_service.run.view import View
+from scheduler_service.run.view import JobView, View
 from scheduler_service.secret_arguments import SecretArguments
 
 P = ParamSpec("P")
@@ -31,35 +33,28 @@ ASK_LIMIT = 3.0
 """Seconds that a caller who is to be told who leads may wait for the database."""
 
 
+@dataclass(eq=False)
 class Leading:
     """What there is while this scheduler leads."""
 
-    def __init__(
-        self,
-        service: Service,
-        dispatch: Dispatch,
-        stages: Stages,
-        cluster_id: str,
-        epoch: int,
-        valid_until: Callable[[], float],
-        seals: Seals,
-        skipped_below: int = 0,
-    ) -> None:
-        self.service = service
-        self.view = service.view
-        self.dispatch = dispatch
-        self.stages = stages
-        self.cluster_id = cluster_id
-        self.epoch = epoch
-        self.valid_until = valid_until
-        """Until when (of `time.monotonic`) the lease is known to be ours."""
-        self.seals = seals
-        self.skipped_below = skipped_below
-        """The numbers that the database may have lost, of which an agent of a lower epoch knows, are skipped already."""
-        self.unsealed: set[str] = set()
-        """Nodes whose agents claimed a higher epoch and did not show its seal; no more than the log is to name."""
-        self.outrun: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
-        """Done when an agent has shown that this cluster was led in a higher epoch: that epoch, and who has shown it."""
+    service: Service
+    dispatch: Dispatch
+    stages: Stages
+    cluster_id: str
+    epoch: int
+    valid_until: Callable[[], float]
+    """Until when (of `time.monotonic`) the lease is known to be ours."""
+    seals: Seals
+    skipped_below: int = 0
+    """The numbers that the database may have lost, of which an agent of a lower epoch knows, are skipped already."""
+    unsealed: set[str] = field(default_factory=set)
+    """Nodes whose agents claimed a higher epoch and did not show its seal; no more than the log is to name."""
+    outrun: "asyncio.Future[tuple[int, str]]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """Done when an agent has shown that this cluster was led in a higher epoch: that epoch, and who has shown it."""
+
+    @property
+    def view(self) -> View:
+        return self.service.view
 
     def meet(self, epoch: int, why: str) -> None:
         """This cluster was led in a higher epoch: this leadership ends, and the next one is above that epoch."""
@@ -67,31 +62,23 @@ class Leading:
             self.outrun.set_result((epoch, why))
 
 
+@dataclass(eq=False)
 class Backend:
     """Holds the Leading of the moment, and reads from the database; handlers ask for it at each call."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        user: str,
-        default_grace_us: Micros,
-        heartbeat_seconds: float,
-        silent_after_seconds: float,
-        virtual_clusters: bool = False,
-        vc_policy: VcPolicy = _FIFO,
-        secrets: SecretArguments = _NO_SECRETS,
-    ) -> None:
-        self.reader = reader
-        self.user = user
-        self.default_grace_us = default_grace_us
-        self.heartbeat_seconds = heartbeat_seconds
-        self.silent_after_seconds = silent_after_seconds
-        self.virtual_clusters = virtual_clusters
-        """Whether the site has such, whoever leads it."""
-        self.vc_policy = vc_policy
-        """Of virtual clusters that name no other."""
-        self.secrets = secrets
-        """What others than a job's owner and operators do not see of its command."""
+    reader: Reader
+    user: str
+    default_grace_us: Micros
+    heartbeat_seconds: float
+    silent_after_seconds: float
+    virtual_clusters: bool = False
+    """Whether the site has such, whoever leads it."""
+    vc_policy: VcPolicy = _FIFO
+    """Of virtual clusters that name no other."""
+    secrets: SecretArguments = _NO_SECRETS
+    """What others than a job's owner and operators do not see of its command."""
+
+    def __post_init__(self) -> None:
         self._leading: Leading | None = None
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="reader")
         self.clock = time.monotonic
@@ -120,6 +107,16 @@ class Backend:
         """Runs a query of the reader off the loop, on threads that nothing else waits for."""
         call = partial(query, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._readers, call)
+
+    async def find(self, job_id: int) -> JobView:
+        """The job, live or ended, as the leader sees it or as it is stored. Raises NotFound."""
+        if (leading := self.leads) is not None and (live := leading.view.job(job_id)) is not None:
+            return live
+        stored = await self.read(self.reader.find_job, job_id)
+        if stored is None:
+            known = "`ebb list --all` shows those there are"
+            raise NotFound("NO_SUCH_JOB", f"there is no job {job_id}; {known}", job_id=str(job_id))
+        return JobView(*stored)
 
     async def names(self) -> Mapping[int, Node]:
         """Every node by its id."""

@@ -1,6 +1,7 @@
 """Messages in pieces: what grows with what users submit must neither pass what gRPC takes nor hold up the event loop."""
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 LARGEST_BYTES = 4 << 20
@@ -32,3 +33,17 @@ def chunks(
         piece.append(message)
         size += more
     yield piece
+
+
+async def in_turns(parts: Iterable[T], made: Callable[[T], P]) -> AsyncIterator[tuple[list[P], bool, bool]]:
+    """The same, each piece with whether it is the first and whether it is the last. Between two, others have their turn."""
+    waiting: list[P] | None = None
+    first = True
+    for piece in chunks(parts, made):
+        if waiting is not None:
+            yield waiting, first, False
+            first = False
+            await asyncio.sleep(0)
+        waiting = piece
+    assert waiting is not None
+    yield waiting, first, True

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from typing import Any, NoReturn
 
-from ebb.v1 import agent_link_pb2
+from ebb.v1 import agent_link_pb2 as pb
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.rpc.access import user
@@ -23,12 +23,12 @@ MOST_NAMED = 100
 log = logging.getLogger(__name__)
 
 
-def hello_of(first: Any, leading: Leading, peer: str) -> agent_link_pb2.Hello:
+def hello_of(first: Any, leading: Leading, peer: str) -> pb.Hello:
     """The Hello in an agent's first message. Raises InvalidArgument, and FailedPrecondition for an agent that must not obey
     this scheduler."""
     if first is None or first.WhichOneof("message") != "hello":
         raise InvalidArgument("HELLO_FIRST", f"an agent's first message must be Hello, within {HELLO_LIMIT:g} s")
-    hello: agent_link_pb2.Hello = first.hello
+    hello: pb.Hello = first.hello
     check(hello)
     check_inventory(hello)
     if hello.cluster_id and hello.cluster_id != leading.cluster_id:
@@ -42,12 +42,12 @@ def hello_of(first: Any, leading: Leading, peer: str) -> agent_link_pb2.Hello:
     return hello
 
 
-def asker(hello: agent_link_pb2.Hello, peer: str) -> str:
+def asker(hello: pb.Hello, peer: str) -> str:
     """Whose word it is, for the log."""
     return f"node {hello.node} (as {user()}, from {peer})"
 
 
-def _refuse_ahead(hello: agent_link_pb2.Hello, leading: Leading, peer: str) -> NoReturn:
+def _refuse_ahead(hello: pb.Hello, leading: Leading, peer: str) -> NoReturn:
     """An agent that claims a higher epoch is right if it can show that epoch's seal: then this leadership ends."""
     said = f"has obeyed epoch {hello.epoch}, and this scheduler leads in epoch {leading.epoch}"
     if hello.cluster_id and leading.seals.fits(hello.epoch, hello.seal):
@@ -63,7 +63,7 @@ def _refuse_ahead(hello: agent_link_pb2.Hello, leading: Leading, peer: str) -> N
     )
 
 
-def check_inventory(hello: agent_link_pb2.Hello) -> None:
+def check_inventory(hello: pb.Hello) -> None:
     """Raises InvalidArgument if the node's capacity, its levels and its devices contradict each other."""
     node, devices, levels = hello.node, hello.devices, len(hello.levels)
     if [d.index for d in devices] != list(range(len(devices))) or hello.capacity.devices != len(devices):

@@ -35,6 +35,11 @@ class InvalidArgument(Refused):
     """A field of the request breaks a rule."""
 
 
+def invalid(field: str, rule: str, why: str) -> InvalidArgument:
+    """What is raised for a field whose value is wrong for a reason that its message cannot know."""
+    return InvalidArgument("INVALID_FIELD", f"{field}: {why}", field=field, rule=rule)
+
+
 class Unauthenticated(Refused):
     """Nobody knows who is calling."""
 
@@ -101,12 +106,8 @@ def status_of(error: BaseException) -> status_pb2.Status:
     more: list[message.Message] = []
     match error:
         case Refused():
-            code, reason, text = (
-                next((code for kind, code in _CODES.items() if isinstance(error, kind)), code_pb2.FAILED_PRECONDITION),
-                error.reason,
-                str(error),
-            )
-            metadata = error.metadata
+            code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), code_pb2.FAILED_PRECONDITION)
+            reason, text, metadata = error.reason, str(error), error.metadata
         case Overloaded():
             code, reason = code_pb2.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS"
             text = "too many requests wait for the scheduler already; try again in a second"

@@ -4,11 +4,6 @@ DEFAULT_PAGE = 100
 _LAST_ID = 2**63 - 1  # the largest that the database can be asked about
 
 
-def after(page_token: str) -> int:
-    """The id after which the page begins, where the oldest come first."""
-    return min(int(page_token), _LAST_ID) if page_token else 0
-
-
-def before(page_token: str) -> int | None:
-    """The id before which the page begins, for the newest come first; None: it is the first page."""
+def last_id(page_token: str) -> int | None:
+    """The id after which the page begins in the list; None: it is the first page."""
     return min(int(page_token), _LAST_ID) if page_token else None

@@ -8,15 +8,10 @@ from typing import Any
 
 import grpc
 from ebb.v1 import (
-    agent_link_pb2,
     agent_link_pb2_grpc,
-    cluster_pb2,
     cluster_pb2_grpc,
-    exchange_pb2,
     exchange_pb2_grpc,
-    scheduler_pb2,
     scheduler_pb2_grpc,
-    virtual_clusters_pb2,
     virtual_clusters_pb2_grpc,
 )
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -25,7 +20,7 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from scheduler_service.certificates import TlsFiles
 from scheduler_service.rpc import reflection, tls
-from scheduler_service.rpc.access import Access
+from scheduler_service.rpc.access import MAY, Access
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.decoding import decoded
 from scheduler_service.rpc.interceptors import answered, checked
@@ -41,14 +36,7 @@ from scheduler_service.run.token_cache import Tokens
 
 log = logging.getLogger(__name__)
 
-_FILES = (
-    scheduler_pb2.DESCRIPTOR,
-    cluster_pb2.DESCRIPTOR,
-    virtual_clusters_pb2.DESCRIPTOR,
-    exchange_pb2.DESCRIPTOR,
-    agent_link_pb2.DESCRIPTOR,
-)
-SERVICES = tuple(service.full_name for file in _FILES for service in file.services_by_name.values())
+SERVICES = tuple(dict.fromkeys(method.split("/")[1] for method in MAY if method.startswith("/ebb.")))
 MOST_UNSEEN = 50_000
 """Calls that may wait until the event loop gets to them. From 1,000 on, gRPC would end some of them at random, and any of
 them from 3,000 on: as CANCELLED, whosever they are. A cluster whose agents all connect again has as many."""

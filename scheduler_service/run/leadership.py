@@ -21,7 +21,6 @@ class Lease(Protocol):
 
     def take(self) -> int | None:
         """The new epoch, or None while another scheduler holds a valid lease."""
-        ...
 
     def renew(self, epoch: int) -> bool: ...
 
@@ -29,7 +28,6 @@ class Lease(Protocol):
 
     def leader(self) -> str:
         """Where the holder of a valid lease is; empty when nobody holds one."""
-        ...
 
 
 def wait_to_lead(lease: Lease, ttl: float, stop: threading.Event) -> int | None:

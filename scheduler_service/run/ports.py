@@ -38,19 +38,15 @@ class Writer(Protocol):
 
         Raises NotCommitted, CommitRefused (RequestKnown), or LeadershipLost.
         """
-        ...
 
     def find_requests(self, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
         """The jobs that these requests, each (user, request_id), made, ended or not. Raises NotCommitted."""
-        ...
 
     def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
         """The same for offers and requests of cells; each (virtual cluster, request_id)."""
-        ...
 
     def find_accepted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
         """The same for exchanges that were made by accepting a posting."""
-        ...
 
 
 class MarketReader(Protocol):
@@ -60,37 +56,29 @@ class MarketReader(Protocol):
 
     def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
         """Those, and what is given in return for them."""
-        ...
 
     def posted(self, vc: int, request_id: str) -> Posting | None:
         """The posting that the request made."""
-        ...
 
     def accepted(self, vc: int, request_id: str) -> Exchange | None:
         """The exchange that a virtual cluster made by accepting a posting with this request_id."""
-        ...
 
     def list_postings(self, states: Collection[PostingState], vc: int, before_id: int | None, limit: int) -> list[Posting]:
         """Newest first; vc 0: of all."""
-        ...
 
     def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
         """The same; of a virtual cluster those that it is a side of."""
-        ...
 
     def live_of_offers(self, offers: Collection[int]) -> list[Exchange]:
         """Those that have some of these offers and are not over."""
-        ...
 
     def ledger(self, vc: int, before_exchange: int | None, limit: int) -> list[LedgerEntry]:
         """What was booked for the newest exchanges, at most `limit` of them; vc 0: of all."""
-        ...
 
     def surpluses(self) -> list[Surplus]: ...
 
     def virtual_clusters(self) -> Mapping[int, str]:
         """The names of those that there are, by id."""
-        ...
 
 
 class Reader(Protocol):
@@ -101,44 +89,34 @@ class Reader(Protocol):
 
     def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
         """A job, and every task of its current or last run."""
-        ...
 
     def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
         """How those of the jobs ended that have."""
-        ...
 
     def find_run(self, key: RunKey) -> Run | None:
         """A task of any run of a job, ended or not."""
-        ...
 
     def list_jobs(
         self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = "", user: str = "", name: str = ""
     ) -> list[tuple[Job, tuple[Run, ...]]]:
         """Newest first. Empty: of every virtual cluster, of all users, of any name."""
-        ...
 
     def count_jobs(
         self, states: Sequence[JobState], before_id: int | None, most: int, vc: str = "", user: str = "", name: str = ""
     ) -> int:
         """How many of those that `list_jobs` lists there are; `most` are counted at most."""
-        ...
 
     def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
         """The job's events in order, each with its commit number."""
-        ...
 
     def nodes(self) -> Mapping[int, Node]:
         """Every node by its id."""
-        ...
 
     def view_of_nodes(self) -> View:
         """Nodes with what is free on them, as of the last commit. Of jobs it knows nothing."""
-        ...
 
     def leader(self) -> str:
         """Where clients reach whoever holds a valid lease, HOST:PORT; empty when nobody does."""
-        ...
 
     def find_tokens(self, digests: Collection[bytes]) -> Mapping[bytes, Token]:
         """Those of these SHA-256 that are tokens and not revoked; they may have expired."""
-        ...

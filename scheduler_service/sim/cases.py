@@ -8,10 +8,10 @@ import gc
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,12 +23,14 @@ from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.agents import Torn
+from scheduler_service.sim.digests import held, paths
 from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.failures import NO_OUTAGES
 from scheduler_service.sim.history import History, Phase, Span
 from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
+from scheduler_service.sim.runner_port import Tell
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
 from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
@@ -37,7 +39,7 @@ from scheduler_service.sim.workloads.distributions import Model
 from scheduler_service.sim.workloads.limits import LONGEST_S, in_time
 from scheduler_service.sim.world import Site, World
 
-__all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "engine", "preview", "simulate"]
+__all__ = ["Case", "Failures", "Nodes", "Outcome", "Policy", "Times", "preview", "simulate"]
 
 FORMAT = 2
 """Of results. One more makes all that are there already out of date."""
@@ -45,9 +47,6 @@ SELDOM = 50_000
 """So many objects more than there were are looked through for cycles; Python's own number is 700."""
 SEEDS = 2**31
 """So many there are, from 0 on."""
-
-Tell = Callable[[int, int | None], None]
-"""Hears how many jobs are over, and of how many, where that is known."""
 
 
 class Case(Model):
@@ -95,7 +94,7 @@ class Case(Model):
 
     def files(self) -> dict[str, str]:
         """The files that it names, and a digest of what each holds. Raises OSError."""
-        return {str(path): _held(self.folder / path) for path in _paths([self.workload, self.failures])}
+        return {str(path): held(self.folder / path) for path in paths([self.workload, self.failures])}
 
     @property
     def exchanges_cells(self) -> bool:
@@ -109,10 +108,7 @@ class Case(Model):
         return tuple(made)
 
     def capacity(self) -> Vector:
-        total = ZERO
-        for inventory in self.inventories():
-            total = add(total, inventory.capacity)
-        return total
+        return reduce(add, (inventory.capacity for inventory in self.inventories()), ZERO)
 
     def recording(self) -> "Case | None":
         """The case whose submit times this one takes (FitGpp: "a load of 2.0 if they were scheduled by FIFO"). In it everything
@@ -255,21 +251,6 @@ def site_of(case: Case, nodes: tuple[Inventory, ...]) -> Site:
     return quota_site(site, overflows=case.guarantee != "guaranteed")
 
 
-@cache
-def engine() -> str:
-    """What the histories depend on beside the case: a digest of the code that makes them."""
-    package = Path(__file__).parent.parent
-    sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
-    sources += package.glob("sim/policies/*.py")
-    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "tenants", "world")
-    sources += [package / "sim" / f"{name}.py" for name in own]
-    sources.append(package / "randomness.py")
-    told = hashlib.sha256()
-    for source in sorted(source for source in sources if source.exists()):
-        told.update(source.read_bytes())
-    return told.hexdigest()[:16]
-
-
 def check_policy(name: str, tenants: Sequence[VirtualCluster]) -> None:
     """Raises ValueError where there are virtual clusters of which the policy knows nothing, or none though it is for such."""
     knows = name in ("cells", "quota")
@@ -291,28 +272,3 @@ def jobs_in(workload: BaseModel) -> int | None:
     """How many jobs there will be, where the workload says so."""
     count = sum(map(sum, workload.counts().values())) if isinstance(workload, Hived) else getattr(workload, "jobs", None)
     return count if isinstance(count, int) else None
-
-
-def _held(file: Path) -> str:
-    """Many cases are of the same file: it is read once, until it is another."""
-    status = file.stat()
-    return _digest_of(file, status.st_mtime_ns, status.st_size)
-
-
-@cache
-def _digest_of(file: Path, _written_ns: int, _size: int) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-def _paths(value: Any) -> Iterator[Path]:
-    """The files that a model names, wherever it does."""
-    if isinstance(value, Path):
-        yield value
-    elif isinstance(value, BaseModel):
-        for _name, part in value:
-            yield from _paths(part)
-    elif isinstance(value, dict):
-        yield from _paths(tuple(value.values()))
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _paths(part)

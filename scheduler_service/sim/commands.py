@@ -8,12 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
-from scheduler_service.sim import sweep
+from scheduler_service.sim import kept_results, sweep
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.estimates import Group, grouped
+from scheduler_service.sim.kept_results import Keep, Summary
 from scheduler_service.sim.progress import Screen, length
 from scheduler_service.sim.runner_port import BadAddress
-from scheduler_service.sim.sweep import Keep, Stopped, Summary, SweepFailed
+from scheduler_service.sim.sweep import Stopped, SweepFailed
 from scheduler_service.sim.tables import show
 
 
@@ -77,7 +78,7 @@ def compute(
 def _of_another_run(cases: Sequence[Case], folder: Path) -> str:
     """Why these cases would overwrite results in the folder that are not theirs; empty where they would not."""
     try:
-        other = sweep.differences(folder, cases)
+        other = kept_results.differences(folder, cases)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"has results that cannot be read ({error})"
     return f"has the results of another run: {', '.join(other)} {'differs' if len(other) == 1 else 'differ'}" if other else ""
@@ -88,12 +89,16 @@ def groups_in(folders: Sequence[Path]) -> list[Group]:
     found: dict[Path, list[Summary]] = {}
     for folder in folders:
         try:
-            complete, of = sweep.load(folder)
+            complete, of = kept_results.load(folder)
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason: object = error
             if isinstance(error, OSError) and error.filename is not None:
-                here = Path(error.filename) == folder / sweep.MANIFEST
-                reason = f"there is no {sweep.MANIFEST} in it" if here else f"{error.filename} cannot be read: {error.strerror}"
+                here = Path(error.filename) == folder / kept_results.MANIFEST
+                reason = (
+                    f"there is no {kept_results.MANIFEST} in it"
+                    if here
+                    else f"{error.filename} cannot be read: {error.strerror}"
+                )
             raise Unusable(f"{folder} holds no results of `ebb-sim run`: {reason}") from None
         found[folder] = complete
         if 0 < len(complete) < of:

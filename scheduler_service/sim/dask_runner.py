@@ -7,6 +7,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
@@ -46,7 +47,7 @@ def _perform(perform: Perform, number: int, work: Any, topic: str) -> Report:
         return failed(number, error)
 
 
-class Dask:
+class Dask(AbstractContextManager["Dask"]):
     """The workers of a Dask cluster. Each is given as much as it has threads: what waits, waits here, so that workers that
     join later get their share, and one that dies takes little with it."""
 
@@ -68,9 +69,6 @@ class Dask:
         """Work whose worker died."""
         self._heard: queue.SimpleQueue[Told | tuple[int, Future[Any]]] = queue.SimpleQueue()
         self._client.subscribe_topic(self._topic, lambda event: self._heard.put(Told(*event[1])))
-
-    def __enter__(self) -> "Dask":
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with contextlib.suppress(OSError, CancelledError, TimeoutError):

@@ -19,12 +19,12 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from scheduler_service.sim.estimates import Group
 from scheduler_service.sim.metrics import QUANTILES
+from scheduler_service.sim.tables import CLASS_NAMES
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444", "#7a5195")
 DASHES = ("-", "--", "-.", ":")
 WIDTH, HEIGHT = 7.2, 3.6
 """In inches: as wide as a page of documentation."""
-CLASSES = {"trial": "trials", "best_effort": "best-effort jobs"}
 COSTS = {
     "useful": "#009e73",
     "starting": "#56b4e9",
@@ -52,30 +52,34 @@ def lines(axes: Axes, curves: Sequence[tuple[str, Sequence[float], Sequence[floa
     axes.grid(alpha=0.3)
 
 
+def log_scale(axes: Axes) -> None:
+    """Numbers as people write them: 1, 2, 5, 10."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
 def slowdown(groups: Sequence[Group]) -> Figure | None:
     """The slowdown at each percentile, by class."""
-    names = [name for name in CLASSES if any(_curve(group, f"{name}.slowdown") for group in groups)]
+    names = [name for name in CLASS_NAMES if any(_curve(group, f"{name}.slowdown") for group in groups)]
     if not names:
         return None
     figure, all_axes = sheet(1, len(names))
     for name, axes in zip(names, all_axes, strict=True):
         drawn = [(group, _mean_curve(group, f"{name}.slowdown")) for group in groups]
         lines(axes, [(group.label, QUANTILES, values) for group, values in drawn if values])
-        axes.set(
-            title=f"Slowdown of {CLASSES[name]}", xlabel="percentile of the jobs", ylabel="slowdown (1: no wait)", yscale="log"
-        )
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set(title=f"Slowdown of {CLASS_NAMES[name]}", xlabel="percentile of the jobs", ylabel="slowdown (1: no wait)")
+        log_scale(axes)
     all_axes[0].legend(fontsize="small")
     return figure
 
 
 def queue(groups: Sequence[Group]) -> Figure | None:
     """How many jobs wait, over time, by class."""
-    names = [name for name in CLASSES if any(_curve(group, f"{name}.queue") for group in groups)]
+    names = [name for name in CLASS_NAMES if any(_curve(group, f"{name}.queue") for group in groups)]
     return _over_time(
-        groups, [f"{name}.queue" for name in names], [f"Waiting {CLASSES[n]}" for n in names], "jobs in the queue"
+        groups, [f"{name}.queue" for name in names], [f"Waiting {CLASS_NAMES[n]}" for n in names], "jobs in the queue"
     )
 
 

@@ -49,23 +49,6 @@ class Arrivals(Protocol):
         """Those that have come by `now`."""
 
 
-class Listed:
-    """Jobs whose times are known before: a trace, or what a generator drew."""
-
-    def __init__(self, jobs: Iterable[SimJob]) -> None:
-        self._jobs = sorted(jobs, key=lambda job: job.submit_us)
-        self._taken = 0
-
-    def next_us(self, now: Micros, _load: Load) -> Micros | None:
-        return max(now, self._jobs[self._taken].submit_us) if self._taken < len(self._jobs) else None
-
-    def take(self, now: Micros, _load: Load) -> Sequence[SimJob]:
-        first = self._taken
-        while self._taken < len(self._jobs) and self._jobs[self._taken].submit_us <= now:
-            self._taken += 1
-        return self._jobs[first : self._taken]
-
-
 class ClosedLoop:
     """The next job comes whenever the load is below a target (FitGpp, section 4.1: a load of 2.0 under FIFO)."""
 

@@ -1,6 +1,5 @@
 """What became of each simulated job: the history that every figure is made of."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from scheduler_service.core.model import StopReason
@@ -95,13 +94,3 @@ class Life:
     def start_us(self) -> Micros | None:
         """When its first run began."""
         return next((launch.began_us for launch in self.launches if launch.began_us is not None), None)
-
-    def intervals_us(self) -> Iterator[Micros]:
-        """From each preemption's signal to the beginning of the next run, the grace period included (FitGpp, table 2)."""
-        since: Micros | None = None
-        for launch in self.launches:
-            if launch.began_us is not None and since is not None:
-                yield launch.began_us - since
-                since = None
-            if launch.why in (None, StopReason.PREEMPTED) and since is None:
-                since = launch.signalled_us

@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from scheduler_service.sim.sweep import Watch
+
 
 class Remaining(ProgressColumn):
     """How long it still takes, if it goes on as it went."""
@@ -27,7 +29,7 @@ def length(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-class Screen:
+class Screen(Watch):
     """Watches a sweep."""
 
     def __init__(self, console: Console) -> None:

@@ -96,8 +96,8 @@ class Lives:
         job, spec = life.job, life.job.spec
         start, preemptions = NEVER, 0
         for number, launch in enumerate(life.launches, 1):
-            began, works, signalled = launch.began_us, launch.works_us, launch.signalled_us
-            lost, ended, guaranteed, why = launch.lost_us, launch.ended_us, launch.guaranteed_us, launch.why
+            began, why = launch.began_us, launch.why
+            times = (began, launch.works_us, launch.signalled_us, launch.lost_us, launch.ended_us, launch.guaranteed_us)
             if began is not None and start == NEVER:
                 start = began
             if why is StopReason.PREEMPTED:
@@ -107,12 +107,7 @@ class Lives:
                 number,
                 len(launch.nodes),
                 launch.placed_us,
-                NEVER if began is None else began,
-                NEVER if works is None else works,
-                NEVER if signalled is None else signalled,
-                NEVER if lost is None else lost,
-                NEVER if ended is None else ended,
-                NEVER if guaranteed is None else guaranteed,
+                *[NEVER if time is None else time for time in times],
                 len(launch.guaranteed_before),
                 0 if why is None else why,
             )

@@ -30,6 +30,7 @@ class Failed(NamedTuple):
 
 Report = Told | Done | Failed
 Tell = Callable[[int, int | None], None]
+"""Hears how many jobs are over, and of how many, where that is known."""
 Perform = Callable[[Any, Tell], Any]
 
 

@@ -59,7 +59,7 @@ class _Worker(NamedTuple):
     pipe: Connection
 
 
-class Local:
+class Local(AbstractContextManager["Local"]):
     """Processes of this machine. They are started as work comes, and each does one piece at a time."""
 
     def __init__(self, workers: int, perform: Perform) -> None:
@@ -69,9 +69,6 @@ class Local:
         self._queue: deque[tuple[int, Any]] = deque()
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, tuple[_Worker, int]] = {}
-
-    def __enter__(self) -> "Local":
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         workers = [*self._idle, *(worker for worker, _ in self._busy.values())]

@@ -7,42 +7,20 @@ recording, which is simulated once for all of them.
 
 import io
 import json
-import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import NamedTuple
 
-from scheduler_service.sim.cases import FORMAT, Case, engine, simulate
+from scheduler_service.sim.cases import Case, simulate
+from scheduler_service.sim.digests import engine
+from scheduler_service.sim.kept_results import Keep, Summary, is_complete, list_cases, summary_of, tables_of
 from scheduler_service.sim.results import csv, parquet, write
 from scheduler_service.sim.runner_port import Done, Failed, Runner, Tell, Told
 from scheduler_service.sim.runners import runner
 
-Keep = Literal["summary", "jobs", "all"]
-MANIFEST = "sweep.json"
-END = b"PAR1"
-"""Of a Parquet file that is whole."""
 LOG = ".error.txt"
 """After a digest: how that case failed in the last sweep."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What is always kept of a case."""
-
-    case: Case
-    numbers: dict[str, float]
-    curves: dict[str, list[float]]
-    took_s: float
-    """Of one core, to simulate it and to work out the figures."""
-    engine: str
-    """Which code made it, see `cases.engine`."""
-    skipped: dict[str, int]
-    """How many jobs of the workload were left out, by the reason."""
-    folder: Path
-    files: Mapping[str, str]
-    """What the files held that the case names, see `Case.files`."""
 
 
 class SweepFailed(Exception):
@@ -62,23 +40,11 @@ class Stopped(KeyboardInterrupt):
         self.complete, self.of = complete, of
 
 
-class Watch(Protocol):
-    """Sees how a sweep goes on."""
+class Watch:
+    """Sees how a sweep goes on. This one tells nobody."""
 
     def begin(self, cases: int, kept: int, workers: int) -> None:
         """So many are to be simulated, and so many were there already."""
-
-    def told(self, number: int, over: int, total: int | None) -> None: ...
-
-    def ended(self, number: int, name: str, error: str | None) -> None: ...
-
-    def say(self, line: str) -> None: ...
-
-
-class Silent:
-    """Nobody watches."""
-
-    def begin(self, cases: int, kept: int, workers: int) -> None: ...
 
     def told(self, number: int, over: int, total: int | None) -> None: ...
 
@@ -116,18 +82,13 @@ def perform(work: Work, tell: Tell) -> dict[str, bytes]:
     if work.recorded:
         files["times.parquet"] = parquet(outcome.jobs.select(["submit_us"]))
     tables = {"jobs": outcome.jobs, "runs": outcome.runs, "exchanges": outcome.exchanges}
-    for name in _tables(work.keep, work.case):
+    for name in tables_of(work.keep, work.case):
         files[f"{name}.parquet"] = parquet(tables[name])
         if work.as_csv:
             files[f"{name}.csv"] = csv(tables[name])
     took = round(time.process_time() - began, 3)
     summary = {"engine": work.engine, "took_s": took, "skipped": outcome.skipped, "numbers": outcome.summary}
     return {**files, "summary.json": json.dumps(summary, indent=1).encode()}
-
-
-def _tables(keep: Keep, case: Case) -> tuple[str, ...]:
-    whole = ("jobs", "runs", "exchanges") if case.exchanges_cells else ("jobs", "runs")
-    return {"summary": (), "jobs": ("jobs",), "all": whole}[keep]
 
 
 def _read_times(packed: bytes) -> list[int]:
@@ -152,65 +113,7 @@ def sweep(
     `on` is local (all cores), local[N], or a Dask scheduler's address. Raises BadAddress, Stopped on Ctrl-C, and SweepFailed
     when all that can be done is done.
     """
-    return _Sweep(cases, folder, Silent() if watch is None else watch, keep, as_csv).run(on, fresh)
-
-
-class Results(NamedTuple):
-    """Of the last sweep into a folder."""
-
-    complete: list[Summary]
-    of: int
-    """So many were asked for."""
-
-
-def load(folder: Path) -> Results:
-    """Raises FileNotFoundError, ValueError."""
-    manifest = _read(folder / MANIFEST)
-    if manifest["format"] != FORMAT:
-        raise ValueError(f"{folder} has results of format {manifest['format']}, and this version reads {FORMAT}")
-    cases = manifest["cases"]
-    found = [entry for entry in cases if (folder / entry["digest"] / "summary.json").exists()]
-    complete = [
-        _summary(Case.model_validate(entry["case"]), folder / entry["digest"], entry.get("files", {})) for entry in found
-    ]
-    return Results(complete, len(cases))
-
-
-def differences(folder: Path, cases: Sequence[Case]) -> list[str]:
-    """In which settings the results in a folder are of another cluster, or of other jobs, than these cases. Other policies and
-    seeds are none: the folder is for all that were tried. Empty where the folder has no results.
-
-    Raises ValueError where the folder's list of them cannot be read."""
-    if not (folder / MANIFEST).exists():
-        return []
-    listed = _read(folder / MANIFEST).get("cases", [])
-    there = [entry for entry in listed if (folder / entry["digest"] / "summary.json").exists()]
-    ours = [_shared(case.model_dump(mode="json"), case.files()) for case in cases[:1]]
-    theirs = [_shared(Case.model_validate(entry["case"]).model_dump(mode="json"), entry.get("files", {})) for entry in there]
-    return sorted({name for mine in ours for other in theirs for name in mine if mine[name] != other[name]})
-
-
-def _shared(case: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    """Of a case, what all cases of a run have in common."""
-    own = ("policy", "seed", "repeat", "folder")
-    return {name: value for name, value in case.items() if name not in own} | {"what a file holds": dict(files)}
-
-
-def _summary(case: Case, folder: Path, files: Mapping[str, str]) -> Summary:
-    told, curves = _read(folder / "summary.json"), _read(folder / "curves.json")
-    return Summary(case, told["numbers"], curves, told["took_s"], told["engine"], told["skipped"], folder, files)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        told = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read: {error}") from error
-    if not isinstance(told, dict):
-        raise ValueError(f"{file} cannot be read: it is no JSON object")
-    return told
+    return _Sweep(cases, folder, watch or Watch(), keep, as_csv).run(on, fresh)
 
 
 class _Sweep:
@@ -235,7 +138,7 @@ class _Sweep:
         self.elsewhere = not on.startswith("local")
         missing = [digest for digest in self.cases if fresh or not self._is_complete(digest)]
         with runner(on, perform) as workers:
-            self._write_manifest()
+            list_cases(self.folder, self.asked, self.files)
             for log in self.folder.glob(f"*{LOG}"):
                 log.unlink()
             self.watch.begin(len(missing), len(self.cases) - len(missing), workers.workers)
@@ -245,7 +148,9 @@ class _Sweep:
                 done = sum(map(self._is_complete, self.cases))
                 raise Stopped(done, len(self.cases)) from None
         summaries = [
-            _summary(case, self.folder / digest, self.files[digest]) for digest, case in self.asked if digest not in self.errors
+            summary_of(case, self.folder / digest, self.files[digest])
+            for digest, case in self.asked
+            if digest not in self.errors
         ]
         self._mention_others(summaries)
         if self.errors:
@@ -293,36 +198,10 @@ class _Sweep:
         self.watch.ended(list(self.cases).index(digest), name_of(self.cases[digest]), error)
 
     def _is_complete(self, digest: str) -> bool:
-        needed = ["summary.json", "curves.json", *(["times.parquet"] if digest in self.recordings else [])]
-        for name in _tables(self.keep, self.cases[digest]):
-            needed += [f"{name}.parquet", *([f"{name}.csv"] if self.as_csv else [])]
-        place = self.folder / digest
-        return all(map(_is_whole, (place / name for name in needed)))
-
-    def _write_manifest(self) -> None:
-        listed = [
-            {"digest": digest, "case": case.model_dump(mode="json"), "files": self.files[digest]} for digest, case in self.asked
-        ]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        being_made = self.folder / f".{MANIFEST}.{os.getpid()}"  # another sweep may be at work here
-        being_made.write_text(json.dumps({"format": FORMAT, "cases": listed}, indent=1))
-        being_made.replace(self.folder / MANIFEST)
+        recorded = digest in self.recordings
+        return is_complete(self.folder / digest, self.cases[digest], self.keep, self.as_csv, recorded)
 
     def _mention_others(self, summaries: Sequence[Summary]) -> None:
         others = sum(summary.engine != engine() for summary in summaries)
         if others:
             self.watch.say(f"{others} of the results were made by another version of Ebb's engine; --fresh makes all anew")
-
-
-def _is_whole(file: Path) -> bool:
-    """What a machine that went down left of it is not: then it is made anew."""
-    try:
-        if file.suffix == ".json":
-            return bool(_read(file))
-        if file.suffix == ".parquet":
-            with file.open("rb") as content:
-                content.seek(-len(END), os.SEEK_END)
-                return content.read() == END
-        return file.exists()
-    except (OSError, ValueError):
-        return False

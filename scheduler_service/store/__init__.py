@@ -1,102 +1,53 @@
 """Everything durable, in PostgreSQL. `commit` is the only writer of the state; `errors` says what can go wrong."""
 
-from scheduler_service.core.handlers.skipped_numbers import SKIPPED
-from scheduler_service.store.connect import open_engine
-from scheduler_service.store.embedded.server import Embedded
-from scheduler_service.store.errors import (
-    DATABASE_ERRORS,
-    CommitUnknown,
-    DuplicateRequest,
-    EmbeddedError,
-    Fenced,
-    Forgotten,
-    InUse,
-    Rejected,
-    SchemaTooNew,
-    StoreError,
-    Unavailable,
-    one_line,
-)
-from scheduler_service.store.lease import RENEWALS, Lease, holder, release, renew, skip, take
-from scheduler_service.store.migrate import migrate, revision
-from scheduler_service.store.reading.exchange import (
-    Market,
-    find_accepted,
-    find_exchanges,
-    find_posted,
-    find_posting,
-    list_exchanges,
-    list_ledger,
-    list_postings,
-    list_surpluses,
-    list_vcs,
-    live_of_offers,
-)
-from scheduler_service.store.reading.load import (
-    Loaded,
-    count_jobs,
-    find_ends,
-    find_job,
-    find_requests,
-    find_run,
-    list_jobs,
-    list_nodes,
-    load,
-    story,
-)
-from scheduler_service.store.tokens import add_token, find_tokens, list_tokens, revoke_token
-from scheduler_service.store.writing.commit import commit, outcome
-
-__all__ = [
-    "DATABASE_ERRORS",
-    "RENEWALS",
-    "SKIPPED",
-    "CommitUnknown",
-    "DuplicateRequest",
-    "Embedded",
-    "EmbeddedError",
-    "Fenced",
-    "Forgotten",
-    "InUse",
-    "Lease",
-    "Loaded",
-    "Market",
-    "Rejected",
-    "SchemaTooNew",
-    "StoreError",
-    "Unavailable",
-    "add_token",
-    "commit",
-    "count_jobs",
-    "find_accepted",
-    "find_ends",
-    "find_exchanges",
-    "find_job",
-    "find_posted",
-    "find_posting",
-    "find_requests",
-    "find_run",
-    "find_tokens",
-    "holder",
-    "list_exchanges",
-    "list_jobs",
-    "list_ledger",
-    "list_nodes",
-    "list_postings",
-    "list_surpluses",
-    "list_tokens",
-    "list_vcs",
-    "live_of_offers",
-    "load",
-    "migrate",
-    "one_line",
-    "open_engine",
-    "outcome",
-    "release",
-    "renew",
-    "revision",
-    "revoke_token",
-    "skip",
-    "story",
-    "take",
-]
+from scheduler_service.core.handlers.skipped_numbers import SKIPPED as SKIPPED
+from scheduler_service.store.connect import open_engine as open_engine
+from scheduler_service.store.embedded.server import Embedded as Embedded
+from scheduler_service.store.errors import DATABASE_ERRORS as DATABASE_ERRORS
+from scheduler_service.store.errors import CommitUnknown as CommitUnknown
+from scheduler_service.store.errors import DuplicateRequest as DuplicateRequest
+from scheduler_service.store.errors import EmbeddedError as EmbeddedError
+from scheduler_service.store.errors import Fenced as Fenced
+from scheduler_service.store.errors import Forgotten as Forgotten
+from scheduler_service.store.errors import InUse as InUse
+from scheduler_service.store.errors import Rejected as Rejected
+from scheduler_service.store.errors import SchemaTooNew as SchemaTooNew
+from scheduler_service.store.errors import StoreError as StoreError
+from scheduler_service.store.errors import Unavailable as Unavailable
+from scheduler_service.store.errors import one_line as one_line
+from scheduler_service.store.lease import RENEWALS as RENEWALS
+from scheduler_service.store.lease import Lease as Lease
+from scheduler_service.store.lease import holder as holder
+from scheduler_service.store.lease import release as release
+from scheduler_service.store.lease import renew as renew
+from scheduler_service.store.lease import skip as skip
+from scheduler_service.store.lease import take as take
+from scheduler_service.store.migrate import migrate as migrate
+from scheduler_service.store.migrate import revision as revision
+from scheduler_service.store.reading.exchange import Market as Market
+from scheduler_service.store.reading.exchange import find_accepted as find_accepted
+from scheduler_service.store.reading.exchange import find_exchanges as find_exchanges
+from scheduler_service.store.reading.exchange import find_posted as find_posted
+from scheduler_service.store.reading.exchange import find_posting as find_posting
+from scheduler_service.store.reading.exchange import list_exchanges as list_exchanges
+from scheduler_service.store.reading.exchange import list_ledger as list_ledger
+from scheduler_service.store.reading.exchange import list_postings as list_postings
+from scheduler_service.store.reading.exchange import list_surpluses as list_surpluses
+from scheduler_service.store.reading.exchange import list_vcs as list_vcs
+from scheduler_service.store.reading.exchange import live_of_offers as live_of_offers
+from scheduler_service.store.reading.load import Loaded as Loaded
+from scheduler_service.store.reading.load import count_jobs as count_jobs
+from scheduler_service.store.reading.load import find_ends as find_ends
+from scheduler_service.store.reading.load import find_job as find_job
+from scheduler_service.store.reading.load import find_requests as find_requests
+from scheduler_service.store.reading.load import find_run as find_run
+from scheduler_service.store.reading.load import list_jobs as list_jobs
+from scheduler_service.store.reading.load import list_nodes as list_nodes
+from scheduler_service.store.reading.load import load as load
+from scheduler_service.store.reading.load import story as story
+from scheduler_service.store.tokens import add_token as add_token
+from scheduler_service.store.tokens import find_tokens as find_tokens
+from scheduler_service.store.tokens import list_tokens as list_tokens
+from scheduler_service.store.tokens import revoke_token as revoke_token
+from scheduler_service.store.writing.commit import commit as commit
+from scheduler_service.store.writing.commit import outcome as outcome

@@ -57,10 +57,16 @@ def open_engine(url: str, writer: bool = False, connections: int = 5, lease: boo
 
 
 @contextmanager
-def reading(conn: Connection) -> Iterator[None]:
-    """A transaction, whose failures are the store's own."""
+def asking() -> Iterator[None]:
+    """What the driver raises is Unavailable."""
     try:
-        with conn.begin():
-            yield
+        yield
     except DBAPIError as error:
         raise Unavailable(error.orig) from error
+
+
+@contextmanager
+def reading(conn: Connection) -> Iterator[None]:
+    """A transaction, whose failures are the store's own."""
+    with asking(), conn.begin():
+        yield

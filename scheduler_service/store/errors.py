@@ -59,25 +59,23 @@ class DuplicateRequest(Rejected):
     Undo the step, and answer the request with what `find_requests`, `find_posted` or `find_accepted` finds."""
 
 
-class Unavailable(StoreError):
+class _Lost(StoreError):
+    """PostgreSQL does not answer: {cause}"""
+
+    cause: str
+
+    def __init__(self, cause: object) -> None:
+        self.cause = one_line(cause)
+        super().__init__(cause=self.cause)
+
+
+class Unavailable(_Lost):
     """PostgreSQL cannot be used now: {cause}. Nothing was changed. Try again once it answers; if it does not, see its log."""
 
-    cause: str
 
-    def __init__(self, cause: object) -> None:
-        self.cause = one_line(cause)
-        super().__init__(cause=self.cause)
-
-
-class CommitUnknown(StoreError):
+class CommitUnknown(_Lost):
     """The connection to PostgreSQL was lost while COMMIT was on its way: {cause}. Whether it was committed is not known:
     ask `outcome`, then adopt or undo; if that cannot be answered either, drop the state and load it again."""
-
-    cause: str
-
-    def __init__(self, cause: object) -> None:
-        self.cause = one_line(cause)
-        super().__init__(cause=self.cause)
 
 
 class Forgotten(StoreError):

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError
 
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED
 from scheduler_service.store.connect import reading as transaction
@@ -85,12 +84,9 @@ _SEEN, _LOCKED = "epoch seen in session", "epoch locked"
 
 
 def _ask(conn: Connection, statement: Any, values: Mapping[str, Any]) -> Sequence[Any] | None:
-    try:
-        with conn.begin():
-            result = conn.execute(statement, values)
-            return result.one_or_none() if result.returns_rows else None
-    except DBAPIError as error:
-        raise Unavailable(error.orig) from error
+    with transaction(conn):
+        result = conn.execute(statement, values)
+        return result.one_or_none() if result.returns_rows else None
 
 
 def check_asked(holder: str, ttl: float) -> None:

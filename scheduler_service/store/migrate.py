@@ -4,9 +4,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import DBAPIError
 
-from scheduler_service.store.errors import SchemaTooNew, Unavailable
+from scheduler_service.store.connect import asking
+from scheduler_service.store.errors import SchemaTooNew
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -21,22 +21,16 @@ def migrate(engine: Engine, to: str = "heads") -> None:
 
     Raises SchemaTooNew when a later version has migrated the database, and Unavailable.
     """
-    try:
-        with engine.begin() as conn:
-            conn.execute(_LOCK)
-            if to != "heads" or _found(conn) != {latest()}:
-                _upgrade(conn, to)
-    except DBAPIError as error:
-        raise Unavailable(error.orig) from error
+    with asking(), engine.begin() as conn:
+        conn.execute(_LOCK)
+        if to != "heads" or _found(conn) != {latest()}:
+            _upgrade(conn, to)
 
 
 def revision(engine: Engine) -> str:
     """The revision that the database is at; empty for a new one. Raises Unavailable."""
-    try:
-        with engine.connect() as conn:
-            return ", ".join(sorted(_found(conn)))
-    except DBAPIError as error:
-        raise Unavailable(error.orig) from error
+    with asking(), engine.connect() as conn:
+        return ", ".join(sorted(_found(conn)))
 
 
 def latest() -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import fidelity
+from benchmarks.measured_delays import times
 from client_sdk import JobState
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Submitted
@@ -16,7 +17,6 @@ from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.run.recording.record import Stepped
 from scheduler_service.run.recording.replay import Summary, read, replay
-from scheduler_service.sim.measured import times
 from tests.e2e import paced
 from tests.harness import Site, run_module
 

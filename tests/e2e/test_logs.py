@@ -11,7 +11,7 @@ import pytest
 from ebb.v1 import scheduler_pb2, scheduler_pb2_grpc
 
 from client_sdk import Job, JobState
-from client_sdk._transport.wire import OPTIONS
+from client_sdk._transport.channels import OPTIONS
 from tests.harness import LIMIT, WHOLE_NODE, Site
 from tests.store.waiting import wait_for
 

@@ -15,7 +15,7 @@ from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reaso
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.leading import stages_of
+from scheduler_service.engine_settings import stages_of
 from scheduler_service.policies.options import AS_PUBLISHED, FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.policies.victims.fitgpp import fitgpp_victims

@@ -24,10 +24,10 @@ from scheduler_service.core.model import JobState, RunPhase
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota, VcPolicy
-from scheduler_service.leading import left_over
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
+from scheduler_service.startup import left_over
 from tests.core.driver import spec
 from tests.policies.restarts import Restarts
 from tests.policies.tenants import inventory

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from grpc._cython import cygrpc
 
-from client_sdk._transport.wire import OPTIONS as SDK
+from client_sdk._transport.channels import OPTIONS as SDK
 from node_agent.transport.link import _OPTIONS as AGENT
 from scheduler_service.rpc.server import _OPTIONS as SERVER
 

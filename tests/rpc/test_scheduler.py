@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
 
 from scheduler_service import store
-from scheduler_service.run import service
+from scheduler_service.run import lanes
 from tests.rpc.server import LIMIT, USER, Agent, Failure, Server, failure, submit_request
 from tests.store.fixtures import new_database
 from tests.store.waiting import wait_for
@@ -166,7 +166,7 @@ def test_too_much_waits(
     monkeypatch: pytest.MonkeyPatch,
     commits_kept_out: Callable[[], AbstractContextManager[Callable[[], None]]],
 ) -> None:
-    monkeypatch.setattr(service, "WAITING_REQUESTS", 3)
+    monkeypatch.setattr(lanes, "WAITING_REQUESTS", 3)
     with Agent(server) as agent:
         with commits_kept_out() as until_one_waits:
             first = server.scheduler.Submit.future(submit_request("first"), timeout=LIMIT)

@@ -26,10 +26,11 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
-from scheduler_service.leading import load_state, stages_of
+from scheduler_service.engine_settings import stages_of
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.recording.record import Recorder
 from scheduler_service.run.service import NotLeading, Service
+from scheduler_service.startup import load_state
 from scheduler_service.store.twin import memory
 from scheduler_service.store.twin.memory import Memory
 from tests.core.driver import EPOCH, inventory

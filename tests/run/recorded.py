@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from scheduler_service.core.state.state import State
-from scheduler_service.leading import stages_of
+from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin, stages_from
 from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.recording.replay import Summary, replay

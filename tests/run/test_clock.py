@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from scheduler_service.leading import ClockBehind, clock
+from scheduler_service.startup import ClockBehind, clock
 
 HOUR = 3600 * 1_000_000
 

@@ -11,7 +11,7 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import load
-from scheduler_service.leading import Contradiction, left_over, load_state
+from scheduler_service.startup import Contradiction, left_over, load_state
 from scheduler_service.store.twin import memory
 from scheduler_service.store.twin.memory import Memory
 from tests.core.driver import Driver

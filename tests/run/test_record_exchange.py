@@ -27,11 +27,12 @@ from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
-from scheduler_service.leading import load_state, stages_of
+from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.service import Service
+from scheduler_service.startup import load_state
 from scheduler_service.store.twin import memory
 from tests.core.driver import EPOCH, inventory
 from tests.run.live import LIMIT, Agent

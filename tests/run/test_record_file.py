@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from scheduler_service.commands.main import main
 from scheduler_service.core.model import Cluster
 from scheduler_service.core.state.state import State
-from scheduler_service.leading import stages_of
+from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin
 from scheduler_service.run.recording.file import File
 from scheduler_service.run.recording.record import Recording

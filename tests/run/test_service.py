@@ -17,10 +17,11 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
 from scheduler_service.database import Writer
-from scheduler_service.leading import load_state
 from scheduler_service.policies.order.fifo import fifo
+from scheduler_service.run.lanes import JOINING
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
-from scheduler_service.run.service import JOINING, NotLeading, Service
+from scheduler_service.run.service import NotLeading, Service
+from scheduler_service.startup import load_state
 from scheduler_service.store.twin import memory
 from scheduler_service.store.twin.memory import Memory
 from tests.run.live import CONFIG, Agent

@@ -1,14 +1,14 @@
 """Small simulated sites and jobs, and what is asked of the lives that come of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from scheduler_service.core.invariants import check
-from scheduler_service.core.model import JobClass, JobSpec, TaskGroup
+from scheduler_service.core.model import JobClass, JobSpec, StopReason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
-from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.sim.jobs import Listed, SimJob
+from scheduler_service.sim.jobs import Load, SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.world import Site, World
 
@@ -18,6 +18,12 @@ MINUTE = 60 * SECOND
 def node(devices: int, cpu: int = 0) -> Inventory:
     """A node of which only devices count, unless it has CPUs too."""
     return Inventory(Vector(cpu, 0, devices), (), tuple(Device(d, f"GPU-{d}", "gpu", 0) for d in range(devices)))
+
+
+def papers_nodes(count: int) -> tuple[Inventory, ...]:
+    """Of the FitGpp paper's cluster."""
+    capacity = Vector(32_000, 256 << 10, 8)
+    return tuple(Inventory(capacity, (), tuple(Device(d, f"{n}/{d}", "gpu", 16 << 10) for d in range(8))) for n in range(count))
 
 
 def site(policy: str, *nodes: Inventory, **facts: object) -> Site:
@@ -38,6 +44,23 @@ def job(
         time_limit_us=round(limit * MINUTE),
     )
     return SimJob(spec, round(minutes * MINUTE), round(at * MINUTE))
+
+
+class Listed:
+    """Arrivals of jobs in whatever order, all of which are there before: a plain `arriving.Timed`."""
+
+    def __init__(self, jobs: Iterable[SimJob]) -> None:
+        self._jobs = sorted(jobs, key=lambda job: job.submit_us)
+        self._taken = 0
+
+    def next_us(self, now: Micros, _load: Load) -> Micros | None:
+        return max(now, self._jobs[self._taken].submit_us) if self._taken < len(self._jobs) else None
+
+    def take(self, now: Micros, _load: Load) -> Sequence[SimJob]:
+        first = self._taken
+        while self._taken < len(self._jobs) and self._jobs[self._taken].submit_us <= now:
+            self._taken += 1
+        return self._jobs[first : self._taken]
 
 
 def lived(site: Site, jobs: Sequence[SimJob]) -> list[Life]:
@@ -82,3 +105,14 @@ def stops(life: Life) -> list[int]:
 
 def minutes(*times: int | None) -> list[float]:
     return [at / MINUTE for at in times if at is not None]
+
+
+def intervals_us(life: Life) -> Iterator[Micros]:
+    """From each preemption's signal to the beginning of the next run, the grace period included (FitGpp, table 2)."""
+    since: Micros | None = None
+    for launch in life.launches:
+        if launch.began_us is not None and since is not None:
+            yield launch.began_us - since
+            since = None
+        if launch.why in (None, StopReason.PREEMPTED) and since is None:
+            since = launch.signalled_us

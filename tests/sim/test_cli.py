@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from scheduler_service.sim.cli import METRICS, STUDIES, Studies, main
 from scheduler_service.sim.config import Metrics, load
-from scheduler_service.sim.sweep import load as load_results
+from scheduler_service.sim.kept_results import load as load_results
 from scheduler_service.sim.tables import SHAPES
 from tests import preloaded
 from tests.sim.conftest import environment

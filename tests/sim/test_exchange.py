@@ -20,12 +20,12 @@ from scheduler_service.sim.cases import Case, simulate, site_of
 from scheduler_service.sim.config import ConfigError
 from scheduler_service.sim.exchange import lacking, lots
 from scheduler_service.sim.failures import Failure, Outages
-from scheduler_service.sim.jobs import Listed, SimJob
+from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.sweep import sweep
 from scheduler_service.sim.tenants import InVirtualClusters
 from scheduler_service.sim.world import World
-from tests.sim.building import MINUTE, job, right
+from tests.sim.building import MINUTE, Listed, job, right
 
 HOUR = 60 * MINUTE
 GRACE_H = 0.01

@@ -12,9 +12,8 @@ from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import BadSchedule, Exponential, Failure, Outages, read
-from scheduler_service.sim.jobs import Listed
 from scheduler_service.sim.world import World
-from tests.sim.building import MINUTE, begins, job, lived, minutes, node, site, stops
+from tests.sim.building import MINUTE, Listed, begins, intervals_us, job, lived, minutes, node, site, stops
 
 
 def dies(at: float, back: float | None, of: int = 1) -> Failure:
@@ -34,7 +33,7 @@ def test_a_job_begins_again_when_its_node_is_back() -> None:
     first, second = life.launches
     assert minutes(first.lost_us, first.ended_us, second.began_us, life.end_us) == [4, 4, 7, 17]
     assert (first.signalled_us, life.lost_us) == (None, 4 * MINUTE)
-    assert list(life.intervals_us()) == []  # nobody preempted it
+    assert list(intervals_us(life)) == []  # nobody preempted it
 
 
 def test_only_what_was_done_since_the_last_checkpoint_is_lost() -> None:

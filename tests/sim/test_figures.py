@@ -16,8 +16,8 @@ from scheduler_service.sim import figures, tables
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import as_data, present
 from scheduler_service.sim.estimates import Estimate, Group, estimate, grouped, student
+from scheduler_service.sim.kept_results import Summary
 from scheduler_service.sim.metrics import POINTS, QUANTILES
-from scheduler_service.sim.sweep import Summary
 
 METRICS = tuple(tables.SHAPES)
 

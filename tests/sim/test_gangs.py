@@ -9,7 +9,7 @@ from scheduler_service.core.model import StopReason
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.agents import Delay, Delays
-from tests.sim.building import MINUTE, begins, job, lived, minutes, node, site, stops
+from tests.sim.building import MINUTE, begins, intervals_us, job, lived, minutes, node, site, stops
 
 
 def one_after_the_other(*delays: int) -> Delay:
@@ -75,7 +75,7 @@ def test_a_gang_that_does_not_come_together_in_time_is_started_again() -> None:
     assert (first.why, first.began_us, first.signalled_us) == (StopReason.GANG, None, 60 * SECOND)
     assert (first.nodes, second.nodes) == ((1, 2), (1, 3))  # the slow one is avoided
     assert minutes(second.began_us, gang.end_us) == [1, 11]
-    assert list(gang.intervals_us()) == []  # nobody preempted it
+    assert list(intervals_us(gang)) == []  # nobody preempted it
 
 
 def test_a_gang_of_one_is_a_gang() -> None:

@@ -1,5 +1,6 @@
 """Private clusters, simulated by Ebb's engine and joined; and the figures that are drawn of such things."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,28 @@ from scheduler_service.sim.figures import save
 from scheduler_service.sim.history import History
 from scheduler_service.sim.reproduce import hived_figures, hived_measures
 from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting
-from scheduler_service.sim.reproduce.hived_private import joined, kept, private
 from scheduler_service.sim.reproduce.hived_published import BALANCED, CLAIMS, DEFAULT
+from scheduler_service.sim.reproduce.hived_seen import joined, kept
 from scheduler_service.sim.sweep import sweep
-from scheduler_service.sim.workloads import FitGpp, Hived
+from scheduler_service.sim.workloads import Hived
 from scheduler_service.sim.workloads.hived import TENANTS, quotas
 
 JOBS = Hived(jobs=600, days=3, tenants=("res-a", "res-b", "prod-a"), scale=2)
 SHARED = Case(cluster=(Nodes(nodes=27, gpus=8),), workload=JOBS, policy=Policy(name="fifo"))
+
+
+def private(shared: Case, quotas: Mapping[str, int]) -> dict[str, Case]:
+    """A case for each tenant: its own jobs, which come when they do in the shared cluster, on its own nodes."""
+    (nodes,) = shared.cluster
+    return {
+        name: shared.model_copy(
+            update={
+                "cluster": (nodes.model_copy(update={"nodes": quotas[name]}),),
+                "workload": JOBS.model_copy(update={"tenants": (name,)}),
+            }
+        )
+        for name in JOBS.counts()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +110,6 @@ def test_what_a_sweep_keeps_is_what_is_joined(tmp_path: Path, outcomes: dict[str
     jobs, runs = joined([kept(summary.folder)], [2])
     assert jobs["submit_us"].to_pylist() == outcomes["res-b"].jobs["submit_us"].to_pylist()
     assert runs["nodes"].to_pylist() == outcomes["res-b"].runs["nodes"].to_pylist()
-
-
-def test_private_clusters_are_of_a_workload_with_tenants() -> None:
-    with pytest.raises(ValueError, match="private clusters are made of a `hived` workload"):
-        private(SHARED.model_copy(update={"workload": FitGpp()}), quotas())
 
 
 def test_the_plan_has_what_the_paper_compares() -> None:

@@ -5,18 +5,19 @@ from random import Random
 
 import pytest
 
+from benchmarks.measured_delays import times
 from scheduler_service.core.model import JobClass, JobSpec
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim.agents import Delays
-from scheduler_service.sim.jobs import Listed, SimJob
+from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
-from scheduler_service.sim.measured import times
 from scheduler_service.sim.site import Times
 from scheduler_service.sim.workloads.distributions import Empirical
 from scheduler_service.sim.world import Site, World
+from tests.sim.building import Listed
 
 MILLISECOND: Micros = SECOND // 1000
 

@@ -17,8 +17,9 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
-from scheduler_service.sim.jobs import Listed, SimJob
+from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.world import Site, World
+from tests.sim.building import Listed
 from tests.sim.oracle import Amount, Job, Oracle, Rules
 from tests.thorough import LONG, examples
 

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service import presets
 from scheduler_service.config import Config as Service
-from scheduler_service.leading import settings_of
+from scheduler_service.engine_settings import settings_of
 from scheduler_service.sim.cases import Policy
 from scheduler_service.sim.config import Config, ConfigError, parse
 from scheduler_service.sim.reproduce import plan

@@ -13,6 +13,7 @@ from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import Case, simulate
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.estimates import Estimate
+from scheduler_service.sim.kept_results import load
 from scheduler_service.sim.reproduce import fitgpp as study
 from scheduler_service.sim.reproduce import plan
 from scheduler_service.sim.reproduce.fitgpp_figures import FIGURES
@@ -20,7 +21,6 @@ from scheduler_service.sim.reproduce.laid_out import BadDocument, Table, as_mark
 from scheduler_service.sim.reproduce.plan import FIFO, FITGPP, LRTP, PARTS, RAND, Point, Study, Traces, cases, points
 from scheduler_service.sim.reproduce.published import INTERVALS, OFTEN, PREEMPTED, SLOWDOWNS
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.sweep import load
 from scheduler_service.sim.workloads import FitGpp
 from scheduler_service.sim.workloads.fitgpp import jobs
 

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.exchange import Exchange
+from scheduler_service.sim.kept_results import Summary
 from scheduler_service.sim.metrics import HOUR_US
 from scheduler_service.sim.reproduce import hived_fit
 from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
@@ -18,7 +19,7 @@ from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING
 from scheduler_service.sim.reproduce.hived_trace import FROM_DAY, NODES, TO_DAY, cut, left_out, trace_cases
 from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, gains
-from scheduler_service.sim.sweep import Summary, sweep
+from scheduler_service.sim.sweep import sweep
 from scheduler_service.sim.workloads import Hived, hived
 
 DOCUMENT = """# Sharing

@@ -22,6 +22,7 @@ from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.metrics import POINTS, QUANTILES, curves, jain, numbers
 from scheduler_service.sim.results import Lives
+from tests.sim.building import intervals_us
 
 CAPACITY = Vector(64_000, 256 << 10, 16)
 
@@ -153,7 +154,7 @@ def test_an_interval_goes_over_runs_that_never_began() -> None:
     life = Life(job(1, 63), 1, 0, 90 * SECOND, 63 * SECOND, 0, launches)
     again = Life(job(1, 63), 2, 0, 90 * SECOND, 63 * SECOND, 0, [launch(0, 0, 7, 9), launch(9, 19, None, 90)])
     found = History(*kept(life, again).tables(), CAPACITY).intervals().tolist()
-    assert found == [*life.intervals_us(), *again.intervals_us()] == [5 * SECOND, 21 * SECOND, 12 * SECOND]
+    assert found == [*intervals_us(life), *intervals_us(again)] == [5 * SECOND, 21 * SECOND, 12 * SECOND]
 
 
 def random_life(rng: Random, number: int) -> Life:
@@ -229,7 +230,7 @@ def test_levels_and_costs_are_those_that_counting_gives(seed: int) -> None:
         slowdowns = [life.slowdown() for life in lives if life.job.spec.job_class is job_class]
         assert told[f"{name}.slowdown.mean"] == pytest.approx(sum(slowdowns) / len(slowdowns))
         assert told[f"{name}.slowdown.max"] == max(slowdowns)
-    intervals = [interval for life in sorted(lives, key=lambda life: life.id) for interval in life.intervals_us()]
+    intervals = [interval for life in sorted(lives, key=lambda life: life.id) for interval in intervals_us(life)]
     assert history.intervals().tolist() == intervals
     drawn = curves(history)
     shares = np.array(drawn["utilisation.gpu"])

@@ -14,7 +14,8 @@ import pytest
 
 from scheduler_service.sim import sweep as sweeping
 from scheduler_service.sim.cases import Case, simulate
-from scheduler_service.sim.sweep import Silent, Stopped, SweepFailed, load, sweep
+from scheduler_service.sim.kept_results import load
+from scheduler_service.sim.sweep import Stopped, SweepFailed, Watch, sweep
 from tests.sim.conftest import WORKERS, environment
 
 HERE = "local[1]"
@@ -26,7 +27,7 @@ def case(name: str, seed: int = 1, **other: Any) -> Case:
     return Case.model_validate({**told, "decide_every": 60, "policy": {"name": name}, "seed": seed, **other})
 
 
-class Watching(Silent):
+class Watching(Watch):
     """Notes what it sees."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:

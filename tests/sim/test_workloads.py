@@ -18,15 +18,16 @@ from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
-from scheduler_service.sim.jobs import ClosedLoop, Listed, Load, SimJob
-from scheduler_service.sim.workloads import FitGpp, NeedsCapacity, Skipped, Workload, arrivals_of, arriving, fitgpp, jobs_of
+from scheduler_service.sim.jobs import ClosedLoop, Load, SimJob
+from scheduler_service.sim.workloads import FitGpp, NeedsCapacity, Skipped, Workload, arrivals_of, arriving, jobs_of
 from scheduler_service.sim.workloads.arriving import Timed
 from scheduler_service.sim.workloads.distributions import Amount, Distribution, Empirical
 from scheduler_service.sim.world import Site, World
+from tests.sim.building import Listed, papers_nodes
 
 HERE = Path()
 HOUR = 3600 * SECOND
-NODES = fitgpp.nodes(10)
+NODES = papers_nodes(10)
 MIXED: dict[str, Any] = {
     "kind": "generated",
     "jobs": 4000,

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from benchmarks.sim_philly import counting_gpus
 from scheduler_service.core.model import Array, JobClass, JobSpec, TaskGroup
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Vector
@@ -19,7 +20,6 @@ from scheduler_service.sim import workloads
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import BadTrace, Csv, Openb, Philly, Sacct, Skipped, Unwritable, jobs_of, write
 from scheduler_service.sim.workloads.assuming import COMMAND, Trials, spread
-from scheduler_service.sim.workloads.philly import counting_gpus
 from scheduler_service.sim.workloads.sacct import COMMAND as SACCT
 
 DATA = Path(__file__).parent / "data"

@@ -8,6 +8,7 @@ from subprocess import run
 
 import pytest
 
+from benchmarks.sim_philly import counting_gpus
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.invariants import check
 from scheduler_service.core.messages import Rng
@@ -18,11 +19,11 @@ from scheduler_service.policies.stages import stages
 from scheduler_service.sim import workloads
 from scheduler_service.sim.agents import Delays
 from scheduler_service.sim.failures import Exponential, Outages
-from scheduler_service.sim.jobs import ClosedLoop, Listed
+from scheduler_service.sim.jobs import ClosedLoop
 from scheduler_service.sim.lives import Life
-from scheduler_service.sim.workloads import fitgpp, philly
+from scheduler_service.sim.workloads import fitgpp
 from scheduler_service.sim.world import Site, World
-from tests.sim.building import MINUTE, begins, job, lived, node, site, stops
+from tests.sim.building import MINUTE, Listed, begins, intervals_us, job, lived, node, papers_nodes, site, stops
 
 PHILLY = Path(__file__).parent / "data" / "philly_slice_1000.csv.gz"
 
@@ -36,7 +37,7 @@ def finished(world: World) -> World:
 
 def test_first_come_first_served_on_a_real_trace_gives_what_other_simulators_give() -> None:
     """An exact counting FIFO and Tiresias' simulator agree on these figures: 1,000 jobs of Philly on 128 GPUs."""
-    jobs = workloads.jobs_of(philly.counting_gpus(PHILLY), seed=1, folder=Path())
+    jobs = workloads.jobs_of(counting_gpus(PHILLY), seed=1, folder=Path())
     lives = finished(World(site("fifo", node(128)), Listed(jobs))).lives.values()
     assert len(lives) == 1000
     completion = sum(life.end_us - life.submit_us for life in lives if life.end_us is not None)
@@ -50,7 +51,7 @@ def test_a_preempted_job_keeps_what_it_did_and_waits_through_its_grace_period() 
     long, trial = finished(World(site("fitgpp", node(1)), Listed(jobs))).lives.values()
     assert (trial.start_us(), trial.end_us) == (5 * MINUTE, 7 * MINUTE)
     assert (stops(long), begins(long), long.end_us) == ([4 * MINUTE], [0, 7 * MINUTE], 13 * MINUTE)
-    assert list(long.intervals_us()) == [3 * MINUTE]
+    assert list(intervals_us(long)) == [3 * MINUTE]
     assert (long.wait_us(), long.slowdown()) == (3 * MINUTE, 1.3)
 
 
@@ -85,7 +86,7 @@ def test_a_run_that_is_told_to_leave_before_its_process_is_there_has_done_nothin
     jobs = [job(1, minutes=10), job(1, minutes=2, at=0.5, trial=True)]
     long, trial = finished(World(site("fitgpp", node(1), delays=delays), Listed(jobs))).lives.values()
     assert trial.start_us() == round(1.5 * MINUTE)
-    assert list(long.intervals_us()) == [4 * MINUTE]
+    assert list(intervals_us(long)) == [4 * MINUTE]
     assert long.start_us() == round(4.5 * MINUTE)
     assert long.end_us == long.start_us() + 10 * MINUTE
 
@@ -154,7 +155,7 @@ def history(policy: str, seed: int) -> list[Life]:
     ]
     delays = Delays(start=lambda rng: rng.randrange(10 * SECOND), resume=lambda rng: rng.randrange(10 * SECOND))
     failures = Exponential(4, mtbf_us=200 * MINUTE, mttr_us=5 * MINUTE, until_us=3000 * MINUTE, seed=seed)
-    here = site(policy, *fitgpp.nodes(4), seed=seed, delays=delays, outages=Outages(failures))
+    here = site(policy, *papers_nodes(4), seed=seed, delays=delays, outages=Outages(failures))
     return list(finished(World(here, ClosedLoop(jobs, target=2.0))).lives.values())
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
+from ebb.v1 import agent_link_pb2 as pb
+from ebb.v1 import cluster_pb2, job_pb2
 
 from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (
@@ -21,11 +22,12 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.rpc.chunking import chunks
-from scheduler_service.rpc.convert.jobs import Nodes, duration_out, name_of, spec_out, vector_in, vector_out
+from scheduler_service.rpc.convert.specs import spec_out
+from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, vector_in, vector_out
 from scheduler_service.run.dispatch import LogRequest
 
 
-def hello_in(hello: agent_link_pb2.Hello, address: str) -> NodeSeen:
+def hello_in(hello: pb.Hello, address: str) -> NodeSeen:
     devices = tuple(map(_device_in, hello.devices))
     return NodeSeen(
         name=hello.node,
@@ -37,7 +39,7 @@ def hello_in(hello: agent_link_pb2.Hello, address: str) -> NodeSeen:
     )
 
 
-def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> Report:
+def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
     key = RunKey(report.job_id, report.run, report.task)
     match report.WhichOneof("event"):
         case "started":
@@ -63,28 +65,28 @@ def _clean(text: str) -> str:
     return text.replace("\0", "")
 
 
-def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterator[agent_link_pb2.ConnectResponse]:
+def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterator[pb.ConnectResponse]:
     """Each start has the whole spec of its job in it."""
     for piece in chunks(orders, lambda order: _order_out(order, nodes)):
-        yield agent_link_pb2.ConnectResponse(orders=agent_link_pb2.Orders(commit_no=commit_no, orders=piece))
+        yield pb.ConnectResponse(orders=pb.Orders(commit_no=commit_no, orders=piece))
 
 
-def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:
+def _order_out(order: Order, nodes: Nodes) -> pb.RunOrder:
     match order:
         case Start(run=run, job=job):
-            start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
+            start = pb.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
             if order.gang is not None:
                 start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
             if job.array_job:
                 start.array_index = job.array_index
-            return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
+            return pb.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
         case Stop(key=key):
-            stop = agent_link_pb2.StopRun(
+            stop = pb.StopRun(
                 grace_period=duration_out(order.grace_us),
                 reason=int(order.reason),  # type: ignore[arg-type]
                 cause_job_id=order.cause_job,
             )
-            return agent_link_pb2.RunOrder(job_id=key.job_id, run=key.run, task=key.task, stop=stop)
+            return pb.RunOrder(job_id=key.job_id, run=key.run, task=key.task, stop=stop)
         case _:
             assert_never(order)
 
@@ -105,14 +107,12 @@ def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
     return out
 
 
-def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> agent_link_pb2.Gang:
+def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> pb.Gang:
     address, _, port = job.rendezvous.rpartition(":")
-    return agent_link_pb2.Gang(
+    return message_of(
+        pb.Gang,
+        place,
         rank=run.task,
-        world_size=place.world_size,
-        local_rank=place.local_rank,
-        local_world_size=place.local_world_size,
-        node_rank=place.node_rank,
         nodes=[name_of(nodes, node) for node in place.nodes],
         go=begins(job),
         master_address=address,
@@ -120,7 +120,5 @@ def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> agent_link_
     )
 
 
-def log_request_out(asked: LogRequest) -> agent_link_pb2.LogRequest:
-    return agent_link_pb2.LogRequest(
-        id=asked.id, job_id=asked.job_id, run=asked.run, task=asked.task, offset=asked.offset, follow=asked.follow
-    )
+def log_request_out(asked: LogRequest) -> pb.LogRequest:
+    return message_of(pb.LogRequest, asked)

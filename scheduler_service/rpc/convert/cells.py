@@ -14,8 +14,8 @@ from scheduler_service.core.model.exchange import ExchangeState
 from scheduler_service.core.model.values import mask_of
 from scheduler_service.core.model.virtual_clusters import Owner, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.state.state import State
-from scheduler_service.rpc.convert.jobs import duration_out, time_out
 from scheduler_service.rpc.convert.pins import closed, pin_out
+from scheduler_service.rpc.convert.values import duration_out, message_of, time_out
 
 # ---- virtual clusters --------------------------------------------------------------------------------------------------
 
@@ -32,7 +32,7 @@ def vc_out(state: State, row: VirtualCluster) -> pb.VirtualCluster:
     pools, traded = pools_of(state), _traded(state, row.id)
     return pb.VirtualCluster(
         name=row.name,
-        quotas=[pb.CellQuota(pool=q.pool, level=q.level, cells=q.cells) for q in row.quotas],
+        quotas=[message_of(pb.CellQuota, quota) for quota in row.quotas],
         pins=[pb.PinnedCell(name=p.name, pool=p.pool, level=p.level, index=p.cell) for p in row.pins],
         weight=row.weight,
         policy=_policy_out(row.policy),
@@ -43,14 +43,12 @@ def vc_out(state: State, row: VirtualCluster) -> pb.VirtualCluster:
 
 
 def _policy_out(policy: VcPolicy) -> pb.VirtualClusterPolicy:
-    return pb.VirtualClusterPolicy(
-        name=policy.name,
-        s=policy.s,
-        cap=policy.cap,
+    return message_of(
+        pb.VirtualClusterPolicy,
+        policy,
         trials_in_flight=policy.trials_in_flight or 0,
         proxy_after=duration_out(policy.proxy_after_us),
         proxy_window=duration_out(policy.proxy_window_us),
-        proxy_keep=policy.proxy_keep,
     )
 
 

@@ -9,8 +9,8 @@ from scheduler_service.core.exchange.book import Board
 from scheduler_service.core.messages import AcceptRequested, Cells, PostRequested
 from scheduler_service.core.model.exchange import Exchange, LedgerEntry, Lot, Posting, PostingKind, PostingState, Surplus
 from scheduler_service.core.model.values import Micros
-from scheduler_service.rpc.convert.jobs import time_out
-from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.convert.values import time_out
+from scheduler_service.rpc.interceptors import invalid
 
 LATEST_US = 4_102_444_800_000_000
 """2100: what is agreed for a later time is meant otherwise."""
@@ -51,7 +51,7 @@ def _cells_in(lot: pb.CellLot, field: str) -> Cells:
 def _time_in(time: Timestamp, field: str) -> Micros:
     at = time.seconds * 1_000_000 + time.nanos // 1000
     if not 0 < at < LATEST_US:
-        raise InvalidArgument("INVALID_FIELD", f"{field}: must be between 1970 and 2100", field=field, rule="time.range")
+        raise invalid(field, "time.range", "must be between 1970 and 2100")
     return at
 
 

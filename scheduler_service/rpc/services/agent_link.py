@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
-from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc
+from ebb.v1 import agent_link_pb2 as pb
+from ebb.v1 import agent_link_pb2_grpc
 from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.errors import FailedPrecondition
@@ -38,9 +39,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         """Held by the agent whose hello is looked at or whose link is taken down: no two of them in one turn of the event loop,
         so that users' calls come in between."""
 
-    async def Connect(  # noqa: N802
-        self, requests: AsyncIterator[agent_link_pb2.ConnectRequest], context: Context
-    ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
+    async def Connect(self, requests: AsyncIterator[pb.ConnectRequest], context: Context) -> AsyncIterator[pb.ConnectResponse]:
         first = None
         with contextlib.suppress(TimeoutError):  # who says nothing has not said hello first, either
             async with asyncio.timeout(HELLO_LIMIT):
@@ -67,20 +66,18 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             if link is not None:
                 leading.dispatch.close(link)
 
-    async def SendLog(  # noqa: N802
-        self, requests: AsyncIterator[agent_link_pb2.SendLogRequest], _context: Context
-    ) -> agent_link_pb2.SendLogResponse:
+    async def SendLog(self, requests: AsyncIterator[pb.SendLogRequest], _context: Context) -> pb.SendLogResponse:
         await self._transfers.receive(requests)
-        return agent_link_pb2.SendLogResponse()
+        return pb.SendLogResponse()
 
     async def _serve(
         self,
         leading: Leading,
         link: Link,
-        hello: agent_link_pb2.Hello,
+        hello: pb.Hello,
         joined: Joined,
-        requests: AsyncIterator[agent_link_pb2.ConnectRequest],
-    ) -> AsyncIterator[agent_link_pb2.ConnectResponse]:
+        requests: AsyncIterator[pb.ConnectRequest],
+    ) -> AsyncIterator[pb.ConnectResponse]:
         yield self._welcome(leading, joined)
         if joined.orders:
             for piece in orders_out(joined.orders, leading.view.commit_no, leading.view.nodes):
@@ -96,10 +93,10 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                     for piece in orders_out(orders, leading.view.commit_no, leading.view.nodes):
                         yield piece
                 if acknowledged:
-                    acknowledgement = agent_link_pb2.Acknowledgement(sequence=acknowledged)
-                    yield agent_link_pb2.ConnectResponse(acknowledgement=acknowledgement)
+                    acknowledgement = pb.Acknowledgement(sequence=acknowledged)
+                    yield pb.ConnectResponse(acknowledgement=acknowledgement)
                 for asked in logs:
-                    yield agent_link_pb2.ConnectResponse(log_request=log_request_out(asked))
+                    yield pb.ConnectResponse(log_request=log_request_out(asked))
             for task in (acknowledging, reading):
                 if task.done():
                     task.result()  # raises what ended it
@@ -116,7 +113,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         async with self._turn:
             await asyncio.sleep(0)
 
-    def _refuse_twin(self, leading: Leading, hello: agent_link_pb2.Hello) -> None:
+    def _refuse_twin(self, leading: Leading, hello: pb.Hello) -> None:
         """Two agents by one name would each take the other's runs for lost. The one that is there and alive stays.
 
         So does the one that may be about to come back, where only another state directory of the same machine can tell them
@@ -152,13 +149,13 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
                 f"accepted once nothing was heard of it for {self._front.silent_after_seconds:g} s",
             )
 
-    def _welcome(self, leading: Leading, joined: Joined) -> agent_link_pb2.ConnectResponse:
+    def _welcome(self, leading: Leading, joined: Joined) -> pb.ConnectResponse:
         interval = Duration()
         interval.FromNanoseconds(int(self._front.heartbeat_seconds * 1e9))
         within = Duration()
         within.FromMilliseconds(int(1000 * min(len(leading.view.nodes) / JOINING_RATE, self._front.silent_after_seconds / 2)))
-        return agent_link_pb2.ConnectResponse(
-            welcome=agent_link_pb2.Welcome(
+        return pb.ConnectResponse(
+            welcome=pb.Welcome(
                 cluster_id=leading.cluster_id,
                 epoch=leading.epoch,
                 heartbeat_interval=interval,
@@ -169,7 +166,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         )
 
 
-async def _joined(leading: Leading, link: Link, hello: agent_link_pb2.Hello, taken: asyncio.Future[Reply], peer: str) -> Joined:
+async def _joined(leading: Leading, link: Link, hello: pb.Hello, taken: asyncio.Future[Reply], peer: str) -> Joined:
     """Waits until the engine has taken the hello. Raises NotCommitted, and what the node is refused for."""
     try:
         joined = await taken
@@ -191,7 +188,7 @@ def _other_spool(one: str, other: str) -> bool:
     return one != other and bool(of_machine) and other.rpartition("/")[0] == machine
 
 
-async def _skip_numbers(leading: Leading, hello: agent_link_pb2.Hello, known: int, peer: str) -> None:
+async def _skip_numbers(leading: Leading, hello: pb.Hello, known: int, peer: str) -> None:
     """An agent had more reports acknowledged than the database knows: it may have lost numbers of jobs, which name folders of
     checkpoints. Such numbers are skipped once in a leadership, whoever says so: the claim cannot be proved, and costs nothing
     else."""
@@ -216,8 +213,8 @@ async def _skip_numbers(leading: Leading, hello: agent_link_pb2.Hello, known: in
 async def _read(
     leading: Leading,
     link: Link,
-    hello: agent_link_pb2.Hello,
-    requests: AsyncIterator[agent_link_pb2.ConnectRequest],
+    hello: pb.Hello,
+    requests: AsyncIterator[pb.ConnectRequest],
     committed: "asyncio.Queue[asyncio.Future[Reply] | None]",
     observer: Observer,
 ) -> None:

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 
-from ebb.v1 import cluster_pb2, cluster_pb2_grpc
+from ebb.v1 import cluster_pb2 as pb
+from ebb.v1 import cluster_pb2_grpc
 
 from scheduler_service.core.errors import NotFound
 from scheduler_service.core.messages import (
@@ -18,10 +19,10 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import present
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
-from scheduler_service.rpc.convert.jobs import node_out
+from scheduler_service.rpc.chunking import LARGEST_BYTES, in_turns
+from scheduler_service.rpc.convert.nodes import node_out
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.rpc.paging import DEFAULT_PAGE, after
+from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services.observations import observations_of
 from scheduler_service.run.service import NotLeading
 
@@ -41,14 +42,12 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
     def __init__(self, backend: Backend) -> None:
         self._front = backend
 
-    async def ListNodes(  # noqa: N802
-        self, request: cluster_pb2.ListNodesRequest, _context: Context
-    ) -> cluster_pb2.ListNodesResponse:
+    async def ListNodes(self, request: pb.ListNodesRequest, _context: Context) -> pb.ListNodesResponse:
         view = await self._front.view_of_nodes()
         size = request.page_size or DEFAULT_PAGE
-        page: list[cluster_pb2.Node] = []
+        page: list[pb.Node] = []
         last, room, more = 0, LARGEST_BYTES, False
-        for shown in view.nodes_after(after(request.page_token)):
+        for shown in view.nodes_after(last_id(request.page_token) or 0):
             node = node_out(shown)
             room -= node.ByteSize()
             if page and (len(page) == size or room < 0):
@@ -58,36 +57,33 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
             last = shown.node.id
             if len(page) % AT_ONCE == 0:
                 await asyncio.sleep(0)  # others have their turn
-        return cluster_pb2.ListNodesResponse(nodes=page, next_page_token=str(last) if more else "")
+        return pb.ListNodesResponse(nodes=page, next_page_token=str(last) if more else "")
 
-    async def GetNode(self, request: cluster_pb2.GetNodeRequest, _context: Context) -> cluster_pb2.GetNodeResponse:  # noqa: N802
+    async def GetNode(self, request: pb.GetNodeRequest, _context: Context) -> pb.GetNodeResponse:
         view = await self._front.view_of_nodes()
-        for node in view.nodes.values():
-            if node.name == request.node and present(node):
-                leading = self._front.leads
-                seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
-                return cluster_pb2.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
-        raise NotFound(
-            "NO_SUCH_NODE", f"there is no node {request.node}; `ebb node list` shows those there are", node=request.node
-        )
+        node = present(view.named(request.node))
+        if node is None:
+            known = "`ebb node list` shows those there are"
+            raise NotFound("NO_SUCH_NODE", f"there is no node {request.node}; {known}", node=request.node)
+        leading = self._front.leads
+        seen = None if leading is None or leading.view is not view else observations_of(leading, node.id)
+        return pb.GetNodeResponse(node=node_out(view.node(node.id)), observations=seen)
 
-    async def Drain(self, request: cluster_pb2.DrainRequest, _context: Context) -> cluster_pb2.DrainResponse:  # noqa: N802
+    async def Drain(self, request: pb.DrainRequest, _context: Context) -> pb.DrainResponse:
         event = DrainRequested(request.node, request.reason, user(), request.evict)
-        return cluster_pb2.DrainResponse(node=await self._ask(event))
+        return pb.DrainResponse(node=await self._ask(event))
 
-    async def Undrain(self, request: cluster_pb2.UndrainRequest, _context: Context) -> cluster_pb2.UndrainResponse:  # noqa: N802
-        return cluster_pb2.UndrainResponse(node=await self._ask(UndrainRequested(request.node)))
+    async def Undrain(self, request: pb.UndrainRequest, _context: Context) -> pb.UndrainResponse:
+        return pb.UndrainResponse(node=await self._ask(UndrainRequested(request.node)))
 
-    async def Fence(self, request: cluster_pb2.FenceRequest, _context: Context) -> cluster_pb2.FenceResponse:  # noqa: N802
-        return cluster_pb2.FenceResponse(node=await self._ask(FenceRequested(request.node, user())))
+    async def Fence(self, request: pb.FenceRequest, _context: Context) -> pb.FenceResponse:
+        return pb.FenceResponse(node=await self._ask(FenceRequested(request.node, user())))
 
-    async def DeleteNode(  # noqa: N802
-        self, request: cluster_pb2.DeleteNodeRequest, _context: Context
-    ) -> cluster_pb2.DeleteNodeResponse:
+    async def DeleteNode(self, request: pb.DeleteNodeRequest, _context: Context) -> pb.DeleteNodeResponse:
         await self._ask(NodeDeleteRequested(request.node))
-        return cluster_pb2.DeleteNodeResponse()
+        return pb.DeleteNodeResponse()
 
-    async def _ask(self, event: NodeRequest) -> cluster_pb2.Node:
+    async def _ask(self, event: NodeRequest) -> pb.Node:
         """Has the engine take the event, and returns the node as it then stands."""
         leading = self._front.leading
         reply = await leading.service.handle(event)
@@ -95,17 +91,9 @@ class Cluster(cluster_pb2_grpc.ClusterServicer):
         log.info("node %s is %s by %s", event.node, _DONE[type(event)], user())
         return node_out(leading.view.node(reply.node))
 
-    async def Watch(  # noqa: N802
-        self, _request: cluster_pb2.ClusterWatchRequest, _context: Context
-    ) -> AsyncIterator[cluster_pb2.ClusterWatchResponse]:
+    async def Watch(self, _request: pb.ClusterWatchRequest, _context: Context) -> AsyncIterator[pb.ClusterWatchResponse]:
         async for update in self._front.leading.view.watch_nodes():
-            snapshot = update.snapshot
-            last: list[cluster_pb2.Node] | None = None
-            for piece in chunks(update.nodes, node_out):
-                if last is not None:
-                    yield cluster_pb2.ClusterWatchResponse(snapshot=snapshot, nodes=last)
-                    snapshot = False
-                    await asyncio.sleep(0)
-                last = piece
-            yield cluster_pb2.ClusterWatchResponse(snapshot=snapshot, nodes=last, commit_no=update.commit_no)
+            async for piece, first, last in in_turns(update.nodes, node_out):
+                snapshot, commit_no = update.snapshot and first, update.commit_no if last else 0
+                yield pb.ClusterWatchResponse(snapshot=snapshot, nodes=piece, commit_no=commit_no)
         raise NotLeading  # the view was closed: the watcher looks for the next leader

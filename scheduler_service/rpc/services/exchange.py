@@ -27,7 +27,7 @@ from scheduler_service.rpc.convert.exchange import (
 )
 from scheduler_service.rpc.interceptors import PermissionDenied
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.rpc.paging import DEFAULT_PAGE, before
+from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.run.token_cache import wall_clock
 
 _LIVE = (ExchangeState.MATCHED, ExchangeState.ACTIVE)
@@ -42,7 +42,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
 
     # ---- changes -------------------------------------------------------------------------------------------------------
 
-    async def Post(self, request: pb.PostRequest, _context: Context) -> pb.PostResponse:  # noqa: N802
+    async def Post(self, request: pb.PostRequest, _context: Context) -> pb.PostResponse:
         event, service = posted_in(request), self._front.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
         known = await self._front.read(self._market.posted, vc, request.request_id) if vc and request.request_id else None
@@ -54,7 +54,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         _note(f"posted {event.kind.name.lower()} {reply.posting}", request.virtual_cluster)
         return pb.PostResponse(posting=await self._posting(reply.posting))
 
-    async def Withdraw(self, request: pb.WithdrawRequest, _context: Context) -> pb.WithdrawResponse:  # noqa: N802
+    async def Withdraw(self, request: pb.WithdrawRequest, _context: Context) -> pb.WithdrawResponse:
         _require_side(request.virtual_cluster, "Withdraw")
         try:
             await self._front.leading.service.handle(WithdrawRequested(request.posting_id, request.virtual_cluster))
@@ -67,7 +67,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
                 raise
         return pb.WithdrawResponse(posting=await self._posting(request.posting_id))
 
-    async def Accept(self, request: pb.AcceptRequest, _context: Context) -> pb.AcceptResponse:  # noqa: N802
+    async def Accept(self, request: pb.AcceptRequest, _context: Context) -> pb.AcceptResponse:
         event, service = accepted_in(request), self._front.leading.service
         vc = _id_of(request.virtual_cluster, await self._names())
         known = await self._front.read(self._market.accepted, vc, request.request_id) if vc and request.request_id else None
@@ -80,7 +80,7 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
         _note(f"accepted posting {request.posting_id}, which is exchange {made},", request.virtual_cluster)
         return pb.AcceptResponse(exchanges=await self._exchanges(reply.exchanges))
 
-    async def ReturnCells(self, request: pb.ReturnCellsRequest, _context: Context) -> pb.ReturnCellsResponse:  # noqa: N802
+    async def ReturnCells(self, request: pb.ReturnCellsRequest, _context: Context) -> pb.ReturnCellsResponse:
         _require_side(request.virtual_cluster, "ReturnCells")
         try:
             await self._front.leading.service.handle(ReturnRequested(request.exchange_id, request.virtual_cluster))
@@ -96,26 +96,26 @@ class Exchange(exchange_pb2_grpc.ExchangeServicer):
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
-    async def ListPostings(self, request: pb.ListPostingsRequest, _context: Context) -> pb.ListPostingsResponse:  # noqa: N802
+    async def ListPostings(self, request: pb.ListPostingsRequest, _context: Context) -> pb.ListPostingsResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [PostingState(state) for state in request.states if state] or [PostingState.OPEN]
-        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
+        asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
         found = await self._front.read(self._market.list_postings, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListPostingsResponse(postings=await self._shown(found[:size], names), next_page_token=token)
 
-    async def ListExchanges(self, request: pb.ListExchangesRequest, _context: Context) -> pb.ListExchangesResponse:  # noqa: N802
+    async def ListExchanges(self, request: pb.ListExchangesRequest, _context: Context) -> pb.ListExchangesResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         states = [ExchangeState(state) for state in request.states if state] or list(_LIVE)
-        asked = states, _asked(request.virtual_cluster, names), before(request.page_token), size + 1
+        asked = states, _asked(request.virtual_cluster, names), last_id(request.page_token), size + 1
         found = await self._front.read(self._market.list_exchanges, *asked)
         token = str(found[size - 1].id) if len(found) > size else ""
         return pb.ListExchangesResponse(exchanges=[exchange_out(x, names) for x in found[:size]], next_page_token=token)
 
-    async def GetLedger(self, request: pb.GetLedgerRequest, _context: Context) -> pb.GetLedgerResponse:  # noqa: N802
+    async def GetLedger(self, request: pb.GetLedgerRequest, _context: Context) -> pb.GetLedgerResponse:
         names, size = await self._names(), request.page_size or DEFAULT_PAGE
         vc = _asked(request.virtual_cluster, names)
-        found = await self._front.read(self._market.ledger, vc, before(request.page_token), size + 1)
+        found = await self._front.read(self._market.ledger, vc, last_id(request.page_token), size + 1)
         surpluses = await self._front.read(self._market.surpluses)
         shown = list(dict.fromkeys(entry.exchange for entry in found))
         on_page = set(shown[:size])

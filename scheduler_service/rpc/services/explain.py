@@ -4,7 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ebb.v1 import job_pb2, scheduler_pb2
+from ebb.v1 import job_pb2
+from ebb.v1 import scheduler_pb2 as pb
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.messages import Accepted, Rng, Submitted
@@ -15,7 +16,8 @@ from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.explain.explanation import Explanation, Victim
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.backend import Backend, Leading
-from scheduler_service.rpc.convert.jobs import Nodes, decision_out, duration_out, job_out, task_out, time_out, vector_out
+from scheduler_service.rpc.convert.jobs import decision_out, job_out, task_out
+from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, time_out, vector_out
 from scheduler_service.rpc.sight import Sight, sight
 from scheduler_service.run.view import JobView
 
@@ -45,7 +47,7 @@ class Answers:
     def __init__(self, backend: Backend) -> None:
         self._front = backend
 
-    async def explain(self, job: Job) -> scheduler_pb2.Explanation:
+    async def explain(self, job: Job) -> pb.Explanation:
         """Of a job that has ended there is nothing to explain."""
         leading = self._front.leading
         job_id, stages = job.id, leading.stages
@@ -56,7 +58,7 @@ class Answers:
 
         return _explanation_out(await leading.service.ask(question), leading.view.nodes)
 
-    async def preview(self, event: Submitted) -> scheduler_pb2.SubmitResponse:
+    async def preview(self, event: Submitted) -> pb.SubmitResponse:
         """Takes the submit as the next step would, and undoes it. Raises Refused as Submit does."""
         leading = self._front.leading
         stages = leading.stages
@@ -99,8 +101,8 @@ def _previewed(state: State, event: Submitted, now: Micros, rng: Rng, policy: Po
 # ---- out ---------------------------------------------------------------------------------------------------------------
 
 
-def _victim_out(shown: Shown, nodes: Nodes) -> scheduler_pb2.Victim:
-    return scheduler_pb2.Victim(
+def _victim_out(shown: Shown, nodes: Nodes) -> pb.Victim:
+    return pb.Victim(
         job_id=shown.job.id,
         user=shown.job.user,
         node=nodes[shown.run.node].name,
@@ -110,21 +112,19 @@ def _victim_out(shown: Shown, nodes: Nodes) -> scheduler_pb2.Victim:
     )
 
 
-def _explanation_out(explained: Explained, nodes: Nodes) -> scheduler_pb2.Explanation:
+def _explanation_out(explained: Explained, nodes: Nodes) -> pb.Explanation:
     found = explained.explanation
-    out = scheduler_pb2.Explanation(
+    out = pb.Explanation(
         blockers=[
-            scheduler_pb2.Blocker(
-                reason=int(b.reason),  # type: ignore[arg-type]
-                detail=b.detail,
+            message_of(
+                pb.Blocker,
+                b,
                 cause_job_id=b.cause_job,
                 need=vector_out(b.need) if b.nodes else None,
                 node=nodes[b.node].name if b.node in nodes else "",
                 free=vector_out(b.free) if b.node else None,
-                nodes=b.nodes,
                 nodes_usable=b.usable,
                 nodes_large_enough=b.large_enough,
-                holders=b.holders,
                 holder_job_ids=b.holder_jobs,
                 first_end_time=time_out(b.first_end_us),
             )
@@ -143,9 +143,9 @@ def _explanation_out(explained: Explained, nodes: Nodes) -> scheduler_pb2.Explan
     return out
 
 
-def _preview_out(found: Previewed, leading: Leading, seen: Sight) -> scheduler_pb2.SubmitResponse:
+def _preview_out(found: Previewed, leading: Leading, seen: Sight) -> pb.SubmitResponse:
     nodes = leading.view.nodes
-    preview = scheduler_pb2.Preview(
+    preview = pb.Preview(
         starts=bool(found.runs),
         tasks=[task_out(run, nodes) for run in found.runs],
         victims=[_victim_out(shown, nodes) for shown in found.victims],
@@ -156,13 +156,13 @@ def _preview_out(found: Previewed, leading: Leading, seen: Sight) -> scheduler_p
             preview.explanation.decision.CopyFrom(decision_out(found.decision, nodes))
     job: job_pb2.Job = job_out(JobView(found.job, found.runs), nodes, seen)
     job.id = 0
-    return scheduler_pb2.SubmitResponse(job=job, preview=preview)
+    return pb.SubmitResponse(job=job, preview=preview)
 
 
 _BACK = (EventKind.STARTED, EventKind.SUSPENDED, EventKind.HELD)
 
 
-def preempted_out(story: Sequence[JobEvent], found: JobView) -> scheduler_pb2.PreemptionCost | None:
+def preempted_out(story: Sequence[JobEvent], found: JobView) -> pb.PreemptionCost | None:
     """What the job's last preemption has cost it, by its story; None where there was none. For how long its user set it aside
     afterwards is no cost of that."""
     last = max((i for i, line in enumerate(story) if line.kind is EventKind.PREEMPTED), default=None)
@@ -172,7 +172,7 @@ def preempted_out(story: Sequence[JobEvent], found: JobView) -> scheduler_pb2.Pr
     back = next((line.at_us for line in story[last:] if line.kind in _BACK), None)
     until = back if back is not None else found.job.ended_us
     away = max((time.time_ns() // 1000 if until is None else until) - told.at_us, 0)
-    return scheduler_pb2.PreemptionCost(
+    return pb.PreemptionCost(
         by_job_id=told.cause_job,
         time=time_out(told.at_us),
         away=duration_out(away),

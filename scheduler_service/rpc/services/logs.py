@@ -7,7 +7,7 @@ control.
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ebb.v1 import agent_link_pb2, scheduler_pb2
@@ -24,7 +24,6 @@ from scheduler_service.run.view import JobView
 ANSWER_LIMIT = 10.0
 """Seconds in which an agent must have begun to answer."""
 
-Find = Callable[[Backend, int], Awaitable[JobView]]
 Sent = agent_link_pb2.SendLogRequest
 
 
@@ -109,10 +108,10 @@ class Transfers:
 
 
 async def read(
-    backend: Backend, transfers: Transfers, request: scheduler_pb2.LogsRequest, context: Context, find: Find
+    backend: Backend, transfers: Transfers, request: scheduler_pb2.LogsRequest, context: Context
 ) -> AsyncIterator[scheduler_pb2.LogsResponse]:
     """What Scheduler.Logs answers."""
-    place = await _place(backend, request, find)
+    place = await _place(backend, request)
     if place is None:  # the job has ended without that run
         return
     node, run, over = place
@@ -163,21 +162,21 @@ def _refused(said: str, about: dict[str, str]) -> Refused:
             return Unavailable("LOG_UNREADABLE", text, **about)
 
 
-async def _place(backend: Backend, request: scheduler_pb2.LogsRequest, find: Find) -> tuple[str, int, bool] | None:
+async def _place(backend: Backend, request: scheduler_pb2.LogsRequest) -> tuple[str, int, bool] | None:
     """The node and the number of the run that is asked for, and whether that run is over.
 
     With `follow` it waits for it, but not for that of an array, which has none; None: the job has ended without it. Raises
     NotFound, and NOT_STARTED.
     """
     view = backend.leading.view
-    found = await find(backend, request.job_id)
+    found = await backend.find(request.job_id)
     while (run := request.run or found.job.run) == 0 or run > found.job.run:
         if not request.follow or found.job.spec.array is not None:
             said = f"job {request.job_id} is {found.job.state.name} and {_not_written(found.job, run)}"
             raise FailedPrecondition("NOT_STARTED", said, job_id=str(request.job_id))
         if found.job.ended_us is not None:
             return None
-        found = await _changed(backend, found, find)
+        found = await _changed(backend, found)
     key = RunKey(request.job_id, run, request.task)
     task = next((task for task in found.runs if task.key == key), None) or await backend.read(backend.reader.find_run, key)
     if task is None:
@@ -195,11 +194,11 @@ def _not_written(job: Job, run: int) -> str:
     return f"had no run {run}" if run else "has written nothing"
 
 
-async def _changed(backend: Backend, known: JobView, find: Find) -> JobView:
+async def _changed(backend: Backend, known: JobView) -> JobView:
     """The job once it is in another run than it is known to be in, or has ended. Raises NotLeading."""
     job_id = known.job.id
     async for update in backend.leading.view.watch_jobs(job_id=job_id):
-        now = update.jobs[0] if update.jobs else await find(backend, job_id)  # in no snapshot: it has just ended
+        now = update.jobs[0] if update.jobs else await backend.find(job_id)  # in no snapshot: it has just ended
         if now.job.run != known.job.run or now.job.ended_us is not None:
             return now
     raise NotLeading

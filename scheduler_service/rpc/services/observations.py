@@ -9,8 +9,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from scheduler_service.core.messages import FaultsSeen, Reply
 from scheduler_service.core.model import RunKey
 from scheduler_service.rpc.backend import Leading
-from scheduler_service.rpc.convert.jobs import duration_in
-from scheduler_service.rpc.interceptors import InvalidArgument, check
+from scheduler_service.rpc.convert.values import duration_in
+from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
 from scheduler_service.run.dispatch import Link
 
 log = logging.getLogger(__name__)
@@ -38,11 +38,10 @@ class Observer:
             if cycle.device not in devices:
                 raise InvalidArgument("DEVICES", f"node {self._link.node} has no device {cycle.device}")
             if cycle.maximum_mib < cycle.minimum_mib:
-                text = f"cycles.maximum_mib: {cycle.maximum_mib} is below minimum_mib, {cycle.minimum_mib}"
-                raise InvalidArgument("INVALID_FIELD", text, field="cycles.maximum_mib", rule="at_least_minimum_mib")
+                below = f"{cycle.maximum_mib} is below minimum_mib, {cycle.minimum_mib}"
+                raise invalid("cycles.maximum_mib", "at_least_minimum_mib", below)
             if cycle.HasField("period") and not 0 < duration_in(cycle.period) <= LONGEST_PERIOD:
-                text = "cycles.period: must be above 0 and at most a day"
-                raise InvalidArgument("INVALID_FIELD", text, field="cycles.period", rule="duration.gt_lte")
+                raise invalid("cycles.period", "duration.gt_lte", "must be above 0 and at most a day")
         at = Timestamp()
         at.GetCurrentTime()
         self._link.observed = cluster_pb2.NodeObservations(time=at, devices=seen.devices, cycles=seen.cycles)

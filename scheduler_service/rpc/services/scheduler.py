@@ -1,10 +1,10 @@
 """ebb.v1.Scheduler: jobs, for users."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ebb.v1 import job_pb2, scheduler_pb2, scheduler_pb2_grpc
+from ebb.v1 import job_pb2, scheduler_pb2_grpc
+from ebb.v1 import scheduler_pb2 as pb
 
 from scheduler_service.core.errors import FailedPrecondition, LookupNeeded, NotFound, no_such_vc
 from scheduler_service.core.messages import (
@@ -23,11 +23,13 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobState, Run
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
-from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks
-from scheduler_service.rpc.convert.jobs import dependencies_in, duration_in, event_out, job_out, spec_in
-from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
+from scheduler_service.rpc.convert.jobs import event_out, job_out
+from scheduler_service.rpc.convert.specs import dependencies_in, spec_in
+from scheduler_service.rpc.convert.values import duration_in
+from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
-from scheduler_service.rpc.paging import DEFAULT_PAGE, before
+from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
 from scheduler_service.rpc.sight import sight
@@ -56,51 +58,33 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         self._transfers = transfers
         self._answers = Answers(backend)
 
-    async def Submit(self, request: scheduler_pb2.SubmitRequest, _context: Context) -> scheduler_pb2.SubmitResponse:  # noqa: N802
-        if request.spec.ByteSize() > LARGEST_SPEC:
-            too_large = f"spec: must be at most {LARGEST_SPEC} bytes"
-            raise InvalidArgument("INVALID_FIELD", too_large, field="spec", rule="bytes.max_len")
-        tasks = sum(group.count for group in request.spec.task_groups)
-        if tasks > MOST_TASKS:
-            too_many = f"spec.task_groups: at most {MOST_TASKS} tasks in all, not {tasks}"
-            raise InvalidArgument("INVALID_FIELD", too_many, field="spec.task_groups", rule="tasks.max")
-        if tasks * request.spec.ByteSize() > LARGEST_GANG:
-            too_much = f"spec: with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
-            raise InvalidArgument("INVALID_FIELD", too_much, field="spec", rule="bytes.max_len")
-        asked = request.spec
-        if not asked.virtual_cluster and (
-            asked.guarantee or asked.HasField("cells") or any(g.level for g in asked.task_groups)
-        ):
-            whose = "spec.virtual_cluster: say whose cells and guarantee are meant"
-            raise InvalidArgument("INVALID_FIELD", whose, field="spec.virtual_cluster", rule="virtual_cluster.given")
-        if asked.redacted:
-            parts = "spec.redacted: this spec lacks what its owner alone may see: take one that you have made yourself"
-            raise InvalidArgument("INVALID_FIELD", parts, field="spec.redacted", rule="redacted.whole")
+    async def Submit(self, request: pb.SubmitRequest, _context: Context) -> pb.SubmitResponse:
+        _check_spec(request.spec)
         spec = spec_in(request.spec, self._front.default_grace_us)
         given = request.spec.HasField("grace_period")
         who = user()
 
-        async def submit(ends: Ends) -> scheduler_pb2.SubmitResponse:
+        async def submit(ends: Ends) -> pb.SubmitResponse:
             if request.validate_only:
                 return await self._answers.preview(Submitted(who, "", spec, given, ends))
-            return scheduler_pb2.SubmitResponse(job=await self._ask(Submitted(who, request.request_id, spec, given, ends)))
+            return pb.SubmitResponse(job=await self._ask(Submitted(who, request.request_id, spec, given, ends)))
 
         return await self._with_ends(submit)
 
-    async def Get(self, request: scheduler_pb2.GetRequest, _context: Context) -> scheduler_pb2.GetResponse:  # noqa: N802
-        found = await _find(self._front, request.job_id)
-        return scheduler_pb2.GetResponse(job=await self._shown(found))
+    async def Get(self, request: pb.GetRequest, _context: Context) -> pb.GetResponse:
+        found = await self._front.find(request.job_id)
+        return pb.GetResponse(job=await self._shown(found))
 
-    async def List(self, request: scheduler_pb2.ListRequest, _context: Context) -> scheduler_pb2.ListResponse:  # noqa: N802
+    async def List(self, request: pb.ListRequest, _context: Context) -> pb.ListResponse:
         backend = self._front
         size = request.page_size or DEFAULT_PAGE
         states = [JobState(s) for s in request.states if s]
-        begins = before(request.page_token)
+        begins = last_id(request.page_token)
         names = await backend.names()
         leading = backend.leads
         seen = sight(backend.secrets)
         if request.mine and request.user not in ("", user()):
-            return scheduler_pb2.ListResponse()
+            return pb.ListResponse()
         only = request.virtual_cluster, user() if request.mine else request.user, request.name
 
         def made(found: tuple[Job, tuple[Run, ...]]) -> job_pb2.Job:
@@ -119,19 +103,17 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             more = len(piece) < len(found)
             room -= sum(job.ByteSize() for job in piece) if len(piece) == wanted else room
             begins = page[-1].id if page else None
-        answer = scheduler_pb2.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
+        answer = pb.ListResponse(jobs=page, next_page_token=str(page[-1].id) if more else "")
         if request.count_more and more:
             answer.more = await backend.read(backend.reader.count_jobs, states, begins, MOST_COUNTED, *only)
         return answer
 
-    async def Watch(  # noqa: N802
-        self, request: scheduler_pb2.SchedulerWatchRequest, _context: Context
-    ) -> AsyncIterator[scheduler_pb2.SchedulerWatchResponse]:
+    async def Watch(self, request: pb.SchedulerWatchRequest, _context: Context) -> AsyncIterator[pb.SchedulerWatchResponse]:
         leading = self._front.leading
         nodes = leading.view.nodes
         seen = sight(self._front.secrets)
-        if request.job_id and (found := await _find(self._front, request.job_id)).job.ended_us is not None:
-            yield scheduler_pb2.SchedulerWatchResponse(
+        if request.job_id and (found := await self._front.find(request.job_id)).job.ended_us is not None:
+            yield pb.SchedulerWatchResponse(
                 snapshot=not leading.view.holds_after(request.after_commit),
                 jobs=[job_out(found, nodes, seen)],
                 commit_no=leading.view.commit_no,
@@ -140,75 +122,67 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         async for update in leading.view.watch_jobs(request.after_commit, request.job_id):
             jobs = update.jobs
             if request.job_id and update.snapshot and not jobs:  # it has just ended: the view holds live jobs only
-                jobs = (await _find(self._front, request.job_id),)
-            last: list[job_pb2.Job] | None = None
-            snapshot = update.snapshot
-            for piece in chunks(jobs, lambda view: job_out(view, nodes, seen)):
-                if last is not None:
-                    yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last)
-                    snapshot = False
-                    await asyncio.sleep(0)  # others have their turn
-                last = piece
-            yield scheduler_pb2.SchedulerWatchResponse(snapshot=snapshot, jobs=last, commit_no=update.commit_no)
+                jobs = (await self._front.find(request.job_id),)
+            async for piece, first, last in in_turns(jobs, lambda view: job_out(view, nodes, seen)):
+                snapshot, commit_no = update.snapshot and first, update.commit_no if last else 0
+                yield pb.SchedulerWatchResponse(snapshot=snapshot, jobs=piece, commit_no=commit_no)
             if request.job_id and any(view.job.ended_us is not None for view in jobs):
                 return
         raise NotLeading  # the view was closed: the watcher looks for the next leader
 
-    async def Cancel(self, request: scheduler_pb2.CancelRequest, _context: Context) -> scheduler_pb2.CancelResponse:  # noqa: N802
+    async def Cancel(self, request: pb.CancelRequest, _context: Context) -> pb.CancelResponse:
         try:
             job = await self._ask(CancelRequested(request.job_id))
         except NotFound:  # not live: has it ended?
-            job = await self._shown(await _find(self._front, request.job_id))
-        return scheduler_pb2.CancelResponse(job=job)
+            job = await self._shown(await self._front.find(request.job_id))
+        return pb.CancelResponse(job=job)
 
-    async def Suspend(self, request: scheduler_pb2.SuspendRequest, _context: Context) -> scheduler_pb2.SuspendResponse:  # noqa: N802
-        return scheduler_pb2.SuspendResponse(job=await self._request(SuspendRequested(request.job_id)))
+    async def Suspend(self, request: pb.SuspendRequest, _context: Context) -> pb.SuspendResponse:
+        return pb.SuspendResponse(job=await self._request(SuspendRequested(request.job_id)))
 
-    async def Resume(self, request: scheduler_pb2.ResumeRequest, _context: Context) -> scheduler_pb2.ResumeResponse:  # noqa: N802
-        return scheduler_pb2.ResumeResponse(job=await self._request(ResumeRequested(request.job_id)))
+    async def Resume(self, request: pb.ResumeRequest, _context: Context) -> pb.ResumeResponse:
+        return pb.ResumeResponse(job=await self._request(ResumeRequested(request.job_id)))
 
-    async def Hold(self, request: scheduler_pb2.HoldRequest, _context: Context) -> scheduler_pb2.HoldResponse:  # noqa: N802
-        return scheduler_pb2.HoldResponse(job=await self._request(HoldRequested(request.job_id)))
+    async def Hold(self, request: pb.HoldRequest, _context: Context) -> pb.HoldResponse:
+        return pb.HoldResponse(job=await self._request(HoldRequested(request.job_id)))
 
-    async def Release(self, request: scheduler_pb2.ReleaseRequest, _context: Context) -> scheduler_pb2.ReleaseResponse:  # noqa: N802
-        return scheduler_pb2.ReleaseResponse(job=await self._request(ReleaseRequested(request.job_id)))
+    async def Release(self, request: pb.ReleaseRequest, _context: Context) -> pb.ReleaseResponse:
+        return pb.ReleaseResponse(job=await self._request(ReleaseRequested(request.job_id)))
 
-    async def Requeue(self, request: scheduler_pb2.RequeueRequest, _context: Context) -> scheduler_pb2.RequeueResponse:  # noqa: N802
-        return scheduler_pb2.RequeueResponse(job=await self._request(RequeueRequested(request.job_id, request.run)))
+    async def Requeue(self, request: pb.RequeueRequest, _context: Context) -> pb.RequeueResponse:
+        return pb.RequeueResponse(job=await self._request(RequeueRequested(request.job_id, request.run)))
 
-    async def Update(self, request: scheduler_pb2.UpdateRequest, _context: Context) -> scheduler_pb2.UpdateResponse:  # noqa: N802
+    async def Update(self, request: pb.UpdateRequest, _context: Context) -> pb.UpdateResponse:
         priority = request.priority if request.HasField("priority") else None
         limit = duration_in(request.time_limit) if request.HasField("time_limit") else None
         wanted = dependencies_in(request.dependencies.dependencies) if request.HasField("dependencies") else None
 
-        async def update(ends: Ends) -> scheduler_pb2.UpdateResponse:
+        async def update(ends: Ends) -> pb.UpdateResponse:
             event = UpdateRequested(request.job_id, priority, limit, wanted, ends)
-            return scheduler_pb2.UpdateResponse(job=await self._request(event))
+            return pb.UpdateResponse(job=await self._request(event))
 
         return await self._with_ends(update)
 
-    async def Explain(self, request: scheduler_pb2.ExplainRequest, _context: Context) -> scheduler_pb2.ExplainResponse:  # noqa: N802
-        found = await _find(self._front, request.job_id)
+    async def Explain(self, request: pb.ExplainRequest, _context: Context) -> pb.ExplainResponse:
+        found = await self._front.find(request.job_id)
         explanation = await self._answers.explain(found.job)
         story = await self._front.read(self._front.reader.story, request.job_id)
         if (cost := preempted_out([event for event, _ in story], found)) is not None:
             by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)
-        return scheduler_pb2.ExplainResponse(job=await self._shown(found), explanation=explanation)
+        return pb.ExplainResponse(job=await self._shown(found), explanation=explanation)
 
-    async def Story(self, request: scheduler_pb2.StoryRequest, _context: Context) -> scheduler_pb2.StoryResponse:  # noqa: N802
+    async def Story(self, request: pb.StoryRequest, _context: Context) -> pb.StoryResponse:
         backend = self._front
         events = await backend.read(backend.reader.story, request.job_id)
         if not events:
-            await _find(backend, request.job_id)
+            await backend.find(request.job_id)
         names = await backend.names()
-        return scheduler_pb2.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
+        return pb.StoryResponse(events=[event_out(event, commit_no, names) for event, commit_no in events])
 
-    async def Logs(  # noqa: N802
-        self, request: scheduler_pb2.LogsRequest, context: Context
-    ) -> AsyncIterator[scheduler_pb2.LogsResponse]:
-        async for response in logs.read(self._front, self._transfers, request, context, _find):
+    async def Logs(self, request: pb.LogsRequest, context: Context) -> AsyncIterator[pb.LogsResponse]:
+        async for response in logs.read(self._front, self._transfers, request, context):
             yield response
 
     async def _request(self, event: JobRequest) -> job_pb2.Job:
@@ -218,7 +192,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         except LookupNeeded:
             raise
         except NotFound:  # not live: has it ended?
-            found = await _find(self._front, event.job_id)
+            found = await self._front.find(event.job_id)
             ended = found.job.state.name
             text = f"job {event.job_id} has ended as {ended}, which nothing changes; submit it again for another try"
             raise FailedPrecondition("JOB_ENDED", text, job_id=str(event.job_id), state=ended) from None
@@ -242,7 +216,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         leading = self._front.leading
         reply = await leading.service.handle(event)
         assert isinstance(reply, Accepted)
-        found = leading.view.job(reply.job_id) or await _find(self._front, reply.job_id)
+        found = leading.view.job(reply.job_id) or await self._front.find(reply.job_id)
         return job_out(found, leading.view.nodes, sight(self._front.secrets))
 
     async def _shown(self, found: JobView) -> job_pb2.Job:
@@ -250,14 +224,21 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         return job_out(found, await self._front.names(), sight(self._front.secrets))
 
 
-async def _find(backend: Backend, job_id: int) -> JobView:
-    """The job, live or ended, as the leader sees it or as it is stored. Raises NotFound."""
-    if (leading := backend.leads) is not None and (live := leading.view.job(job_id)) is not None:
-        return live
-    stored: Any = await backend.read(backend.reader.find_job, job_id)
-    if stored is None:
-        raise NotFound("NO_SUCH_JOB", f"there is no job {job_id}; `ebb list --all` shows those there are", job_id=str(job_id))
-    return JobView(*stored)
+def _check_spec(spec: job_pb2.JobSpec) -> None:
+    """Raises InvalidArgument for what no rule of a single field says."""
+    if spec.ByteSize() > LARGEST_SPEC:
+        raise invalid("spec", "bytes.max_len", f"must be at most {LARGEST_SPEC} bytes")
+    tasks = sum(group.count for group in spec.task_groups)
+    if tasks > MOST_TASKS:
+        raise invalid("spec.task_groups", "tasks.max", f"at most {MOST_TASKS} tasks in all, not {tasks}")
+    if tasks * spec.ByteSize() > LARGEST_GANG:
+        too_much = f"with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
+        raise invalid("spec", "bytes.max_len", too_much)
+    if not spec.virtual_cluster and (spec.guarantee or spec.HasField("cells") or any(g.level for g in spec.task_groups)):
+        raise invalid("spec.virtual_cluster", "virtual_cluster.given", "say whose cells and guarantee are meant")
+    if spec.redacted:
+        lacks = "this spec lacks what its owner alone may see: take one that you have made yourself"
+        raise invalid("spec.redacted", "redacted.whole", lacks)
 
 
 async def _check_vc(backend: Backend, name: str) -> None:

@@ -4,6 +4,8 @@ What is shown follows from indices of the state, so the engine's thread is asked
 """
 
 from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ebb.v1 import virtual_clusters_pb2 as pb
 from ebb.v1 import virtual_clusters_pb2_grpc
@@ -17,10 +19,12 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
-from scheduler_service.rpc.convert.jobs import duration_in
-from scheduler_service.rpc.interceptors import InvalidArgument
+from scheduler_service.rpc.convert.values import duration_in
+from scheduler_service.rpc.interceptors import invalid
 from scheduler_service.rpc.method_table import Context
 from scheduler_service.run.service import Service
+
+T = TypeVar("T")
 
 _NODES_AT_ONCE = 256
 """Of which cells are shown in one question: about 2 ms of the engine's time."""
@@ -30,7 +34,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
     def __init__(self, backend: Backend) -> None:
         self._front = backend
 
-    async def CreateVirtualCluster(  # noqa: N802
+    async def CreateVirtualCluster(
         self, request: pb.CreateVirtualClusterRequest, _context: Context
     ) -> pb.CreateVirtualClusterResponse:
         policy = policy_in(request.policy, self._front.vc_policy)
@@ -44,7 +48,7 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
                 raise
             return pb.CreateVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
 
-    async def UpdateVirtualCluster(  # noqa: N802
+    async def UpdateVirtualCluster(
         self, request: pb.UpdateVirtualClusterRequest, _context: Context
     ) -> pb.UpdateVirtualClusterResponse:
         event = VcRequested(
@@ -57,27 +61,22 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         )
         return pb.UpdateVirtualClusterResponse(virtual_cluster=await self._ask(event))
 
-    async def DeleteVirtualCluster(  # noqa: N802
+    async def DeleteVirtualCluster(
         self, request: pb.DeleteVirtualClusterRequest, _context: Context
     ) -> pb.DeleteVirtualClusterResponse:
         await self._front.leading.service.handle(VcDeleteRequested(request.name))
         return pb.DeleteVirtualClusterResponse()
 
-    async def GetVirtualCluster(  # noqa: N802
-        self, request: pb.GetVirtualClusterRequest, _context: Context
-    ) -> pb.GetVirtualClusterResponse:
+    async def GetVirtualCluster(self, request: pb.GetVirtualClusterRequest, _context: Context) -> pb.GetVirtualClusterResponse:
         return pb.GetVirtualClusterResponse(virtual_cluster=await self._shown(request.name))
 
-    async def ListVirtualClusters(  # noqa: N802
+    async def ListVirtualClusters(
         self, _request: pb.ListVirtualClustersRequest, _context: Context
     ) -> pb.ListVirtualClustersResponse:
-        def question(state: State, *_: object) -> list[pb.VirtualCluster]:
-            pools_of(state)
-            return [vc_out(state, row) for _, row in sorted(state.vcs.rows.items())]
+        every = await self._of_state(lambda state: [vc_out(state, row) for _, row in sorted(state.vcs.rows.items())])
+        return pb.ListVirtualClustersResponse(virtual_clusters=every)
 
-        return pb.ListVirtualClustersResponse(virtual_clusters=await self._front.leading.service.ask(question))
-
-    async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:  # noqa: N802
+    async def ListCells(self, request: pb.ListCellsRequest, _context: Context) -> pb.ListCellsResponse:
         service = self._front.leading.service
         names = await service.ask(lambda state, *_: pools_asked(state, request.pool, request.virtual_cluster))
         pools = [await _with_nodes(service, name, request.virtual_cluster) for name in names]
@@ -90,18 +89,19 @@ class VirtualClusters(virtual_clusters_pb2_grpc.VirtualClustersServicer):
         return await self._shown(event.name)
 
     async def _shown(self, name: str) -> pb.VirtualCluster:
-        def question(state: State, *_: object) -> pb.VirtualCluster:
-            pools_of(state)
-            return vc_out(state, named(state, name))
-
-        return await self._front.leading.service.ask(question)
+        return await self._of_state(lambda state: vc_out(state, named(state, name)))
 
     async def _row(self, name: str) -> VirtualCluster:
-        def question(state: State, *_: object) -> VirtualCluster:
-            pools_of(state)
-            return named(state, name)
+        return await self._of_state(lambda state: named(state, name))
 
-        return await self._front.leading.service.ask(question)
+    async def _of_state(self, question: Callable[[State], T]) -> T:
+        """Has the engine's thread answer. Raises FailedPrecondition where the site has no virtual clusters."""
+
+        def asked(state: State, *_: object) -> T:
+            pools_of(state)
+            return question(state)
+
+        return await self._front.leading.service.ask(asked)
 
 
 async def _with_nodes(service: Service, pool: str, vc: str) -> pb.Pool | None:
@@ -118,23 +118,18 @@ async def _with_nodes(service: Service, pool: str, vc: str) -> pb.Pool | None:
 
 def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
     """What is left out is as `otherwise` has it. Raises InvalidArgument for a policy that there is not."""
-    in_flight = (asked.trials_in_flight or None) if asked.HasField("trials_in_flight") else otherwise.trials_in_flight
-    policy = VcPolicy(
-        asked.name or otherwise.name,
-        asked.s if asked.HasField("s") else otherwise.s,
-        asked.cap if asked.HasField("cap") else otherwise.cap,
-        in_flight,
-        duration_in(asked.proxy_after) if asked.HasField("proxy_after") else otherwise.proxy_after_us,
-        duration_in(asked.proxy_window) if asked.HasField("proxy_window") else otherwise.proxy_window_us,
-        asked.proxy_keep if asked.HasField("proxy_keep") else otherwise.proxy_keep,
-    )
+    given: dict[str, Any] = {name: getattr(asked, name) for name in ("s", "cap", "proxy_keep") if asked.HasField(name)}
+    for name in ("proxy_after", "proxy_window"):
+        if asked.HasField(name):
+            given[f"{name}_us"] = duration_in(getattr(asked, name))
+    if asked.HasField("trials_in_flight"):
+        given["trials_in_flight"] = asked.trials_in_flight or None
+    policy = otherwise._replace(name=asked.name or otherwise.name, **given)
     if policy.name not in (known := for_virtual_clusters()):
-        why = f"policy.name: there is no {policy.name!r}; there are {', '.join(known)}"
-        raise InvalidArgument("INVALID_FIELD", why, field="policy.name", rule="policy.known")
+        raise invalid("policy.name", "policy.known", f"there is no {policy.name!r}; there are {', '.join(known)}")
     if policy.proxy_after_us and (policy.proxy_window_us or policy.proxy_after_us) < SECOND:
         field = "policy.proxy_window" if policy.proxy_window_us else "policy.proxy_after"
-        why = f"{field}: must be a second at least; when an offer's time is over, the next one is posted"
-        raise InvalidArgument("INVALID_FIELD", why, field=field, rule="proxy.least")
+        raise invalid(field, "proxy.least", "must be a second at least; when an offer's time is over, the next one is posted")
     return policy
 
 

@@ -35,13 +35,8 @@ def encoder(secret: frozenset[str] = _NONE, hide: Write = str) -> Callable[[Any]
 
     def of(kind: type) -> Write:
         names = tuple(field.name for field in fields(kind))
-        values = _values(names)
-        if not secret.isdisjoint(names):
-            return lambda row: (
-                kind.__name__,
-                {n: hide(v) if n in secret else v for n, v in zip(names, values(row), strict=True)},
-            )
-        if not hasattr(kind, "__slots__") and not any(isinstance(value, cached_property) for value in vars(kind).values()):
+        values, plain = _values(names, secret, hide), secret.isdisjoint(names) and not hasattr(kind, "__slots__")
+        if plain and not any(isinstance(value, cached_property) for value in vars(kind).values()):
             return lambda row: (kind.__name__, row.__dict__)
         return lambda row: (kind.__name__, dict(zip(names, values(row), strict=True)))
 
@@ -52,11 +47,7 @@ def canonical(secret: frozenset[str] = _NONE, hide: Write = str) -> Callable[[An
     """Gives a text that is the same for equal values, however they were made, and is never read: it has no field names."""
 
     def of(kind: type) -> Write:
-        names = tuple(field.name for field in fields(kind))
-        values = _values(names)
-        if not secret.isdisjoint(names):
-            writes = tuple(hide if name in secret else _as_it_is for name in names)
-            return lambda row: (kind.__name__, tuple(write(v) for write, v in zip(writes, values(row), strict=True)))
+        values = _values(tuple(field.name for field in fields(kind)), secret, hide)
         return lambda row: (kind.__name__, values(row))
 
     return _encoder(of)
@@ -66,7 +57,10 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _values(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+def _values(names: tuple[str, ...], secret: frozenset[str], hide: Write) -> Callable[[Any], tuple[Any, ...]]:
+    if not secret.isdisjoint(names):
+        writes = tuple((name, hide if name in secret else _as_it_is) for name in names)
+        return lambda row: tuple(write(getattr(row, name)) for name, write in writes)
     if len(names) > 1:
         return attrgetter(*names)
     return lambda row: tuple(getattr(row, name) for name in names)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from scheduler_service.core.errors import Refused
 from scheduler_service.core.messages import Event, Start, Step
@@ -130,45 +130,28 @@ Looks = tuple[bool, bool]
 """Whether the state is unsettled, and whether the board has changed."""
 
 
-class Recorder(Protocol):
-    """What the engine's thread tells of its steps. Nothing here ever raises."""
+class Recorder:
+    """What the engine's thread tells of its steps. This one records nothing. Nothing here ever raises."""
 
     def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event]) -> None:
         """A step is about to be taken; `looks` is what the state asks of the policy before it."""
-        ...
 
     def taken(self, came_out: Step) -> None:
         """This came out, and is about to be committed."""
-        ...
 
     def adopted(self) -> None: ...
 
     def undone(self) -> None:
         """The state is as it was before the step. Safe to repeat."""
-        ...
 
     def failed(self, fault: Exception) -> None:
         """The engine has ended by this."""
-        ...
+
+    def close(self) -> None:
+        """Nothing more is told."""
 
 
-class Unrecorded:
-    """The recorder of an engine that is not recorded."""
-
-    def taking(self, commit: int, now: Micros, looks: Looks, events: Sequence[Event]) -> None: ...
-
-    def taken(self, came_out: Step) -> None: ...
-
-    def adopted(self) -> None: ...
-
-    def undone(self) -> None: ...
-
-    def failed(self, fault: Exception) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Recording:
+class Recording(Recorder):
     """A section being written. Made before the engine starts, closed when it has ended; else for its thread alone.
 
     Whatever goes wrong with the file ends the recording, not the engine; `close` says how much is missing.

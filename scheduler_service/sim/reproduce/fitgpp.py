@@ -1,9 +1,7 @@
 """`ebb-sim reproduce fitgpp`: the evaluation of the FitGpp paper again (docs/reproduction.md)."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import copyfile
 
 import click
 from rich.console import Console
@@ -13,10 +11,10 @@ from scheduler_service.sim.estimates import Group
 from scheduler_service.sim.figures import save, slowdown
 from scheduler_service.sim.reproduce.fitgpp_figures import FIGURES
 from scheduler_service.sim.reproduce.fitgpp_tables import tables, trace_tables
-from scheduler_service.sim.reproduce.laid_out import BadDocument, Table, as_figure, as_markdown, joined, on_terminal, write_into
+from scheduler_service.sim.reproduce.laid_out import Table, as_markdown
 from scheduler_service.sim.reproduce.plan import PARTS, QUICK, Point, Study, Traces, cases, points
 from scheduler_service.sim.reproduce.published import FITTED
-from scheduler_service.sim.reproduce.studies import group, simulated
+from scheduler_service.sim.reproduce.studies import fill_in, group, show, simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -64,20 +62,9 @@ def command(
     chosen = parts or tuple(part for part in PARTS if part != "traces" or on_traces is not None)
     folder = output or Path("results") / ("fitgpp-quick" if quick else "fitgpp")
     groups = _simulate(study, chosen, folder, on, fresh)
-    notes = Console(stderr=True)
     said = _tables(study, groups, folder)
-    drawn = _figures(study, groups, folder / "figures")
-    if document is not None:
-        beside = document.with_suffix("")
-        try:
-            write_into(document, said | {name: as_figure(name, title, beside.name) for name, title in drawn.items()})
-            beside.mkdir(exist_ok=True)
-            for name in drawn:
-                copyfile(folder / "figures" / f"{name}.svg", beside / f"{name}.svg")
-        except (BadDocument, OSError) as error:
-            say(notes, f"ebb-sim: {document}: {error}")
-            sys.exit(2)
-    say(notes, f"{folder}: tables.md, figures/")
+    fill_in(document, said, _figures(study, groups, folder / "figures"), folder / "figures")
+    say(Console(stderr=True), f"{folder}: tables.md, figures/")
 
 
 Groups = dict[str, dict[Point, Group]]
@@ -92,7 +79,6 @@ def _simulate(study: Study, parts: Sequence[str], folder: Path, on: str, fresh: 
 
 def _tables(study: Study, groups: Groups, folder: Path) -> dict[str, str]:
     """Shows them and writes them as Markdown; returns what goes into a document, by its place."""
-    console = Console(highlight=False)
     made: list[Table] = []
     if "tables" in groups:
         runs = f", {study.repeats} runs of RAND on each" if study.repeats > 1 else ""
@@ -103,13 +89,11 @@ def _tables(study: Study, groups: Groups, folder: Path) -> dict[str, str]:
     if "traces" in groups:
         sets = f" Means over {study.trace_sets} sets of what is assumed." if study.trace_sets > 1 else ""
         made += [table._replace(note=table.note + sets) for table in trace_tables(groups["traces"])]
-    for table in made:
-        on_terminal(console, table)
     fitted = "".join(f"* {line}\n" for line in FITTED)
-    console.print(
+    show(made, folder, f"\nFitted:\n\n{fitted}")
+    Console(highlight=False).print(
         f"\nAssumed, for the paper does not say; fitted to what it prints:\n{fitted}", style="dim", markup=False, soft_wrap=True
     )
-    (folder / "tables.md").write_text(f"{joined(made)}\nFitted:\n\n{fitted}", encoding="utf-8")
     return {"fitted": fitted, **{table.name: as_markdown(table) for table in made}}
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
-from scheduler_service.sim.figures import CLASSES, COLOURS, lines, sheet
+from scheduler_service.sim.figures import COLOURS, lines, log_scale, sheet
 from scheduler_service.sim.reproduce.fitgpp_tables import Groups
 from scheduler_service.sim.reproduce.plan import (
     CAPS,
@@ -18,6 +18,7 @@ from scheduler_service.sim.reproduce.plan import (
     fitgpp,
 )
 from scheduler_service.sim.reproduce.published import SLOWDOWNS
+from scheduler_service.sim.tables import CLASS_NAMES
 
 QUANTILES = (50, 95, 99)
 APART = 10.0
@@ -28,7 +29,7 @@ def slowdowns(groups: Groups) -> Figure:
     """Figure 3: each policy's percentiles, with the paper's as dots."""
     figure, both = sheet(1, 2)
     width = 0.8 / len(POLICIES)
-    for first, (kind, axes) in zip((0, 3), zip(CLASSES, both, strict=True), strict=True):
+    for first, (kind, axes) in zip((0, 3), zip(CLASS_NAMES, both, strict=True), strict=True):
         for place, (policy, colour) in enumerate(zip(POLICIES, COLOURS, strict=False)):
             at = [i + (place - 1.5) * width for i in range(len(QUANTILES))]
             axes.bar(at, _percentiles(groups, Point(policy), kind), width, color=colour, label=policy.title)
@@ -104,29 +105,26 @@ def _mean(groups: Groups, point: Point, name: str) -> float:
 
 
 def _lines_of_percentiles(both: Sequence[Axes], groups: Groups, x: Sequence[float], points: Sequence[Point]) -> None:
-    for kind, axes in zip(CLASSES, both, strict=True):
+    for kind, axes in zip(CLASS_NAMES, both, strict=True):
         curves = [_percentiles(groups, point, kind) for point in points]
         lines(axes, [(f"{q}th percentile", x, [curve[i] for curve in curves]) for i, q in enumerate(QUANTILES)])
 
 
 def _lines_of_policies(both: Sequence[Axes], groups: Groups, x: Sequence[float], points: Mapping[str, Sequence[Point]]) -> None:
-    for kind, axes in zip(CLASSES, both, strict=True):
+    for kind, axes in zip(CLASS_NAMES, both, strict=True):
         name = f"{kind}.slowdown.p95"
         lines(axes, [(title, x, [_mean(groups, point, name) for point in theirs]) for title, theirs in points.items()])
 
 
 def _finish(both: Sequence[Axes], label: str) -> None:
     """What all of them have in common. Slowdowns that are far apart are shown by their logarithm."""
-    for kind, axes in zip(CLASSES, both, strict=True):
-        axes.set(title=CLASSES[kind], ylabel="slowdown (1: no wait)")
+    for kind, axes in zip(CLASS_NAMES, both, strict=True):
+        axes.set(title=CLASS_NAMES[kind], ylabel="slowdown (1: no wait)")
         if label:
             axes.set_xlabel(label)
         least, most = axes.dataLim.y0, axes.dataLim.y1
         if most > APART * max(least, 1):
-            axes.set_yscale("log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-            axes.yaxis.set_minor_locator(NullLocator())
+            log_scale(axes)
         axes.set_ylim(bottom=0.95)
         axes.grid(axis="y", alpha=0.3)
     both[0].legend(fontsize="small")

@@ -1,8 +1,6 @@
 """`ebb-sim reproduce hived`: HiveD's evaluation of sharing (sections 5.2 to 5.4) again (docs/reproduction.md)."""
 
-import sys
 from pathlib import Path
-from shutil import copyfile
 
 import click
 from rich.console import Console
@@ -13,15 +11,8 @@ from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING, sharing_figures, sharing_tables
 from scheduler_service.sim.reproduce.hived_trace import cut, trace_cases, trace_table
 from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, exchange_figures, exchange_tables
-from scheduler_service.sim.reproduce.laid_out import (
-    BadDocument,
-    as_figure,
-    as_markdown,
-    joined,
-    on_terminal,
-    write_into,
-)
-from scheduler_service.sim.reproduce.studies import simulated
+from scheduler_service.sim.reproduce.laid_out import as_markdown
+from scheduler_service.sim.reproduce.studies import fill_in, show, simulated
 from scheduler_service.sim.workloads import BadTrace
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -93,20 +84,7 @@ def command(
     tables = sharing_tables(shared, study) if shared else []
     tables += exchange_tables(papers, known, study)
     tables += [] if trace is None else [trace_table(trace, of_trace, found)]
-    console, notes = Console(highlight=False), Console(stderr=True)
-    for table in tables:
-        on_terminal(console, table)
-    (output / "tables.md").write_text(joined(tables), encoding="utf-8")
+    show(tables, output)
     drawn = sharing_figures(papers, known, output / "figures") | exchange_figures(papers, known, output / "figures")
-    if document is not None:
-        beside = document.with_suffix("")
-        try:
-            figures = {name: as_figure(name, title, beside.name) for name, title in drawn.items()}
-            write_into(document, {table.name: as_markdown(table) for table in tables} | figures)
-            beside.mkdir(exist_ok=True)
-            for name in drawn:
-                copyfile(output / "figures" / f"{name}.svg", beside / f"{name}.svg")
-        except (BadDocument, OSError) as error:
-            say(notes, f"ebb-sim: {document}: {error}")
-            sys.exit(2)
-    say(notes, f"{output}: tables.md, figures/")
+    fill_in(document, {table.name: as_markdown(table) for table in tables}, drawn, output / "figures")
+    say(Console(stderr=True), f"{output}: tables.md, figures/")

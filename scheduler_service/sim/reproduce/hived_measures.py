@@ -173,7 +173,12 @@ def _names(history: History) -> Iterator[tuple[str, Micros, int]]:
 
 def waited_in_quota(history: History, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
     """For how long of its delay a job would still have been within its tenant's quota, in GPUs, had it been started."""
-    return _waited(history, history.submit, delays, uses, quotas)
+    waited = np.zeros(len(history.submit), np.int64)
+    for name, gpus, of in _alike(history):
+        steps = used(uses.of(uses.vc == history.vcs[1].index(name)))
+        begin = history.submit[of]
+        waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, begin, begin + delays[of])
+    return waited
 
 
 def waited_with_cells(history: History, delays: Ints, uses: Uses, owned: Mapping[str, int], node_gpus: int = NODE_GPUS) -> Ints:
@@ -199,14 +204,6 @@ def _first_since(history: History, delays: Ints) -> Ints:
         before = np.maximum.accumulate(np.concatenate(([0], starts[of])))[:-1]
         since[of] = np.clip(before, history.submit[of], starts[of])
     return since
-
-
-def _waited(history: History, since: Ints, delays: Ints, uses: Uses, quotas: Mapping[str, int]) -> Ints:
-    waited = np.zeros(len(history.submit), np.int64)
-    for name, gpus, of in _alike(history):
-        steps = used(uses.of(uses.vc == history.vcs[1].index(name)))
-        waited[of] = _time_at_most(steps, quotas.get(name, 0) - gpus, since[of], history.submit[of] + delays[of])
-    return waited
 
 
 def _alike(history: History) -> Iterator[tuple[str, int, Mask]]:

@@ -1,6 +1,11 @@
-"""A setting of HiveD's evaluation, simulated: what its tables and figures are made of."""
+"""A setting of HiveD's evaluation, simulated: what its tables and figures are made of.
 
-from collections.abc import Iterable
+Private clusters, one for each tenant, count as one. They are what a shared cluster is measured against: a job that waits longer
+there than here, although its tenant owns enough, has met a sharing anomaly (HiveD, section 2).
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +13,6 @@ import numpy as np
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.history import Floats, History
 from scheduler_service.sim.reproduce import hived_exchange, hived_measures
-from scheduler_service.sim.reproduce.hived_private import joined, kept
 from scheduler_service.sim.reproduce.studies import Simulated
 
 DAY_US = 86_400_000_000
@@ -52,3 +56,40 @@ def days(edges: Floats) -> list[float]:
     """Each later edge, from the first one on."""
     found: list[float] = ((edges[1:] - edges[0]) / DAY_US).tolist()
     return found
+
+
+def joined(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any, Any]:
+    """The tables of jobs and of runs of several clusters as those of one: jobs and nodes have numbers of their own, in turn."""
+    import pyarrow as pa
+
+    jobs, runs, first_job, first_node = [], [], 0, 0
+    for (its_jobs, its_runs), count in zip(tables, nodes, strict=True):
+        jobs.append(_moved(its_jobs, "job", first_job))
+        runs.append(_moved_nodes(_moved(its_runs, "job", first_job), first_node))
+        first_job += int(max(its_jobs["job"].to_numpy(), default=0))
+        first_node += count
+    return pa.concat_tables(jobs), pa.concat_tables(runs, promote_options="default")
+
+
+def _moved(table: Any, name: str, by: int) -> Any:
+    import pyarrow as pa
+
+    moved = pa.array(table[name].to_numpy() + np.int32(by))
+    return table.set_column(table.column_names.index(name), name, moved)
+
+
+def _moved_nodes(runs: Any, by: int) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(runs["nodes"]).to_numpy()
+    ends = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
+    nodes = pa.array(pc.list_flatten(runs["nodes"]).to_numpy() + np.int32(by))
+    return runs.set_column(runs.column_names.index("nodes"), "nodes", pa.ListArray.from_arrays(ends, nodes))
+
+
+def kept(folder: Path) -> tuple[Any, Any]:
+    """The tables of a case that a sweep kept with all it has."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(folder / "jobs.parquet"), pq.read_table(folder / "runs.parquet")

@@ -1,6 +1,5 @@
 """`ebb-sim reproduce scores`: other ways to choose victims, against FitGpp's (docs/scores.md)."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +11,9 @@ from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import say
 from scheduler_service.sim.estimates import Estimate, estimate
-from scheduler_service.sim.reproduce.laid_out import BadDocument, Table, as_markdown, joined, number, on_terminal, write_into
+from scheduler_service.sim.reproduce.laid_out import Table, as_markdown, number
 from scheduler_service.sim.reproduce.plan import MINUTE, OPENB_CLUSTER, PAPERS_CLUSTER, PHILLY_CLUSTER, Traces, openb, philly
-from scheduler_service.sim.reproduce.studies import Simulated, simulated
+from scheduler_service.sim.reproduce.studies import Simulated, fill_in, show, simulated
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp, Generated, Workload
 from scheduler_service.sim.workloads.arriving import Closed
@@ -169,18 +168,10 @@ def command(
     chosen = parts or tuple(PARTS)
     folder = output or Path("results") / ("scores-quick" if quick else "scores")
     found = simulated((one for part in chosen for one in _cases(study, part)), folder, on, fresh)
-    console, notes = Console(highlight=False), Console(stderr=True)
     made = [_table(study, part, workload, found) for part in chosen for workload in study.workloads(part)]
-    for table in made:
-        on_terminal(console, table)
-    (folder / "tables.md").write_text(joined(made), encoding="utf-8")
-    if document is not None:
-        try:
-            write_into(document, {table.name: as_markdown(table) for table in made})
-        except (BadDocument, OSError) as error:
-            say(notes, f"ebb-sim: {document}: {error}")
-            sys.exit(2)
-    say(notes, f"{folder}: tables.md")
+    show(made, folder)
+    fill_in(document, {table.name: as_markdown(table) for table in made}, {}, folder)
+    say(Console(stderr=True), f"{folder}: tables.md")
 
 
 def _cases(study: Study, part: str) -> Iterator[Case]:

@@ -1,7 +1,7 @@
 """What comes to a simulated cluster: generators, and readers and writers of what came to real ones."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, reduce
 from pathlib import Path
 from random import Random
 from typing import Annotated
@@ -10,41 +10,24 @@ from pydantic import Field
 
 from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.inventory import Inventory
-from scheduler_service.core.model.values import ZERO, Vector, add
+from scheduler_service.core.model.values import add
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.sim.jobs import Arrivals, SimJob
 from scheduler_service.sim.workloads import arriving, fitgpp, generated, hived, jobs_csv, openb, philly, sacct
-from scheduler_service.sim.workloads.arriving import NeedsCapacity
+from scheduler_service.sim.workloads.arriving import NeedsCapacity as NeedsCapacity
 from scheduler_service.sim.workloads.assuming import File
-from scheduler_service.sim.workloads.fitgpp import FitGpp
-from scheduler_service.sim.workloads.generated import Generated
-from scheduler_service.sim.workloads.hived import Hived
-from scheduler_service.sim.workloads.jobs_csv import Csv, Unwritable, write, write_to
-from scheduler_service.sim.workloads.openb import Openb
-from scheduler_service.sim.workloads.philly import Philly
-from scheduler_service.sim.workloads.reading import BadTrace, Skipped
-from scheduler_service.sim.workloads.sacct import Sacct
-
-__all__ = [
-    "BadTrace",
-    "Csv",
-    "FitGpp",
-    "Generated",
-    "Hived",
-    "NeedsCapacity",
-    "Openb",
-    "Philly",
-    "Sacct",
-    "Skipped",
-    "Unwritable",
-    "Workload",
-    "arrivals_of",
-    "jobs_of",
-    "times_from",
-    "undrawn",
-    "write",
-    "write_to",
-]
+from scheduler_service.sim.workloads.fitgpp import FitGpp as FitGpp
+from scheduler_service.sim.workloads.generated import Generated as Generated
+from scheduler_service.sim.workloads.hived import Hived as Hived
+from scheduler_service.sim.workloads.jobs_csv import Csv as Csv
+from scheduler_service.sim.workloads.jobs_csv import Unwritable as Unwritable
+from scheduler_service.sim.workloads.jobs_csv import write as write
+from scheduler_service.sim.workloads.jobs_csv import write_to as write_to
+from scheduler_service.sim.workloads.openb import Openb as Openb
+from scheduler_service.sim.workloads.philly import Philly as Philly
+from scheduler_service.sim.workloads.reading import BadTrace as BadTrace
+from scheduler_service.sim.workloads.reading import Skipped as Skipped
+from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 
 TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
@@ -62,7 +45,7 @@ def jobs_of(
     counted = Skipped() if skipped is None else skipped
 
     def timed(jobs: arriving.Jobs) -> Iterator[SimJob]:
-        capacity = _capacity(nodes) if nodes else None
+        capacity = reduce(add, (inventory.capacity for inventory in nodes)) if nodes else None
         return arriving.timed(jobs, workload.arrivals, seed, capacity)
 
     if isinstance(workload, FitGpp):
@@ -75,19 +58,19 @@ def jobs_of(
     return timed(lambda: kept)
 
 
+_READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
+    Philly: philly.read,
+    Openb: openb.read,
+    Sacct: sacct.read,
+    Csv: jobs_csv.read,
+}
+
+
 def _kept(
     workload: Philly | Openb | Sacct | Csv, seed: int, folder: Path, nodes: Sequence[Inventory], skipped: Skipped
 ) -> list[SimJob]:
     """A trace's jobs, by their times."""
-    file = folder / workload.file
-    if isinstance(workload, Philly):
-        jobs = philly.read(workload, file, seed, skipped)
-    elif isinstance(workload, Openb):
-        jobs = openb.read(workload, file, seed, skipped)
-    elif isinstance(workload, Sacct):
-        jobs = sacct.read(workload, file, seed, skipped)
-    else:
-        jobs = jobs_csv.read(workload, file, seed, skipped)
+    jobs = _READERS[type(workload)](workload, folder / workload.file, seed, skipped)
     kept = sorted(_fitting(jobs, nodes, skipped), key=lambda job: job.submit_us)
     if workload.resample:
         assert workload.jobs is not None  # the model says so
@@ -114,13 +97,6 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
         else:
             too_large += 1
             skipped[TOO_LARGE] = too_large
-
-
-def _capacity(nodes: Iterable[Inventory]) -> Vector:
-    whole = ZERO
-    for inventory in nodes:
-        whole = add(whole, inventory.capacity)
-    return whole
 
 
 def undrawn(workload: Workload) -> Workload:

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from scheduler_service.core.model import JobClass, JobSpec
-from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
@@ -73,9 +72,3 @@ def jobs(count: int, seed: int, trials: float = 0.3, grace: float = 1.0) -> Iter
         job_class = JobClass.TRIAL if trial else JobClass.BEST_EFFORT
         spec = changed(like, demand=demand, job_class=job_class, grace_us=grace_us, estimate_us=work_us)
         yield SimJob(spec, work_us)
-
-
-def nodes(count: int = 84) -> tuple[Inventory, ...]:
-    """The paper's cluster."""
-    capacity = Vector(32_000, 256 << 10, 8)
-    return tuple(Inventory(capacity, (), tuple(Device(d, f"{n}/{d}", "gpu", 16 << 10) for d in range(8))) for n in range(count))

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.jobs import SimJob
-from scheduler_service.sim.workloads.assuming import Trace, Trials, by_gpus, spec
+from scheduler_service.sim.workloads.assuming import Trace, by_gpus, spec
 from scheduler_service.sim.workloads.limits import MOST_TASKS
 from scheduler_service.sim.workloads.reading import Skipped, rows
 
@@ -37,12 +37,6 @@ class Philly(Trace):
     gang_of: int | None = Field(
         default=8, ge=1, description="GPUs of a node: a job of more is a gang; none: of one task, however many"
     )
-
-
-def counting_gpus(file: Path, **options: Any) -> Philly:
-    """The trace for what counts GPUs alone, as other simulators do: every job is of one task and best-effort."""
-    alone = {"trials": Trials(share=0), "grace_s": 0, "cpus_per_gpu": 0, "memory_gib_per_gpu": 0, "gang_of": None}
-    return Philly.model_validate({"file": file, **alone, **options})
 
 
 def read(model: Philly, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJob]:

@@ -33,20 +33,11 @@ OVER = {
     *("LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT"),
 }
 """As the manual of sacct has them."""
+_RUN_STILL = ("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING", "SIGNALING", "STAGE_OUT", "RESIZING")
+_WAIT_STILL = ("PENDING", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 NOT_OVER = {
-    "PENDING": "waits still",
-    "RUNNING": "runs still",
-    "SUSPENDED": "runs still",
-    "STOPPED": "runs still",
-    "COMPLETING": "runs still",
-    "CONFIGURING": "runs still",
-    "SIGNALING": "runs still",
-    "STAGE_OUT": "runs still",
-    "RESIZING": "runs still",
-    "REQUEUE_FED": "waits still",
-    "REQUEUE_HOLD": "waits still",
-    "RESV_DEL_HOLD": "waits still",
-    "SPECIAL_EXIT": "waits still",
+    **dict.fromkeys(_RUN_STILL, "runs still"),
+    **dict.fromkeys(_WAIT_STILL, "waits still"),
     "REQUEUED": "was put back into the queue: its last run has a line of its own",
     "REVOKED": "ran on another cluster",
 }

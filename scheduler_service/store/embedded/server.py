@@ -16,31 +16,33 @@ import atexit
 import fcntl
 import logging
 import os
-import secrets
 import shutil
 import subprocess
-import tempfile
 import time
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import quote
 
 import psycopg
 
 from scheduler_service.store.embedded import orphans
 from scheduler_service.store.embedded.binaries import Identity, find_binaries, make_dir, reachable, who_runs_it
+from scheduler_service.store.embedded.postgres import (
+    STOP_LIMIT,
+    end,
+    initialise,
+    launch,
+    make_socket_dir,
+    own_dir,
+    tail,
+    url_of,
+)
 from scheduler_service.store.errors import EmbeddedError, InUse
 
 STATE_DIR = Path("/var/lib/ebb")
 """Where root keeps what an unprivileged server must reach."""
 
-_USER = "ebb"
-_FRESH = "data.new-"
-_LONGEST_SOCKET_PATH = 100  # the system's limit is 107 bytes, or 103 elsewhere
-_LISTS = frozenset(',"')  # in the name of a socket's folder libpq, or the server, takes them for a list
 _START_LIMIT = 60.0  # seconds; recovery after a crash may take a while
-_STOP_LIMIT = 30.0
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,7 @@ class Embedded:
         folder, and EmbeddedError, with the end of the server's log, when it cannot be started.
         """
         if self._server is not None and self._socket_dir is not None:
-            return _url(self._socket_dir)
+            return url_of(self._socket_dir)
         identity = who_runs_it(self.asked)
         _refuse_foreign(self._choose_place(identity))
         self.place = self._find_place(identity)
@@ -81,15 +83,15 @@ class Embedded:
         try:
             bin_dir = find_binaries(identity, self.state_dir)
             home = self.place / "postgres"
-            _own_dir(home, identity)
-            orphans.clear(home / "data", _STOP_LIMIT)
+            own_dir(home, identity)
+            orphans.clear(home / "data", STOP_LIMIT)
             if not (home / "data" / "PG_VERSION").exists():
-                _initialise(bin_dir, home, identity, self.durable)
-            self._socket_dir = _socket_dir(home, identity)
-            self._server = _launch(bin_dir, home, self._socket_dir, identity, self.durable)
+                initialise(bin_dir, home, identity, self.durable)
+            self._socket_dir = make_socket_dir(home, identity)
+            self._server = launch(bin_dir, home, self._socket_dir, identity, self.durable)
             self._user_pid = os.getpid()
             atexit.register(self.stop)
-            self._wait_until_ready(url := _url(self._socket_dir))
+            self._wait_until_ready(url := url_of(self._socket_dir))
         except OSError as error:  # a full disk's does not say where
             self.stop()
             raise EmbeddedError(self.place, str(error)) from error
@@ -111,7 +113,7 @@ class Embedded:
         self.place = self._find_place(who_runs_it(self.asked))
         try:
             lines = (self.place / "postgres" / "data" / "postmaster.pid").read_text("utf-8").splitlines()
-            return _url(Path(lines[4]))
+            return url_of(Path(lines[4]))
         except PermissionError:
             problem = "ask as the user who runs the scheduler, or as root"
         except (OSError, IndexError):
@@ -128,7 +130,7 @@ class Embedded:
         if self._server is not None:
             if self._user_pid != os.getpid():
                 return  # a fork of ours ends: the server is not its own
-            _end(self._server)
+            end(self._server)
             self._server = None
             atexit.unregister(self.stop)
         if self._socket_dir is not None:
@@ -184,9 +186,7 @@ class Embedded:
                 return
             except psycopg.OperationalError as error:
                 if self._server.poll() is not None or time.monotonic() > limit:
-                    problem = (
-                        f"the server did not start: {error}\nThe end of its log:\n{_tail(self.place / 'postgres' / 'log')}"
-                    )
+                    problem = f"the server did not start: {error}\nThe end of its log:\n{tail(self.place / 'postgres' / 'log')}"
                     raise EmbeddedError(self.place, problem) from error
             time.sleep(0.01)
 
@@ -200,108 +200,3 @@ def _refuse_foreign(place: Path) -> None:
     if "postgres" not in found and (foreign := sorted(found - {"lock", "lost+found"})):
         problem = f"the folder is not empty ({', '.join(foreign[:3])}), and holds no database of Ebb: name one of its own"
         raise EmbeddedError(place, f"{problem}, such as {place / 'ebb-db'}")
-
-
-def _url(socket_dir: Path) -> str:
-    return f"postgresql://{_USER}@/postgres?host={quote(str(socket_dir), safe='')}"
-
-
-def _own_dir(path: Path, identity: Identity) -> None:
-    """A folder that the server's user owns and no other (but root) can enter."""
-    path.mkdir(mode=0o700, exist_ok=True)
-    if identity.other:
-        os.chown(path, identity.uid, identity.gid)
-    path.chmod(0o700)
-
-
-def _initialise(bin_dir: Path, home: Path, identity: Identity, durable: bool) -> None:
-    """initdb into a folder beside, which becomes `data` when it is complete. The folder has a name of its own: an initdb whose
-    user was killed goes on for a moment in the one that it had."""
-    for stale in home.glob(f"{_FRESH}*"):
-        shutil.rmtree(stale, ignore_errors=True)
-    fresh = home / f"{_FRESH}{secrets.token_hex(4)}"
-    options = ["-U", _USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-instructions"]
-    if not durable:
-        options.append("--no-sync")
-    done = subprocess.run(
-        identity.command(bin_dir / "initdb", "-D", fresh, *options),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        cwd=home,
-        env=_environment(),
-        start_new_session=True,
-        check=False,
-    )
-    if done.returncode:
-        raise EmbeddedError(home, f"initdb failed with status {done.returncode}:\n{done.stdout[-2000:]}")
-    fresh.rename(home / "data")
-
-
-def _socket_dir(home: Path, identity: Identity) -> Path:
-    path = home / "socket"
-    if len(bytes(path / ".s.PGSQL.5432")) > _LONGEST_SOCKET_PATH or _LISTS.intersection(str(path)):
-        path = Path(tempfile.mkdtemp(prefix=orphans.SOCKET_DIR_PREFIX, dir="/tmp"))
-    _own_dir(path, identity)
-    return path
-
-
-def _launch(bin_dir: Path, home: Path, socket_dir: Path, identity: Identity, durable: bool) -> subprocess.Popen[bytes]:
-    settings = {
-        "listen_addresses": "",
-        "unix_socket_directories": f'"{socket_dir}"',
-        "unix_socket_permissions": "0700" if not identity.other else "0777",  # the folder keeps others out
-        "shared_buffers": "64MB",
-        "max_connections": "50",
-        "fsync": "on" if durable else "off",
-        "synchronous_commit": "on" if durable else "off",
-        "full_page_writes": "on" if durable else "off",
-        "jit": "off",
-        "max_wal_size": "256MB",
-        "log_min_messages": "warning",
-        "timezone": "UTC",
-    }
-    arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-    path = home / "log"
-    # Begun anew at every start, as nothing else would keep it small. Of the one before it may say why it ended.
-    if path.exists():
-        path.replace(path.with_name("log.1"))
-    with path.open("wb") as output:
-        if identity.other:
-            os.chown(path, identity.uid, identity.gid)
-        return subprocess.Popen(
-            identity.command(bin_dir / "postgres", "-D", home / "data", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=home,
-            env=_environment(),
-            start_new_session=True,  # Ctrl-C in a terminal must reach us, not the server
-        )
-
-
-def _environment() -> dict[str, str]:
-    """Not ours: PG* variables would change what the server does."""
-    return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
-
-
-def _end(server: "subprocess.Popen[bytes]") -> None:
-    """Fast shutdown; if that takes too long, immediate, after which the next start recovers from the log."""
-    for signal, limit in ((orphans.FAST, _STOP_LIMIT), (orphans.IMMEDIATE, 5.0)):
-        server.send_signal(signal)
-        try:
-            server.wait(limit)
-            return
-        except subprocess.TimeoutExpired:
-            log.warning("PostgreSQL (pid %d) has not stopped after %.0f s", server.pid, limit)
-    server.kill()
-    server.wait()
-
-
-def _tail(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")[-2000:]
-    except OSError as error:
-        return f"({error})"

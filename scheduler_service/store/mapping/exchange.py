@@ -1,6 +1,7 @@
-"""The rows of cell exchange as records of their tables, and back; see `rows`. An id of 0 is null in a record."""
+"""The rows of cell exchange as records of their tables, and back; see `records`. An id of 0 is null in a record."""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from decimal import Decimal
 from typing import Any
 
@@ -17,74 +18,16 @@ from scheduler_service.core.model.exchange import (
 )
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.state.exchange_index import accepted_by
+from scheduler_service.store.mapping.records import Source
 
-Record = dict[str, Any]
-
-
-def _lot(lot: Lot) -> Record:
-    return {
-        "pool": lot.pool,
-        "level": lot.level,
-        "cells": lot.count,
-        "begin_us": lot.begin_us,
-        "end_us": lot.end_us,
-        "devices": lot.devices,
-    }
-
-
-def posting_changed(p: Posting) -> Record:
-    return {"id": p.id, "state": p.state, "begins_us": p.begins_us}
-
-
-def posting_new(p: Posting) -> Record:
-    return posting_changed(p) | {
-        "kind": p.kind,
-        "vc": p.vc,
-        **_lot(p.lot),
-        "posted_us": p.posted_us,
-        "expires_us": p.expires_us,
-        "bid": p.bid,
-        "swap": None if p.swap is None else list(_lot(p.swap).values()),
-        "by_proxy": p.by_proxy,
-        "request_id": p.request_id,
-    }
-
-
-def exchange_changed(x: Exchange) -> Record:
-    return {
-        "id": x.id,
-        "state": x.state,
-        "return_asked_by": x.return_asked_by,
-        "opened_us": x.opened_us,
-        "returned_us": x.returned_us,
-    }
-
-
-def exchange_new(x: Exchange) -> Record:
-    return exchange_changed(x) | {
-        "offer": x.offer or None,
-        "request": x.request or None,
-        "giver": x.giver,
-        "taker": x.taker,
-        **_lot(x.lot),
-        "price": x.price,
-        "agreed_us": x.agreed_us,
-        "in_return_for": x.in_return_for or None,
-        "request_id": x.request_id,
-        "accepted_by": accepted_by(x),
-    }
-
-
-def entry_new(e: LedgerEntry) -> Record:
-    return {"vc": e.vc, "exchange": e.exchange, "what": e.what, "device_us": e.device_us, "at_us": e.at_us}
-
-
-def surplus_new(s: Surplus) -> Record:
-    return {"vc": s.vc, "device_us": s.device_us}
-
-
-def idle_new(i: IdleCells) -> Record:
-    return {"vc": i.vc, "pool": i.pool, "level": i.level, "history": i.history, "due_us": i.due_us}
+_LOT = {name: f"lot.{name}" for name in ("pool", "level", "begin_us", "end_us", "devices")} | {"cells": "lot.count"}
+POSTING: dict[str, Source] = _LOT | {"swap": lambda posting: None if posting.swap is None else astuple(posting.swap)}
+EXCHANGE: dict[str, Source] = _LOT | {
+    "offer": lambda exchange: exchange.offer or None,
+    "request": lambda exchange: exchange.request or None,
+    "in_return_for": lambda exchange: exchange.in_return_for or None,
+    "accepted_by": accepted_by,
+}
 
 
 # -- records to rows: values in the order of the table's columns ----------------------------------------------------------

@@ -1,7 +1,7 @@
-"""Core rows as records of the tables, and back. A record's keys are the column names; a Vector is three columns."""
+"""Core rows as records of the tables, and back."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler_service.core.model import (
@@ -25,180 +25,22 @@ from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Binding, Pin, Quota, VcPolicy, VirtualCluster
 from scheduler_service.store.mapping import sparse_fields
+from scheduler_service.store.mapping.records import Source, vector
 
-Record = dict[str, Any]
-"""Plain JSON: numbers, strings, lists and None."""
+# -- rows to records: what is not in a column as the field of the same name --------------------------------------------------
 
-
-# -- rows to records: `*_new` gives all columns, `*_changed` the key and those that change in a row's life ---------------
-
-
-def cluster_new(c: Cluster) -> Record:
-    return {
-        "id": c.id,
-        "seed": c.seed,
-        "next_job": c.next_job,
-        "next_node": c.next_node,
-        "next_earmark": c.next_earmark,
-        "next_vc": c.next_vc,
-        "clock_us": c.clock_us,
-        "next_posting": c.next_posting,
-        "next_exchange": c.next_exchange,
-    }
-
-
-def job_changed(j: Job) -> Record:
-    return {
-        "id": j.id,
-        "state": j.state,
-        "reason": j.reason,
-        "detail": j.detail,
-        "cause_job": j.cause_job,
-        "run": j.run,
-        "requeued": j.requeued,
-        "preempted_for_trial": j.preempted_for_trial,
-        "cancel_requested": j.cancel_requested,
-        "started_us": j.started_us,
-        "ended_us": j.ended_us,
-        "exit_code": j.exit_code,
-        "exit_signal": j.exit_signal,
-        "more": sparse_fields.of_job(j),
-    }
-
-
-def job_new(j: Job) -> Record:
-    spec = j.spec
-    record = job_changed(j)
-    record["name"] = spec.name
-    record["user_name"] = j.user
-    record["request_id"] = j.request_id
-    record["job_class"] = spec.job_class
-    record["demand_cpu_milli"], record["demand_memory_mib"], record["demand_devices"] = spec.demand
-    record["grace_us"] = spec.grace_us
-    record["command"] = spec.command
-    record["environment"] = spec.environment
-    record["working_directory"] = spec.working_directory
-    record["submitted_us"] = j.submitted_us
-    record["spec_more"] = sparse_fields.of_spec(spec)
-    record["array_job"] = j.array_job
-    record["array_index"] = j.array_index
-    record["vc"] = spec.vc
-    return record
-
-
-def run_changed(r: Run) -> Record:
-    return {
-        "job_id": r.job_id,
-        "run": r.run,
-        "task": r.task,
-        "phase": r.phase,
-        "started_us": r.started_us,
-        "ended_us": r.ended_us,
-        "log_path": r.log_path,
-        "program": r.program or None,
-        "stop_reason": r.stop_reason,
-        "stop_grace_us": r.stop_grace_us,
-        "stop_us": r.stop_us,
-        "stop_for": r.stop_for,
-        "exit_code": r.exit_code,
-        "exit_signal": r.exit_signal,
-        "yielded": r.yielded,
-        "lost": r.lost,
-        "ready_at": r.ready_at,
-        "guarded_us": r.guarded_us,
-        "guaranteed": r.guaranteed,
-        "done": r.done,
-    }
-
-
-def run_new(r: Run) -> Record:
-    record = run_changed(r)
-    record["node"] = r.node
-    record["devices"] = r.devices
-    record["demand_cpu_milli"], record["demand_memory_mib"], record["demand_devices"] = r.demand
-    record["placed_us"] = r.placed_us
-    return record
-
-
-def node_new(n: Node) -> Record:
-    return {
-        "id": n.id,
-        "name": n.name,
-        "boot_id": n.boot_id,
-        "state": n.state,
-        "capacity_cpu_milli": n.capacity.cpu_milli,
-        "capacity_memory_mib": n.capacity.memory_mib,
-        "capacity_devices": n.capacity.devices,
-        "levels": n.levels,
-        "since_us": n.since_us,
-        "sequence": n.sequence,
-        "address": n.address,
-        "agent_version": n.agent_version,
-        "drained_us": n.drained_us,
-        "drain_reason": n.drain_reason,
-        "drain_user": n.drain_user,
-        "strikes": n.strikes,
-    }
-
-
-def device_new(d: NodeDevice) -> Record:
-    return {
-        "node": d.node,
-        "index": d.index,
-        "uuid": d.uuid,
-        "model": d.model,
-        "memory_mib": d.memory_mib,
-        "path": d.path,
-        "numa_node": d.numa_node,
-        "link_domain": d.link_domain,
-        "fault": d.fault,
-    }
-
-
-def earmark_new(o: Earmark) -> Record:
-    return {
-        "id": o.id,
-        "phase": o.phase,
-        "job_id": o.job_id,
-        "node": o.node,
-        "want_cpu_milli": o.want.cpu_milli,
-        "want_memory_mib": o.want.memory_mib,
-        "want_devices": o.want.devices,
-        "kept_cpu_milli": o.kept.cpu_milli,
-        "kept_memory_mib": o.kept.memory_mib,
-        "kept_devices": o.kept.devices,
-        "victims": o.victims,
-        "created_us": o.created_us,
-        "deadline_us": o.deadline_us,
-        "tasks": o.tasks,
-        "devices": o.devices,
-    }
-
-
-def vc_new(v: VirtualCluster) -> Record:
-    return {
-        "id": v.id,
-        "name": v.name,
-        "quotas": v.quotas,
-        "pins": v.pins,
-        "weight": v.weight,
-        "policy": {**v.policy._asdict(), "s": number(v.policy.s)},
-    }
-
-
-def binding_new(b: Binding) -> Record:
-    return {"pool": b.pool, "level": b.level, "index": b.index, "vc": b.vc, "pin": b.pin}
-
-
-def memo_new(m: Memo) -> Record:
-    return {
-        "policy": m.policy,
-        "subject": m.subject,
-        "value": m.value,
-        "job_id": m.job_id or None,
-        "due_us": m.due_us,
-        "due": m.due,
-    }
+JOB: dict[str, Source] = {
+    **{name: f"spec.{name}" for name in ("name", "job_class", "grace_us", "command", "environment", "working_directory", "vc")},
+    **vector("demand", "spec.demand"),
+    "user_name": "user",
+    "more": sparse_fields.of_job,
+    "spec_more": lambda job: sparse_fields.of_spec(job.spec),
+}
+RUN: dict[str, Source] = {**vector("demand", "demand"), "program": lambda run: run.program or None}
+NODE = vector("capacity", "capacity")
+EARMARK = vector("want", "want") | vector("kept", "kept")
+MEMO: dict[str, Source] = {"job_id": lambda memo: memo.job_id or None}
+VC: dict[str, Source] = {"policy": lambda vc: {**vc.policy._asdict(), "s": number(vc.policy.s)}}
 
 
 def number(x: float) -> float | str:
@@ -207,10 +49,6 @@ def number(x: float) -> float | str:
 
 
 # -- records to rows: values in the order of the table's columns ----------------------------------------------------------
-
-
-def _keys(parts: Sequence[Sequence[int]]) -> tuple[RunKey, ...]:
-    return tuple(RunKey(*part) for part in parts)
 
 
 def to_cluster(v: Sequence[Any]) -> Cluster:
@@ -227,36 +65,10 @@ def to_job(v: Sequence[Any]) -> Job:
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    job_id, run, node, devices, cpu_milli, memory_mib, count, phase, placed_us, started_us, ended_us, log_path = v[:12]
-    stop_reason, stop_grace_us, stop_us, stop_for, exit_code, exit_signal, yielded, lost, task, ready_at, guarded_us = v[12:23]
     guaranteed, done, program, vc = v[23:27]
-    return Run(
-        job_id,
-        run,
-        node,
-        tuple(devices),
-        Vector(cpu_milli, memory_mib, count),
-        RunPhase(phase),
-        placed_us,
-        started_us,
-        ended_us,
-        log_path,
-        None if stop_reason is None else StopReason(stop_reason),
-        stop_grace_us,
-        stop_us,
-        stop_for,
-        exit_code,
-        exit_signal,
-        yielded,
-        lost,
-        task,
-        ready_at,
-        guarded_us,
-        vc,
-        guaranteed,
-        done,
-        program or "",
-    )
+    stop_reason = None if v[12] is None else StopReason(v[12])
+    later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "")
+    return Run(v[0], v[1], v[2], tuple(v[3]), Vector(v[4], v[5], v[6]), RunPhase(v[7]), *later)
 
 
 def to_node(v: Sequence[Any]) -> Node:
@@ -269,7 +81,7 @@ def to_device(v: Sequence[Any]) -> NodeDevice:
 
 def to_earmark(v: Sequence[Any]) -> Earmark:
     want, kept = Vector(v[4], v[5], v[6]), Vector(v[7], v[8], v[9])
-    victims, tasks, devices = _keys(v[10]), tuple(v[13]), tuple(map(tuple, v[14]))
+    victims, tasks, devices = tuple(RunKey(*key) for key in v[10]), tuple(v[13]), tuple(map(tuple, v[14]))
     row = EarmarkPhase(v[1]), v[2], v[3], want, kept, victims, v[11], v[12], tasks, devices
     return Earmark(v[0], *row)
 
@@ -279,7 +91,7 @@ def to_vc(v: Sequence[Any]) -> VirtualCluster:
     return VirtualCluster(v[0], v[1], quotas, pins, v[4], _to_vc_policy(v[5]))
 
 
-def _to_vc_policy(given: Record) -> VcPolicy:
+def _to_vc_policy(given: Mapping[str, Any]) -> VcPolicy:
     settings = tuple((name, float(value)) for name, value in given.get("settings", ()))
     return VcPolicy(**{**given, "s": float(given["s"]), "settings": settings})
 

@@ -5,6 +5,7 @@ way back from JSON.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,18 +23,14 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
-
-Record = dict[str, Any]
+from scheduler_service.store.mapping.records import Record
 
 
 class _Field(NamedTuple):
     name: str
     usual: Any
-    back: Callable[[Any], Any]
-
-
-def _same(value: Any) -> Any:
-    return value
+    back: Callable[[Any], Any] | None
+    """Makes the value from what JSON has; None: JSON has the value itself."""
 
 
 def _dependencies(found: list[Any]) -> tuple[Dependency, ...]:
@@ -59,37 +56,35 @@ def _pairs(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return found
 
 
-_SPEC = (
-    _Field("priority", 0, _same),
-    _Field("time_limit_us", 0, _same),
-    _Field("estimate_us", 0, _same),
-    _Field("retry", Retry(), _retry),
-    _Field("gang", (), _gang),
-    _Field("dependencies", (), _dependencies),
-    _Field("array", None, lambda found: Array(*found)),
-    _Field("guarantee", Guarantee.GUARANTEED, Guarantee),
-    _Field("cells", CellRequest(), _cells),
-    _Field("exit_0_after_stop", Exit0AfterStop.STOPPED, Exit0AfterStop),
-    _Field("inherited", (), lambda found: _pairs(tuple((name, value) for name, value in found))),
+def _seldom(kind: type[Job | JobSpec], plain: str, made: Mapping[str, Callable[[Any], Any]]) -> tuple[_Field, ...]:
+    """The fields whose defaults are the usual values: those that JSON has as they are, and those that must be made."""
+    usual = {field.name: field.default for field in fields(kind)}
+    return tuple(_Field(name, usual[name], made.get(name)) for name in (*plain.split(), *made))
+
+
+_SPEC = _seldom(
+    JobSpec,
+    "priority time_limit_us estimate_us",
+    {
+        "retry": _retry,
+        "gang": _gang,
+        "dependencies": _dependencies,
+        "array": lambda found: Array(*found),
+        "guarantee": Guarantee,
+        "cells": _cells,
+        "exit_0_after_stop": Exit0AfterStop,
+        "inherited": lambda found: _pairs(tuple((name, value) for name, value in found)),
+    },
 )
-_JOB = (
-    _Field("priority", 0, _same),
-    _Field("time_limit_us", 0, _same),
-    _Field("held", False, _same),
-    _Field("suspend_requested", False, _same),
-    _Field("retries", 0, _same),
-    _Field("eligible_us", None, _same),
-    _Field("ran_us", 0, _same),
-    _Field("limit_us", None, _same),
-    _Field("start_by_us", None, _same),
-    _Field("rendezvous", "", _same),
-    _Field("task_nodes", (), tuple),
-    _Field("failed_on", (), tuple),
-    _Field("avoid", (), tuple),
-    _Field("verdict", Reason.NONE, Reason),
-    _Field("left", False, _same),
-    _Field("waits_for", (), _dependencies),
-    _Field("elements", None, lambda found: Elements(*found)),
+_JOB = _seldom(
+    Job,
+    "priority time_limit_us held suspend_requested retries eligible_us ran_us limit_us start_by_us rendezvous left",
+    {
+        **dict.fromkeys(("task_nodes", "failed_on", "avoid"), tuple),
+        "verdict": Reason,
+        "waits_for": _dependencies,
+        "elements": lambda found: Elements(*found),
+    },
 )
 
 
@@ -111,12 +106,12 @@ def to_spec(found: Mapping[str, Any] | None) -> Record:
     return _read(found, _SPEC)
 
 
-def _write(row: object, fields: tuple[_Field, ...]) -> Record | None:
+def _write(row: object, seldom: tuple[_Field, ...]) -> Record | None:
     values = row.__dict__
-    return {name: values[name] for name, usual, _ in fields if values[name] != usual} or None
+    return {name: values[name] for name, usual, _ in seldom if values[name] != usual} or None
 
 
-def _read(found: Mapping[str, Any] | None, fields: tuple[_Field, ...]) -> Record:
+def _read(found: Mapping[str, Any] | None, seldom: tuple[_Field, ...]) -> Record:
     if not found:
         return {}
-    return {name: back(found[name]) for name, _, back in fields if name in found}
+    return {name: back(found[name]) if back else found[name] for name, _, back in seldom if name in found}

@@ -1,57 +1,33 @@
 """Lines of a job's story, and the decisions in them, as records of the tables, and back; see `rows`."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from scheduler_service.core.model import CandidateScore, Decision, EventKind, JobEvent, Reason, RunKey
 from scheduler_service.core.model.values import Vector
-from scheduler_service.store.mapping.rows import Record, number
-
-
-def event_new(line: int, e: JobEvent) -> Record:
-    return {
-        "job_id": e.job_id,
-        "line": line,
-        "at_us": e.at_us,
-        "kind": e.kind,
-        "run": e.run,
-        "node": e.node,
-        "reason": e.reason,
-        "cause_job": e.cause_job,
-        "exit_code": e.exit_code,
-        "exit_signal": e.exit_signal,
-        "text": e.text,
-        "decision": None if e.decision is None else decision_new(e.decision),
-    }
+from scheduler_service.store.mapping.records import Record, recorder
+from scheduler_service.store.mapping.rows import number
+from scheduler_service.store.schema.jobs import job_event
 
 
 def decision_new(d: Decision) -> Record:
-    return {
-        "trial": d.trial,
-        "node": d.node,
-        "demand": d.demand,
-        "rule": d.rule,
-        "s": number(d.s),
-        "cap": d.cap,
-        "max_size": number(d.max_size),
-        "max_grace_us": d.max_grace_us,
-        "considered": d.considered,
-        "candidates": [
-            {
-                "key": c.key,
-                "node": c.node,
-                "demand": c.demand,
-                "node_free": c.node_free,
-                "size": number(c.size),
-                "grace_us": c.grace_us,
-                "score": number(c.score),
-                "preempted_for_trial": c.preempted_for_trial,
-                "sufficient": c.sufficient,
-                "chosen": c.chosen,
-            }
-            for c in d.candidates
-        ],
-    }
+    candidates = [{**_fields(c), "size": number(c.size), "score": number(c.score)} for c in d.candidates]
+    return {**_fields(d), "s": number(d.s), "max_size": number(d.max_size), "candidates": candidates}
+
+
+def _fields(row: Decision | CandidateScore) -> Record:
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
+_event = recorder(
+    (column.name for column in job_event.columns if column.name not in ("commit_no", "line")),
+    {"decision": lambda event: None if event.decision is None else decision_new(event.decision)},
+)
+
+
+def event_new(line: int, e: JobEvent) -> Record:
+    return {"line": line, **_event(e)}
 
 
 def to_event(v: Sequence[Any]) -> JobEvent:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, or_, select, tuple_
+from sqlalchemy import Connection, Select, Table, or_, select, tuple_
 
 from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
@@ -85,13 +85,9 @@ def list_postings(
 ) -> list[Posting]:
     """Newest first: in these states (none: in every state), of this virtual cluster (0: of all), with ids less than
     `before_id`, and at most `limit`."""
-    query: Select[Any] = select(_posting).order_by(_posting.c.id.desc()).limit(limit)
-    if states:
-        query = query.where(_posting.c.state.in_([int(state) for state in states]))
+    query = _page(_posting, states, before_id, limit)
     if vc:
         query = query.where(_posting.c.vc == vc)
-    if before_id is not None:
-        query = query.where(_posting.c.id < before_id)
     with reading(conn):
         return [to.to_posting(row) for row in conn.execute(query)]
 
@@ -100,17 +96,20 @@ def list_exchanges(
     conn: Connection, states: Collection[ExchangeState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
 ) -> list[Exchange]:
     """As `list_postings`; a virtual cluster's are those that it is a side of."""
-    query: Select[Any] = select(_exchange).order_by(_exchange.c.id.desc()).limit(limit)
-    if states:
-        query = query.where(_exchange.c.state.in_([int(state) for state in states]))
-        if ExchangeState.RETURNED not in states:
-            query = query.where(_exchange.c.returned_us.is_(None))  # so that the index of live exchanges serves
+    query = _page(_exchange, states, before_id, limit)
+    if states and ExchangeState.RETURNED not in states:
+        query = query.where(_exchange.c.returned_us.is_(None))  # so that the index of live exchanges serves
     if vc:
         query = query.where(or_(_exchange.c.giver == vc, _exchange.c.taker == vc))
-    if before_id is not None:
-        query = query.where(_exchange.c.id < before_id)
     with reading(conn):
         return [to.to_exchange(row) for row in conn.execute(query)]
+
+
+def _page(table: Table, states: Collection[int], before_id: int | None, limit: int) -> Select[Any]:
+    query = select(table).order_by(table.c.id.desc()).limit(limit)
+    if states:
+        query = query.where(table.c.state.in_([int(state) for state in states]))
+    return query if before_id is None else query.where(table.c.id < before_id)
 
 
 def live_of_offers(conn: Connection, offers: Collection[int]) -> list[Exchange]:

@@ -3,15 +3,17 @@
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Integer, MetaData, Numeric, SmallInteger, Text
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Integer, MetaData, Numeric, SmallInteger, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeEngine
 
 metadata = MetaData()
 
 
-def column(name: str, type_: TypeEngine[Any], comment: str | None = None, null: bool = False) -> Column[Any]:
-    return Column(name, type_, nullable=null, comment=comment)
+def column(name: str, type_: TypeEngine[Any], comment: str | None = None, null: bool = False, **info: Any) -> Column[Any]:
+    """`info` is for `table`."""
+    return Column(name, type_, nullable=null, comment=comment, info=info)
 
 
 def big(name: str, comment: str | None = None, null: bool = False) -> Column[Any]:
@@ -40,12 +42,12 @@ def micros(name: str, comment: str, null: bool = False) -> Column[Any]:
 
 def enum(name: str, values: type[IntEnum], comment: str, null: bool = False) -> Column[Any]:
     listed = ", ".join(f"{value.value} {value.name}" for value in values)
-    return column(name, SmallInteger(), f"{comment}: {listed}", null)
+    return column(name, SmallInteger(), f"{comment}: {listed}", null, values=values)
 
 
 def vector(name: str, comment: str) -> tuple[Column[Any], ...]:
     return (
-        big(f"{name}_cpu_milli", f"{comment}: thousandths of a CPU core"),
+        column(f"{name}_cpu_milli", BigInteger(), f"{comment}: thousandths of a CPU core", vector=name),
         big(f"{name}_memory_mib", f"{comment}: MiB of host memory"),
         integer(f"{name}_devices", f"{comment}: whole devices"),
     )
@@ -67,19 +69,22 @@ def lot() -> tuple[Column[Any], ...]:
     )
 
 
-def lot_rule(table: str) -> CheckConstraint:
-    return CheckConstraint("cells > 0 AND begin_us < end_us AND devices >= 0", name=f"{table}_lot_not_empty")
-
-
-def known(table: str, column: str, values: type[IntEnum]) -> CheckConstraint:
-    numbers = ", ".join(str(value.value) for value in values)
-    return CheckConstraint(f"{column} IN ({numbers})", name=f"{table}_{column}_known")
-
-
-def amounts(table: str, name: str) -> CheckConstraint:
-    parts = " AND ".join(f"{name}_{part} >= 0" for part in ("cpu_milli", "memory_mib", "devices"))
-    return CheckConstraint(parts, name=f"{table}_{name}_not_negative")
+LOT_NOT_EMPTY = "cells > 0 AND begin_us < end_us AND devices >= 0"
 
 
 def rule(name: str, condition: str) -> CheckConstraint:
     return CheckConstraint(condition, name=name)
+
+
+def table(name: str, *parts: SchemaItem, comment: str) -> Table:
+    """A table with what its columns demand by themselves: the values of an enumeration are known, and no amount of resources
+    is negative."""
+    made = Table(name, metadata, *parts, comment=comment)
+    for column in made.columns:
+        if values := column.info.get("values"):
+            numbers = ", ".join(str(value.value) for value in values)
+            made.append_constraint(rule(f"{name}_{column.name}_known", f"{column.name} IN ({numbers})"))
+        if vector := column.info.get("vector"):
+            amounts = " AND ".join(f"{vector}_{part} >= 0" for part in ("cpu_milli", "memory_mib", "devices"))
+            made.append_constraint(rule(f"{name}_{vector}_not_negative", amounts))
+    return made

@@ -1,26 +1,24 @@
 """The tables of cell exchange; see `tables`."""
 
-from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, Table, text
+from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, text
 
 from scheduler_service.core.model.exchange import Booking, ExchangeState, PostingKind, PostingState
 from scheduler_service.store.schema.columns import (
+    LOT_NOT_EMPTY,
     amount,
     big,
     enum,
     flag,
     json,
-    known,
     lot,
-    lot_rule,
-    metadata,
     micros,
     rule,
     string,
+    table,
 )
 
-exchange_posting = Table(
+exchange_posting = table(
     "exchange_posting",
-    metadata,
     big("id"),
     enum("kind", PostingKind, "What it is"),
     big("vc", "Whose it is; a virtual cluster that is gone leaves its rows"),
@@ -34,9 +32,7 @@ exchange_posting = Table(
     micros("begins_us", "When its window begins; null: it has begun, or that was not waited for", null=True),
     string("request_id", "Given by the client so that a repeated post makes one posting; empty when it gave none"),
     PrimaryKeyConstraint("id", name="exchange_posting_pkey"),
-    known("exchange_posting", "kind", PostingKind),
-    known("exchange_posting", "state", PostingState),
-    lot_rule("exchange_posting"),
+    rule("exchange_posting_lot_not_empty", LOT_NOT_EMPTY),
     rule("exchange_posting_id_positive", "id > 0 AND vc > 0"),
     rule("exchange_posting_stands_for_a_time", "posted_us <= expires_us AND expires_us <= end_us"),
     rule("exchange_posting_bid_not_negative", "bid >= 0"),
@@ -53,9 +49,8 @@ Index(
 )
 Index("exchange_posting_open", exchange_posting.c.id, postgresql_where=text(f"state = {int(PostingState.OPEN)}"))
 
-exchange = Table(
+exchange = table(
     "exchange",
-    metadata,
     big("id"),
     big("offer", "The offer, if it met one", null=True),
     big("request", "The request, if it met one", null=True),
@@ -75,8 +70,7 @@ exchange = Table(
     ForeignKeyConstraint(["offer"], ["exchange_posting.id"], name="exchange_offer_exists"),
     ForeignKeyConstraint(["request"], ["exchange_posting.id"], name="exchange_request_exists"),
     ForeignKeyConstraint(["in_return_for"], ["exchange.id"], name="exchange_in_return_exists"),
-    known("exchange", "state", ExchangeState),
-    lot_rule("exchange"),
+    rule("exchange_lot_not_empty", LOT_NOT_EMPTY),
     rule("exchange_id_positive", "id > 0 AND giver > 0 AND taker > 0"),
     rule("exchange_between_two", "giver <> taker"),
     rule("exchange_sides_act", "return_asked_by IN (0, giver, taker) AND accepted_by IN (giver, taker)"),
@@ -96,9 +90,8 @@ Index(
 Index("exchange_live", exchange.c.id, postgresql_where=text("returned_us IS NULL"))
 Index("exchange_of_offer", exchange.c.offer, postgresql_where=text("returned_us IS NULL"))
 
-exchange_ledger = Table(
+exchange_ledger = table(
     "exchange_ledger",
-    metadata,
     big("vc", "Whose surplus it is"),
     big("exchange", "What it was booked for"),
     enum("what", Booking, "What was booked"),
@@ -106,24 +99,21 @@ exchange_ledger = Table(
     micros("at_us", "When it was booked"),
     PrimaryKeyConstraint("vc", "exchange", "what", name="exchange_ledger_pkey"),
     ForeignKeyConstraint(["exchange"], ["exchange.id"], name="exchange_ledger_exchange_exists"),
-    known("exchange_ledger", "what", Booking),
     rule("exchange_ledger_books_something", "device_us <> 0"),
     comment="What giving and taking cells was booked with: as much to one side's credit as to the other's debit; only added to",
 )
 Index("exchange_ledger_of_exchange", exchange_ledger.c.exchange)
 
-exchange_surplus = Table(
+exchange_surplus = table(
     "exchange_surplus",
-    metadata,
     big("vc"),
     amount("device_us", "The sum of what the ledger has for it; negative: it has taken more than it gave"),
     PrimaryKeyConstraint("vc", name="exchange_surplus_pkey"),
     comment="What each virtual cluster has given less what it has taken; stays when it is gone, as others are owed the same",
 )
 
-idle_cells = Table(
+idle_cells = table(
     "idle_cells",
-    metadata,
     big("vc"),
     string("pool"),
     string("level"),

@@ -1,6 +1,6 @@
 """The tables of jobs: their runs, what is kept for them, and their stories; see `tables`."""
 
-from sqlalchemy import ForeignKeyConstraint, Index, Integer, PrimaryKeyConstraint, Table, text
+from sqlalchemy import ForeignKeyConstraint, Index, Integer, PrimaryKeyConstraint, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from scheduler_service.core.model import (
@@ -14,26 +14,23 @@ from scheduler_service.core.model import (
     StopReason,
 )
 from scheduler_service.store.schema.columns import (
-    amounts,
     big,
     column,
     enum,
     flag,
     integer,
     json,
-    known,
-    metadata,
     micros,
     rule,
     string,
+    table,
     vector,
 )
 
 _ENDED_STATES = ", ".join(str(int(state)) for state in sorted(ENDED))
 
-job = Table(
+job = table(
     "job",
-    metadata,
     big("id"),
     string("name"),
     string("user_name", "Who submitted it"),
@@ -63,10 +60,6 @@ job = Table(
     integer("array_index", "Its place there"),
     string("vc", "The name of its virtual cluster; empty where the site has none"),
     PrimaryKeyConstraint("id", name="job_pkey"),
-    known("job", "job_class", JobClass),
-    known("job", "state", JobState),
-    known("job", "reason", Reason),
-    amounts("job", "demand"),
     rule("job_id_positive", "id > 0"),
     rule("job_command_given", "jsonb_typeof(command) = 'array' AND jsonb_array_length(command) > 0"),
     rule("job_environment_is_array", "jsonb_typeof(environment) = 'array'"),
@@ -79,9 +72,8 @@ Index("job_request_once", job.c.user_name, job.c.request_id, unique=True, postgr
 Index("job_live", job.c.id, postgresql_where=text("ended_us IS NULL"))
 Index("job_of_vc", job.c.vc, job.c.id)
 
-run = Table(
+run = table(
     "run",
-    metadata,
     big("job_id"),
     integer("run", "Counts up from 1 within the job"),
     big("node"),
@@ -109,9 +101,6 @@ run = Table(
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),
-    known("run", "phase", RunPhase),
-    known("run", "stop_reason", StopReason),
-    amounts("run", "demand"),
     rule("run_counts_from_one", "run > 0 AND task >= 0"),
     rule("run_grace_not_negative", "stop_grace_us >= 0 AND stop_for >= 0"),
     rule("run_ended_has_time", f"(phase = {int(RunPhase.ENDED)}) = (ended_us IS NOT NULL)"),
@@ -120,9 +109,8 @@ run = Table(
 # On ended_us and not on phase, so that a change of phase leaves the index alone.
 Index("run_one_live", run.c.job_id, run.c.task, unique=True, postgresql_where=text("ended_us IS NULL"))
 
-earmark = Table(
+earmark = table(
     "earmark",
-    metadata,
     big("id"),
     enum("phase", EarmarkPhase, "Where it stands; a new leader goes on from here"),
     big("job_id", "For whom"),
@@ -137,9 +125,6 @@ earmark = Table(
     PrimaryKeyConstraint("id", name="earmark_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="earmark_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="earmark_node_exists"),
-    known("earmark", "phase", EarmarkPhase),
-    amounts("earmark", "want"),
-    amounts("earmark", "kept"),
     rule(
         "earmark_keeps_no_more_than_wanted",
         "kept_cpu_milli <= want_cpu_milli AND kept_memory_mib <= want_memory_mib AND kept_devices <= want_devices",
@@ -150,9 +135,8 @@ earmark = Table(
     comment="What is kept on a node for a job that has not started; deleted once it has",
 )
 
-job_event = Table(
+job_event = table(
     "job_event",
-    metadata,
     big("job_id"),
     big("commit_no", "The commit that made it durable"),
     integer("line", "Its place among the events of that commit"),
@@ -168,7 +152,5 @@ job_event = Table(
     json("decision", "core.job.Decision: why these victims; null for other events", null=True),
     PrimaryKeyConstraint("job_id", "commit_no", "line", name="job_event_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="job_event_of_job"),
-    known("job_event", "kind", EventKind),
-    known("job_event", "reason", Reason),
     comment="Each job's story, in the order of (commit_no, line); only ever added to",
 )

@@ -6,14 +6,12 @@ its name is what `Rejected.constraint` says when it is broken.
 """
 
 from sqlalchemy import (
-    BigInteger,
     Boolean,
     Column,
     DateTime,
     ForeignKeyConstraint,
     Integer,
     PrimaryKeyConstraint,
-    Table,
     Text,
     UniqueConstraint,
     text,
@@ -23,16 +21,16 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
 from scheduler_service.core.model import NodeState
 from scheduler_service.core.model.access import Role
 from scheduler_service.store.schema.columns import (
-    amounts,
     big,
     column,
     enum,
+    flag,
     integer,
     json,
-    known,
     micros,
     rule,
     string,
+    table,
     vector,
 )
 from scheduler_service.store.schema.columns import metadata as metadata
@@ -46,9 +44,8 @@ from scheduler_service.store.schema.jobs import job as job
 from scheduler_service.store.schema.jobs import job_event as job_event
 from scheduler_service.store.schema.jobs import run as run
 
-cluster = Table(
+cluster = table(
     "cluster",
-    metadata,
     string("id", "Names the cluster to agents: an agent serves one cluster for its life"),
     big("seed", "Of every random choice, together with commit_no"),
     big("next_job", "The id that the next job gets"),
@@ -67,9 +64,8 @@ cluster = Table(
     comment="The one row about the cluster as a whole; absent until the first commit of the first leader",
 )
 
-leader = Table(
+leader = table(
     "leader",
-    metadata,
     string("holder", "Who leads: a name that no other process has; empty when nobody does"),
     string("address", "Where clients reach the holder, host:port"),
     big("epoch", "Raised by every take-over; a commit under a lower epoch is refused"),
@@ -82,9 +78,8 @@ leader = Table(
     comment="The lease of leadership, and the fence that every commit passes first",
 )
 
-node = Table(
+node = table(
     "node",
-    metadata,
     big("id", "Counts up as nodes first appear: the order in which they are tried"),
     string("name"),
     string("boot_id", "Of the agent's machine; a new one means that nothing from before runs any more"),
@@ -101,16 +96,13 @@ node = Table(
     integer("strikes", "Failures that were the node's fault, less what went well since"),
     PrimaryKeyConstraint("id", name="node_pkey"),
     UniqueConstraint("name", name="node_name_once", deferrable=True, initially="DEFERRED"),
-    known("node", "state", NodeState),
-    amounts("node", "capacity"),
     rule("node_id_positive", "id > 0"),
     rule("node_counters_not_negative", "sequence >= 0 AND strikes >= 0"),
     comment="Machines with an agent",
 )
 
-virtual_cluster = Table(
+virtual_cluster = table(
     "virtual_cluster",
-    metadata,
     big("id"),
     string("name", "By which jobs name it; not given again to another while it is there"),
     json("quotas", "The cells that it owns: array of [pool, level, how many]"),
@@ -130,9 +122,8 @@ virtual_cluster = Table(
     comment="Tenants: what each is guaranteed. Quotas and pins are part of their row, which is always changed as a whole",
 )
 
-cell_binding = Table(
+cell_binding = table(
     "cell_binding",
-    metadata,
     string("pool"),
     string("level", "Of the pool's tree"),
     integer("index", "The cell's number among those of its level in the pool"),
@@ -144,9 +135,8 @@ cell_binding = Table(
     comment="Cells of virtual clusters. All other cells are free, and have no rows: they follow from nodes and devices",
 )
 
-device = Table(
+device = table(
     "device",
-    metadata,
     big("node"),
     integer("index", "As the agent counts its devices"),
     string("uuid"),
@@ -164,15 +154,14 @@ device = Table(
     comment="Devices of nodes; which runs hold them is told by the runs",
 )
 
-memo = Table(
+memo = table(
     "memo",
-    metadata,
     string("policy", "Whose it is, by the name of the policy"),
     string("subject", "What it is about, in words of the policy's own"),
     json("value", "Array of numbers and strings, which only the policy reads"),
-    Column("job_id", BigInteger(), nullable=True, comment="It is deleted when this job ends; null: when the policy does so"),
+    big("job_id", "It is deleted when this job ends; null: when the policy does so", null=True),
     micros("due_us", "When the policy is asked, though nothing else happens; null: it need not be", null=True),
-    Column("due", Boolean(), nullable=False, comment="That time was reached, and the policy has not written it again since"),
+    flag("due", "That time was reached, and the policy has not written it again since"),
     PrimaryKeyConstraint("policy", "subject", name="memo_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="memo_of_job"),
     rule("memo_policy_given", "policy <> ''"),
@@ -181,9 +170,8 @@ memo = Table(
     comment="What policies remember between two steps",
 )
 
-api_token = Table(
+api_token = table(
     "api_token",
-    metadata,
     big("id"),
     column("hash", BYTEA(), "SHA-256 of the secret, which only its owner has"),
     string("last_chars", "The end of the secret, by which its owner recognises it"),
@@ -194,7 +182,6 @@ api_token = Table(
     micros("revoked_us", "When it was taken back; null while it holds", null=True),
     PrimaryKeyConstraint("id", name="api_token_pkey"),
     UniqueConstraint("hash", name="api_token_hash_once"),
-    known("api_token", "role", Role),
     rule("api_token_id_positive", "id > 0"),
     rule("api_token_hash_is_sha256", "octet_length(hash) = 32"),
     rule("api_token_tells_little_of_the_secret", "length(last_chars) <= 6"),

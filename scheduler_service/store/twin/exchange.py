@@ -1,4 +1,4 @@
-"""The twin's reads of cell exchange; see `memory`, whose part they are."""
+"""The twin's reads of cell exchange: a part of `memory`, with names, arguments and errors as there."""
 
 from collections.abc import Collection
 
@@ -6,13 +6,12 @@ from scheduler_service.core.model.exchange import Exchange, ExchangeState, Ledge
 from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.reading.exchange import Market
 from scheduler_service.store.twin.database import Memory
 
 
 def live_market(memory: Memory) -> Market:
-    """See `reading.exchange.live_market`."""
     of = memory.tables
     return Market(
         tuple(of["exchange_posting"].rows(to.to_posting, lambda posting: bool(posting["state"] == PostingState.OPEN))),
@@ -23,41 +22,30 @@ def live_market(memory: Memory) -> Market:
 
 
 def find_posting(memory: Memory, posting_id: int) -> Posting | None:
-    """See `store.find_posting`."""
     with memory.lock:
-        table = memory.tables["exchange_posting"]
-        record = table.records.get((posting_id,))
-        return None if record is None else table.row(record, to.to_posting)
+        return memory.tables["exchange_posting"].find((posting_id,), to.to_posting)
 
 
 def find_exchanges(memory: Memory, exchange_ids: Collection[int]) -> list[Exchange]:
-    """See `store.find_exchanges`."""
     with memory.lock:
-        table = memory.tables["exchange"]
-        return table.rows(to.to_exchange, lambda x: x["id"] in exchange_ids or x["in_return_for"] in exchange_ids)
+        return memory.tables["exchange"].rows(
+            to.to_exchange, lambda x: x["id"] in exchange_ids or x["in_return_for"] in exchange_ids
+        )
 
 
 def find_posted(memory: Memory, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
-    """See `store.find_posted`."""
     with memory.lock:
-        table = memory.tables["exchange_posting"]
-        made = {request: table.unique["exchange_posting_request_once"].get(request) for request in requests}
-        return {request: table.row(table.records[key], to.to_posting) for request, key in made.items() if key is not None}
+        return memory.tables["exchange_posting"].having("exchange_posting_request_once", requests, to.to_posting)
 
 
 def find_accepted(memory: Memory, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
-    """See `store.find_accepted`."""
     with memory.lock:
-        table = memory.tables["exchange"]
-        made = {request: table.unique["exchange_request_once"].get(request) for request in requests}
-        return {request: table.row(table.records[key], to.to_exchange) for request, key in made.items() if key is not None}
+        return memory.tables["exchange"].having("exchange_request_once", requests, to.to_exchange)
 
 
 def list_postings(
     memory: Memory, states: Collection[PostingState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
 ) -> list[Posting]:
-    """See `store.list_postings`."""
-
     def wanted(posting: Record) -> bool:
         return (not states or posting["state"] in states) and vc in (0, posting["vc"]) and _before(posting, before_id)
 
@@ -68,8 +56,6 @@ def list_postings(
 def list_exchanges(
     memory: Memory, states: Collection[ExchangeState] = (), vc: int = 0, before_id: int | None = None, limit: int = 100
 ) -> list[Exchange]:
-    """See `store.list_exchanges`."""
-
     def wanted(x: Record) -> bool:
         return (not states or x["state"] in states) and vc in (0, x["giver"], x["taker"]) and _before(x, before_id)
 
@@ -82,13 +68,11 @@ def _before(record: Record, before_id: int | None) -> bool:
 
 
 def live_of_offers(memory: Memory, offers: Collection[int]) -> list[Exchange]:
-    """See `store.live_of_offers`."""
     with memory.lock:
         return [x for x in live_market(memory).exchanges if x.offer in offers]
 
 
 def list_ledger(memory: Memory, vc: int = 0, before_exchange: int | None = None, limit: int = 100) -> list[LedgerEntry]:
-    """See `store.list_ledger`."""
     with memory.lock:
         entries = memory.tables["exchange_ledger"].rows(to.to_entry, lambda entry: vc in (0, entry["vc"]))
     there = {entry.exchange for entry in entries if before_exchange is None or entry.exchange < before_exchange}
@@ -97,12 +81,10 @@ def list_ledger(memory: Memory, vc: int = 0, before_exchange: int | None = None,
 
 
 def list_surpluses(memory: Memory) -> list[Surplus]:
-    """See `store.list_surpluses`."""
     with memory.lock:
         return memory.tables["exchange_surplus"].rows(to.to_surplus)
 
 
 def list_vcs(memory: Memory) -> list[VirtualCluster]:
-    """See `store.list_vcs`."""
     with memory.lock:
         return memory.tables["virtual_cluster"].rows(rows.to_vc)

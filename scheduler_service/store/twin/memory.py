@@ -6,19 +6,16 @@ JSON, and are judged by the constraints of the same `tables`: a new column or ru
 happen to a connection (Unavailable, CommitUnknown) does not happen here. It has no tokens.
 """
 
-import json
-import re
-from collections.abc import Callable, Collection, Sequence
-from typing import Literal
+from collections.abc import Callable, Collection
 
 from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
-from scheduler_service.core.state.journal import Change
-from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
 from scheduler_service.store.lease import Lease, check_asked, is_free
 from scheduler_service.store.mapping import rows
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.mapping.story import to_event
 from scheduler_service.store.reading.load import JobAndRun, Loaded
+from scheduler_service.store.twin.commit import commit as commit
+from scheduler_service.store.twin.commit import outcome as outcome
 from scheduler_service.store.twin.database import Memory as Memory
 from scheduler_service.store.twin.exchange import find_accepted as find_accepted
 from scheduler_service.store.twin.exchange import find_exchanges as find_exchanges
@@ -31,118 +28,11 @@ from scheduler_service.store.twin.exchange import list_surpluses as list_surplus
 from scheduler_service.store.twin.exchange import list_vcs as list_vcs
 from scheduler_service.store.twin.exchange import live_market
 from scheduler_service.store.twin.exchange import live_of_offers as live_of_offers
-from scheduler_service.store.twin.records import Key, RecordTable
-from scheduler_service.store.twin.rules import unstorable
-from scheduler_service.store.writing.commit import Work, encode, plan
-
-_SUSPECT = re.compile(r"\\u(0000|d[89a-f])")
-
-
-# ---- commit ------------------------------------------------------------------------------------------------------------
-
-
-def commit(memory: Memory, epoch: int, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
-    """See `store.commit`."""
-    with memory.lock:
-        if epoch != memory.epoch:
-            raise Fenced(epoch)
-        before: list[tuple[RecordTable, Key, Record | None]] = []
-        try:
-            missing = [refusal for work in plan(changes, events) if (refusal := _carry_out(memory, work, before))]
-            if missing:
-                raise missing[0]
-            for table in {id(table): table for table, _, _ in before}.values():
-                table.check_deferred()
-        except StoreError:
-            # Step by step back: each was allowed once, so none is refused.
-            for table, key, record in reversed(before):
-                table.replace(key, record)
-            raise
-        memory.commit_no += 1
-        return memory.commit_no
-
-
-def _carry_out(memory: Memory, work: Work, before: list[tuple[RecordTable, Key, Record | None]]) -> Rejected | None:
-    """One statement. Notes in `before` what was there; returns the refusal if records that it needs are not there."""
-    table = memory.tables[work.table]
-    missing, touched = 0, []
-    for given in _storable(work.records):
-        key = table.found({"commit_no": memory.commit_no + 1} | given)
-        old = table.records.get(key)
-        if work.kind != "insert" and old is None:
-            missing += 1
-            continue
-        if work.kind == "insert":
-            blank: Record = dict.fromkeys(table.names)
-            new: Record | None = blank | table.rules.defaults | {"commit_no": memory.commit_no + 1} | given
-            new = {name: value for name, value in (new or {}).items() if name in blank}
-            if old is not None:
-                raise Rejected(str(table.table.primary_key.name), f"Key {key} already exists.")
-        else:
-            new = old | given if work.kind == "update" and old is not None else None
-        table.replace(key, new)
-        before.append((table, key, old))
-        touched.append((old or {}, new))
-    for gone, there in touched:
-        _check_references(memory, table, gone, there)
-    if missing:
-        return Rejected(f"{work.table}_present", f"{missing} of {len(work.records)} rows do not exist")
-    return None
-
-
-def _storable(records: list[Record]) -> list[Record]:
-    """The records as PostgreSQL would read them: other objects. Raises Rejected when it could not."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"JSON has no {name}")
-
-    try:
-        text = encode(records)
-        read: list[Record] = json.loads(text, parse_constant=refuse)
-    except ValueError as error:
-        raise Rejected("", str(error)) from error
-    if _SUSPECT.search(text) and (why := unstorable(read)):
-        raise Rejected("", why)
-    return read
-
-
-def _check_references(memory: Memory, table: RecordTable, old: Record, new: Record | None) -> None:
-    """Foreign keys: what the record refers to is there, and what is gone is not referred to."""
-    if new is not None:
-        for constraint in table.table.foreign_key_constraints:
-            values = tuple(new[name] for name in constraint.column_keys)
-            target = tuple(element.column.name for element in constraint.elements)
-            if None not in values and not _is_there(memory.tables[constraint.referred_table.name], target, values):
-                raise Rejected(str(constraint.name), f"Key ({', '.join(constraint.column_keys)})={values} is not present.")
-        return
-    for other in memory.tables.values():
-        for constraint in other.table.foreign_key_constraints:
-            if constraint.referred_table is table.table:
-                gone = tuple(old[element.column.name] for element in constraint.elements)
-                if any(tuple(record[name] for name in constraint.column_keys) == gone for record in other.records.values()):
-                    raise Rejected(str(constraint.name), f"Key {gone} is still referenced from {other.table.name}.")
-
-
-def _is_there(table: RecordTable, columns: tuple[str, ...], values: Key) -> bool:
-    index = next(name for name, its in table.columns.items() if its == columns)
-    return values in table.unique[index]
-
-
-def outcome(memory: Memory, epoch: int, commit_no_before: int) -> Literal["committed", "not committed"]:
-    """See `store.outcome`."""
-    with memory.lock:
-        if epoch != memory.epoch:
-            raise Fenced(epoch)
-        if memory.commit_no < commit_no_before:
-            raise Forgotten(memory.commit_no, commit_no_before)
-        return "committed" if memory.commit_no > commit_no_before else "not committed"
-
 
 # ---- reads -------------------------------------------------------------------------------------------------------------
 
 
 def load(memory: Memory, jobs: bool = True) -> Loaded:
-    """See `store.load`."""
     with memory.lock:
         of = memory.tables
 
@@ -187,21 +77,18 @@ def _with_tasks(memory: Memory, record: Record) -> JobAndRun:
 
 
 def find_job(memory: Memory, job_id: int) -> JobAndRun | None:
-    """See `store.find_job`."""
     with memory.lock:
         record = memory.tables["job"].records.get((job_id,))
         return None if record is None else _with_tasks(memory, record)
 
 
 def find_run(memory: Memory, key: RunKey) -> Run | None:
-    """See `store.find_run`."""
     with memory.lock:
         record = memory.tables["run"].records.get((key.job_id, key.run, key.task))
         return None if record is None else _run(memory, record)
 
 
 def find_ends(memory: Memory, job_ids: Collection[int]) -> dict[int, JobState]:
-    """See `store.find_ends`."""
     with memory.lock:
         jobs = memory.tables["job"].records
         records = [jobs[(job_id,)] for job_id in job_ids if (job_id,) in jobs]
@@ -209,17 +96,13 @@ def find_ends(memory: Memory, job_ids: Collection[int]) -> dict[int, JobState]:
 
 
 def list_nodes(memory: Memory) -> list[Node]:
-    """See `store.list_nodes`."""
     with memory.lock:
         return memory.tables["node"].rows(rows.to_node)
 
 
 def find_requests(memory: Memory, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
-    """See `store.find_requests`."""
     with memory.lock:
-        table = memory.tables["job"]
-        made = {request: table.unique["job_request_once"].get(request) for request in requests}
-        return {request: table.row(table.records[key], rows.to_job) for request, key in made.items() if key is not None}
+        return memory.tables["job"].having("job_request_once", requests, rows.to_job)
 
 
 def list_jobs(
@@ -231,7 +114,6 @@ def list_jobs(
     user: str = "",
     name: str = "",
 ) -> list[JobAndRun]:
-    """See `store.list_jobs`."""
     with memory.lock:
         chosen = _chosen(memory, states, before_id, vc, user, name)
         return [_with_tasks(memory, record) for record in chosen[:limit]]
@@ -246,7 +128,6 @@ def count_jobs(
     user: str = "",
     name: str = "",
 ) -> int:
-    """See `store.count_jobs`."""
     with memory.lock:
         return min(len(_chosen(memory, states, before_id, vc, user, name)), most)
 
@@ -265,7 +146,6 @@ def _chosen(memory: Memory, states: Collection[JobState], before_id: int | None,
 
 
 def story(memory: Memory, job_id: int) -> list[tuple[JobEvent, int]]:
-    """See `store.story`."""
     with memory.lock:
         table = memory.tables["job_event"]
         found = sorted((key, record) for key, record in table.records.items() if record["job_id"] == job_id)
@@ -276,7 +156,6 @@ def story(memory: Memory, job_id: int) -> list[tuple[JobEvent, int]]:
 
 
 def take(memory: Memory, holder: str, ttl: float, force: bool = False, address: str = "", above: int = 0) -> int | None:
-    """See `store.take`."""
     check_asked(holder, ttl)
     with memory.lock:
         if not force and memory.holder not in ("", holder) and not is_free(memory.expires_at - memory.clock()):
@@ -287,7 +166,6 @@ def take(memory: Memory, holder: str, ttl: float, force: bool = False, address: 
 
 
 def renew(memory: Memory, epoch: int, ttl: float) -> bool:
-    """See `store.renew`."""
     with memory.lock:
         if memory.epoch != epoch or not memory.holder:
             return False
@@ -296,14 +174,12 @@ def renew(memory: Memory, epoch: int, ttl: float) -> bool:
 
 
 def release(memory: Memory, epoch: int) -> None:
-    """See `store.release`."""
     with memory.lock:
         if memory.epoch == epoch:
             memory.holder, memory.address, memory.expires_at = "", "", memory.clock()
 
 
 def holder(memory: Memory) -> Lease:
-    """See `store.holder`."""
     with memory.lock:
         left = memory.expires_at - memory.clock()
         return Lease(memory.holder, memory.address, memory.epoch, left, in_session=memory.holder != "")

@@ -1,13 +1,13 @@
 """A table of the twin: records by key, judged as PostgreSQL would judge them (see `rules`)."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Table, UniqueConstraint
 
 from scheduler_service.store.errors import REQUESTS, DuplicateRequest, Rejected
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.twin.rules import Rules
 from scheduler_service.store.writing.commit import encode
 
@@ -82,6 +82,15 @@ class RecordTable:
     def row(self, record: Record, make: Callable[[Sequence[Any]], R]) -> R:
         """What PostgreSQL's row of it reads as: a copy, like everything that is given out."""
         return make(json.loads(encode([record[name] for name in self.names])))
+
+    def find(self, key: Key, make: Callable[[Sequence[Any]], R]) -> R | None:
+        record = self.records.get(key)
+        return None if record is None else self.row(record, make)
+
+    def having(self, index: str, values: Iterable[Key], make: Callable[[Sequence[Any]], R]) -> dict[Key, R]:
+        """The rows that have some of these values of a unique index, by the values."""
+        keys = {value: self.unique[index].get(value) for value in values}
+        return {value: self.row(self.records[key], make) for value, key in keys.items() if key is not None}
 
     def rows(self, make: Callable[[Sequence[Any]], R], where: Callable[[Record], bool] = lambda _: True) -> list[R]:
         """In the order of their keys."""

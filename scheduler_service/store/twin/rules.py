@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Integer, SmallInteger, Table
 
 from scheduler_service.store.errors import Rejected
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 
 _BITS = {SmallInteger: 15, BigInteger: 63, Integer: 31}
 """Of an integer's range; the more special types first."""

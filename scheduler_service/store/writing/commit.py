@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 import psycopg
 from psycopg import errors as pg
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import DBAPIError
 
 from scheduler_service.core.model import JobEvent
 from scheduler_service.core.state.journal import Change
+from scheduler_service.store.connect import asking
 from scheduler_service.store.errors import (
     REQUESTS,
     CommitUnknown,
@@ -21,7 +21,7 @@ from scheduler_service.store.errors import (
     StoreError,
     Unavailable,
 )
-from scheduler_service.store.mapping.rows import Record
+from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.mapping.story import event_new
 from scheduler_service.store.writing.pipeline import Statement, execute
 from scheduler_service.store.writing.statements import BEGIN, COMMIT, EVENTS, FENCE, VALID, WRITES
@@ -51,10 +51,8 @@ def commit(conn: Connection, epoch: int, changes: Sequence[Change], events: Sequ
     from COMMIT on: ask `outcome`.
     """
     work = plan(changes, events)
-    try:
+    with asking():
         pooled = conn.connection
-    except DBAPIError as lost:
-        raise Unavailable(lost.orig) from lost
     driver = pooled.driver_connection
     assert isinstance(driver, psycopg.Connection)
     prepared: set[bytes] = pooled.info.setdefault("prepared", set())  # of this connection, and gone with it
@@ -147,11 +145,8 @@ def outcome(engine: Engine, epoch: int, commit_no_before: int) -> Literal["commi
     another scheduler leads by now, Forgotten when commits before that one are gone, and Unavailable; after each the
     state must be loaded again.
     """
-    try:
-        with engine.begin() as conn:
-            now_epoch, commit_no = conn.execute(_READ).one()
-    except DBAPIError as lost:
-        raise Unavailable(lost.orig) from lost
+    with asking(), engine.begin() as conn:
+        now_epoch, commit_no = conn.execute(_READ).one()
     if now_epoch != epoch:
         raise Fenced(epoch)
     if commit_no < commit_no_before:

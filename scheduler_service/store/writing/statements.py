@@ -1,16 +1,18 @@
 """The statements of a commit, made once from `tables`: one for each table and kind of change.
 
-Each takes one parameter, a JSON array of records (see `rows`), so its text never changes and stays prepared, and the
+Each takes one parameter, a JSON array of records (see `mapping.records`), so its text never changes and stays prepared, and the
 number of round trips does not depend on the number of rows.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Table
 from sqlalchemy.dialects import postgresql
 
 from scheduler_service.store.mapping import exchange, rows
+from scheduler_service.store.mapping.records import Record, Source, recorder
 from scheduler_service.store.schema import tables
 from scheduler_service.store.writing.pipeline import Statement
 
@@ -24,8 +26,10 @@ class Writes(NamedTuple):
     insert: Statement
     update: Statement
     delete: Statement
-    new: Callable[[Any], rows.Record]
-    changed: Callable[[Any], rows.Record]
+    new: Callable[[Any], Record]
+    """Makes the record of a new row, which has every column."""
+    changed: Callable[[Any], Record]
+    """Makes that of a changed row: its key, and the columns that change in a row's life."""
     key: tuple[str, ...]
 
 
@@ -47,14 +51,14 @@ def _records(columns: Iterable[Column[Any]]) -> str:
 def _writes(
     table: Table,
     key: tuple[str, ...],
-    new: Callable[[Any], rows.Record],
-    changed: Callable[[Any], rows.Record] | None = None,
-    constant: tuple[str, ...] = (),
+    sources: Mapping[str, Source] = MappingProxyType({}),
+    constant: str = "",
 ) -> Writes:
-    """`constant` columns are set when the row is made and never again."""
+    """`sources` are those of columns that are no field of the row; `constant` ones are set when the row is made, and never
+    again."""
     columns = [c for c in table.columns if c.computed is None and c.server_default is None]
     names = ", ".join(f'"{c.name}"' for c in columns)
-    changing = [c for c in columns if c.name not in key and c.name not in constant]
+    changing = [c for c in columns if c.name not in key and c.name not in constant.split()]
     settings = ", ".join(f'"{c.name}" = r."{c.name}"' for c in changing)
     matches = " AND ".join(f'{table.name}."{name}" = r."{name}"' for name in key)
     keys = [table.columns[name] for name in key]
@@ -65,8 +69,8 @@ def _writes(
             f"update_{table.name}", f"UPDATE {table.name} SET {settings} FROM {_records([*keys, *changing])} WHERE {matches}"
         ),
         _statement(f"delete_{table.name}", f"DELETE FROM {table.name} USING {_records(keys)} WHERE {matches}"),
-        new,
-        changed or new,
+        recorder((c.name for c in columns), sources),
+        recorder((*key, *(c.name for c in changing)), sources),
         key,
     )
 
@@ -85,32 +89,20 @@ WRITES = {
     writes.table: writes
     for writes in (
         # In the order in which rows refer to each other.
-        _writes(tables.cluster, ("id",), rows.cluster_new, constant=("seed",)),
-        _writes(tables.node, ("id",), rows.node_new),
-        _writes(tables.virtual_cluster, ("id",), rows.vc_new),
-        _writes(tables.cell_binding, ("pool", "level", "index"), rows.binding_new),
-        _writes(
-            tables.exchange_posting,
-            ("id",),
-            exchange.posting_new,
-            exchange.posting_changed,
-            tuple(_POSTING_CONSTANT.split()),
-        ),
-        _writes(
-            tables.exchange,
-            ("id",),
-            exchange.exchange_new,
-            exchange.exchange_changed,
-            tuple(_EXCHANGE_CONSTANT.split()),
-        ),
-        _writes(tables.exchange_ledger, ("vc", "exchange", "what"), exchange.entry_new),
-        _writes(tables.exchange_surplus, ("vc",), exchange.surplus_new),
-        _writes(tables.idle_cells, ("vc", "pool", "level"), exchange.idle_new),
-        _writes(tables.job, ("id",), rows.job_new, rows.job_changed, tuple(_JOB_CONSTANT.split())),
-        _writes(tables.run, ("job_id", "run", "task"), rows.run_new, rows.run_changed, tuple(_RUN_CONSTANT.split())),
-        _writes(tables.memo, ("policy", "subject"), rows.memo_new),
-        _writes(tables.device, ("node", "index"), rows.device_new),
-        _writes(tables.earmark, ("id",), rows.earmark_new),
+        _writes(tables.cluster, ("id",), constant="seed"),
+        _writes(tables.node, ("id",), rows.NODE),
+        _writes(tables.virtual_cluster, ("id",), rows.VC),
+        _writes(tables.cell_binding, ("pool", "level", "index")),
+        _writes(tables.exchange_posting, ("id",), exchange.POSTING, _POSTING_CONSTANT),
+        _writes(tables.exchange, ("id",), exchange.EXCHANGE, _EXCHANGE_CONSTANT),
+        _writes(tables.exchange_ledger, ("vc", "exchange", "what")),
+        _writes(tables.exchange_surplus, ("vc",)),
+        _writes(tables.idle_cells, ("vc", "pool", "level")),
+        _writes(tables.job, ("id",), rows.JOB, _JOB_CONSTANT),
+        _writes(tables.run, ("job_id", "run", "task"), rows.RUN, _RUN_CONSTANT),
+        _writes(tables.memo, ("policy", "subject"), rows.MEMO),
+        _writes(tables.device, ("node", "index")),
+        _writes(tables.earmark, ("id",), rows.EARMARK),
     )
 }
 

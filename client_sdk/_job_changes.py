@@ -1,0 +1,94 @@
+"""What `Client` and `AsyncClient` change of jobs that are submitted."""
+
+from collections.abc import Sequence
+
+from client_sdk._base import Asking, AskingAsync
+from client_sdk._requests import jobs
+from client_sdk._values.options import Time, job_id
+from client_sdk.models import Dependency, Job
+
+
+class JobChanges(Asking):
+    def cancel(self, job: Job | int) -> Job:
+        """Asks for a job's end. A queued job ends at once, a running one gets its grace period. Safe to repeat.
+
+        Raises NotFound where there is no such job.
+        """
+        return self._ask(jobs.OfJob("Cancel", job_id(job)))
+
+    def suspend(self, job: Job | int) -> Job:
+        """Has a running job save its work and leave until it is resumed; its devices become free.
+
+        Safe to repeat. This, `resume`, `hold`, `release` and `requeue` raise NotFound where there is no such job, and
+        FailedPrecondition where its state forbids it (WRONG_STATE), or where it has ended (JOB_ENDED).
+        """
+        return self._ask(jobs.OfJob("Suspend", job_id(job)))
+
+    def resume(self, job: Job | int) -> Job:
+        """Puts a suspended job back into its queue; it goes on from its checkpoint."""
+        return self._ask(jobs.OfJob("Resume", job_id(job)))
+
+    def hold(self, job: Job | int) -> Job:
+        """Keeps a queued job from starting until it is released."""
+        return self._ask(jobs.OfJob("Hold", job_id(job)))
+
+    def release(self, job: Job | int) -> Job:
+        """Lets a held job stand in its queue again."""
+        return self._ask(jobs.OfJob("Release", job_id(job)))
+
+    def requeue(self, job: Job | int) -> Job:
+        """Has a running job save its work, leave and queue again; one that waits for its next retry is tried at once."""
+        return self._ask(jobs.Requeue(job_id(job), self._ask(jobs.OfJob("Get", job_id(job))).run))
+
+    def update(
+        self,
+        job: Job | int,
+        *,
+        priority: int | None = None,
+        time_limit: Time | None = None,
+        dependencies: Sequence[Dependency] | None = None,
+    ) -> Job:
+        """Changes a live job; what is left out stays. A time limit of 0 takes it away.
+
+        `dependencies` take the place of all that there were, for a job that has never started. Raises InvalidArgument for
+        what is no priority, time or dependency, NotFound for a job that is not there, and FailedPrecondition where the job's
+        state forbids it, or where the dependencies could never hold or wait for each other.
+        """
+        return self._ask(jobs.update(job, priority, time_limit, dependencies))
+
+
+class AsyncJobChanges(AskingAsync):
+    async def cancel(self, job: Job | int) -> Job:
+        """As `Client.cancel`."""
+        return await self._ask(jobs.OfJob("Cancel", job_id(job)))
+
+    async def suspend(self, job: Job | int) -> Job:
+        """As `Client.suspend`."""
+        return await self._ask(jobs.OfJob("Suspend", job_id(job)))
+
+    async def resume(self, job: Job | int) -> Job:
+        """As `Client.resume`."""
+        return await self._ask(jobs.OfJob("Resume", job_id(job)))
+
+    async def hold(self, job: Job | int) -> Job:
+        """As `Client.hold`."""
+        return await self._ask(jobs.OfJob("Hold", job_id(job)))
+
+    async def release(self, job: Job | int) -> Job:
+        """As `Client.release`."""
+        return await self._ask(jobs.OfJob("Release", job_id(job)))
+
+    async def requeue(self, job: Job | int) -> Job:
+        """As `Client.requeue`."""
+        return await self._ask(jobs.Requeue(job_id(job), (await self._ask(jobs.OfJob("Get", job_id(job)))).run))
+
+    async def update(
+        self,
+        job: Job | int,
+        *,
+        priority: int | None = None,
+        time_limit: Time | None = None,
+        dependencies: Sequence[Dependency] | None = None,
+    ) -> Job:
+        """As `Client.update`."""
+        return await self._ask(jobs.update(job, priority, time_limit, dependencies))

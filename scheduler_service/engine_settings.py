@@ -1,0 +1,46 @@
+"""What the engine and its policy are made of, from the settings of the service."""
+
+from scheduler_service.config import Config
+from scheduler_service.core.model.settings import Settings
+from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.policies import registry
+from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.stages import Stages, stages
+
+
+def stages_of(config: Config) -> Stages:
+    """Where there are virtual clusters, each is scheduled by its own policy; the site's is what one gets that names none."""
+    if config.virtual_clusters:
+        return stages("cells", FitGppSettings(), exchange=config.exchange)
+    settings = FitGppSettings(config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight)
+    return stages(config.policy, settings, config.backfill, own=config.policy_settings)
+
+
+def settings_of(config: Config) -> Settings:
+    """The part of the settings that the engine itself needs."""
+    return Settings(
+        default_grace_us=micros(config.default_grace),
+        earmark_ttl_us=micros(config.earmark_ttl),
+        aging_us=micros(config.aging),
+        min_run_us=micros(config.min_run),
+        gang_start_us=micros(config.gang_start),
+        retry_pause_us=micros(config.retry_pause),
+        fault_retries=config.fault_retries,
+        blame_nodes=config.blame_nodes,
+        bad_node_strikes=config.bad_node_strikes,
+        reclaim_grace_us=micros(config.reclaim_grace),
+        host_percent=config.host_percent,
+        pools=tuple(pool.plan() for pool in config.pools) if config.virtual_clusters else None,
+    )
+
+
+def vc_policy_of(config: Config) -> VcPolicy:
+    """Of virtual clusters that name none: the site's, where it is one for them."""
+    name = config.policy if config.policy in registry.for_virtual_clusters() else "fifo"
+    own = tuple(sorted(config.policy_settings.items())) if name == config.policy else ()
+    return VcPolicy(name, config.fitgpp_s, config.fitgpp_cap, config.fitgpp_trials_in_flight, settings=own)
+
+
+def micros(seconds: float) -> int:
+    """For settings, which are in seconds."""
+    return round(seconds * 1_000_000)

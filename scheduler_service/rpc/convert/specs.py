@@ -1,0 +1,127 @@
+"""What users ask for when they submit a job, between the core and ebb.v1."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from ebb.v1 import job_pb2
+
+from scheduler_service.core.model import (
+    Array,
+    Dependency,
+    DependencyKind,
+    Exit0AfterStop,
+    JobClass,
+    JobSpec,
+    Retry,
+    TaskGroup,
+)
+from scheduler_service.core.model.values import ZERO, Micros, Vector, add
+from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
+from scheduler_service.rpc.convert.values import duration_in, duration_out, message_of, vector_in, vector_out
+
+
+def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
+    """Most jobs say little of what can be said, and every Submit passes here: what is not said is not looked at."""
+    demand = vector_in(spec.resources)
+    more: dict[str, Any] = {}
+    if spec.task_groups:
+        gang = more["gang"] = tuple(TaskGroup(g.count, vector_in(g.resources), tuple(g.command)) for g in spec.task_groups)
+        demand = ZERO
+        for group in gang:
+            demand = add(demand, Vector(*(part * group.size for part in group.demand)))
+    if spec.job_class:
+        more["job_class"] = JobClass(spec.job_class)
+    if spec.environment:
+        more["environment"] = tuple(sorted(spec.environment.items()))
+    if spec.inherited_environment:
+        more["inherited"] = _inherited(tuple(sorted(spec.inherited_environment.items())))
+    if spec.HasField("time_limit"):
+        more["time_limit_us"] = duration_in(spec.time_limit)
+    if spec.HasField("estimate"):
+        more["estimate_us"] = duration_in(spec.estimate)
+    if spec.HasField("retry"):
+        more["retry"] = Retry(spec.retry.limit, tuple(sorted(spec.retry.exit_codes)), tuple(sorted(spec.retry.exit_signals)))
+    if spec.dependencies:
+        more["dependencies"] = dependencies_in(spec.dependencies)
+    if spec.HasField("array"):
+        more["array"] = Array(spec.array.size, spec.array.at_once)
+    if spec.guarantee:
+        more["guarantee"] = Guarantee(spec.guarantee)
+    if spec.exit_0_after_stop:
+        more["exit_0_after_stop"] = Exit0AfterStop(spec.exit_0_after_stop)
+    if spec.virtual_cluster:
+        more |= {"vc": spec.virtual_cluster, "cells": _cells_in(spec)}
+    return JobSpec(
+        command=tuple(spec.command),
+        demand=demand,
+        grace_us=duration_in(spec.grace_period) if spec.HasField("grace_period") else default_grace_us,
+        name=spec.name,
+        working_directory=spec.working_directory,
+        priority=spec.priority,
+        **more,
+    )
+
+
+@lru_cache(4096)
+def _inherited(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """One object for all jobs that inherited the same, which are many."""
+    return found
+
+
+def _cells_in(spec: job_pb2.JobSpec) -> CellRequest:
+    asked = spec.cells
+    levels = tuple(group.level for group in spec.task_groups) or (asked.level,)
+    within = (Within(w.level, not w.preferred, w.task_group if w.HasField("task_group") else -1) for w in asked.within)
+    return CellRequest(
+        asked.pool, asked.model, asked.pin, levels if any(levels) else (), tuple(within), asked.lazy, asked.vacates
+    )
+
+
+def dependencies_in(found: Iterable[job_pb2.Dependency]) -> tuple[Dependency, ...]:
+    """Each job once for each kind, in order."""
+    pairs = (Dependency(d.job_id, DependencyKind(d.kind) if d.kind else DependencyKind.AFTER_OK) for d in found)
+    return tuple(sorted(set(pairs)))
+
+
+def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
+    out = job_pb2.JobSpec(
+        name=spec.name,
+        job_class=int(spec.job_class),  # type: ignore[arg-type]  # the values are the same by definition
+        command=spec.command,
+        environment=dict(spec.environment),
+        working_directory=spec.working_directory,
+        resources=vector_out(spec.demand),
+        grace_period=duration_out(spec.grace_us),
+        priority=spec.priority,
+        time_limit=duration_out(spec.time_limit_us) if spec.time_limit_us else None,
+        estimate=duration_out(spec.estimate_us) if spec.estimate_us else None,
+        retry=message_of(job_pb2.Retry, spec.retry) if spec.retry.limit else None,
+        array=message_of(job_pb2.Array, spec.array) if spec.array else None,
+    )
+    if spec.inherited:
+        out.inherited_environment.update(spec.inherited)
+    if spec.gang:
+        groups = (job_pb2.TaskGroup(count=g.size, resources=vector_out(g.demand), command=g.command) for g in spec.gang)
+        out.task_groups.extend(groups)
+    if spec.vc:
+        out.virtual_cluster, out.guarantee = spec.vc, int(spec.guarantee)  # type: ignore[assignment]
+        _cells_out(spec, out)
+    if spec.dependencies:
+        out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
+    if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
+        out.exit_0_after_stop = int(spec.exit_0_after_stop)  # type: ignore[assignment]
+    return out
+
+
+def _cells_out(spec: JobSpec, out: job_pb2.JobSpec) -> None:
+    pool, model, pin, levels, within, lazy, vacates = spec.cells
+    asked = job_pb2.CellRequest(pool=pool, model=model, pin=pin, lazy=lazy, vacates=vacates)
+    for one in within:
+        asked.within.add(level=one.level, preferred=not one.required, task_group=None if one.group < 0 else one.group)
+    if not spec.gang:
+        asked.level = levels[0] if levels else ""
+    for group, level in zip(out.task_groups, levels, strict=False):
+        group.level = level
+    if asked != job_pb2.CellRequest():
+        out.cells.CopyFrom(asked)

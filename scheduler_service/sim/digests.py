@@ -1,0 +1,49 @@
+"""Digests of what results depend on beside a case's settings: the code that makes them, and the files that a case names."""
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+
+@cache
+def engine() -> str:
+    """What the histories depend on beside the case: a digest of the code that makes them."""
+    package = Path(__file__).parent.parent
+    sources = [*package.glob("core/**/*.py"), *package.glob("policies/**/*.py"), *package.glob("sim/workloads/*.py")]
+    sources += package.glob("sim/policies/*.py")
+    own = ("agents", "exchange", "failures", "jobs", "lives", "nodes", "tenants", "world")
+    sources += [package / "sim" / f"{name}.py" for name in own]
+    sources.append(package / "randomness.py")
+    told = hashlib.sha256()
+    for source in sorted(source for source in sources if source.exists()):
+        told.update(source.read_bytes())
+    return told.hexdigest()[:16]
+
+
+def held(file: Path) -> str:
+    """A digest of what the file holds. Many cases are of the same file: it is read once, until it is another."""
+    status = file.stat()
+    return _digest_of(file, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _digest_of(file: Path, _written_ns: int, _size: int) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def paths(value: Any) -> Iterator[Path]:
+    """The files that a model names, wherever it does."""
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, BaseModel):
+        for _name, part in value:
+            yield from paths(part)
+    elif isinstance(value, dict):
+        yield from paths(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from paths(part)

@@ -1,0 +1,127 @@
+"""What a sweep keeps in its folder: a folder for each case, and a list of the cases that were asked for last."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from scheduler_service.sim.cases import FORMAT, Case
+
+Keep = Literal["summary", "jobs", "all"]
+MANIFEST = "sweep.json"
+END = b"PAR1"
+"""Of a Parquet file that is whole."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is always kept of a case."""
+
+    case: Case
+    numbers: dict[str, float]
+    curves: dict[str, list[float]]
+    took_s: float
+    """Of one core, to simulate it and to work out the figures."""
+    engine: str
+    """Which code made it, see `digests.engine`."""
+    skipped: dict[str, int]
+    """How many jobs of the workload were left out, by the reason."""
+    folder: Path
+    files: Mapping[str, str]
+    """What the files held that the case names, see `Case.files`."""
+
+
+class Results(NamedTuple):
+    """Of the last sweep into a folder."""
+
+    complete: list[Summary]
+    of: int
+    """So many were asked for."""
+
+
+def load(folder: Path) -> Results:
+    """Raises FileNotFoundError, ValueError."""
+    manifest = read(folder / MANIFEST)
+    if manifest["format"] != FORMAT:
+        raise ValueError(f"{folder} has results of format {manifest['format']}, and this version reads {FORMAT}")
+    cases = manifest["cases"]
+    found = [entry for entry in cases if (folder / entry["digest"] / "summary.json").exists()]
+    complete = [
+        summary_of(Case.model_validate(entry["case"]), folder / entry["digest"], entry.get("files", {})) for entry in found
+    ]
+    return Results(complete, len(cases))
+
+
+def differences(folder: Path, cases: Sequence[Case]) -> list[str]:
+    """In which settings the results in a folder are of another cluster, or of other jobs, than these cases. Other policies and
+    seeds are none: the folder is for all that were tried. Empty where the folder has no results.
+
+    Raises ValueError where the folder's list of them cannot be read."""
+    if not (folder / MANIFEST).exists():
+        return []
+    listed = read(folder / MANIFEST).get("cases", [])
+    there = [entry for entry in listed if (folder / entry["digest"] / "summary.json").exists()]
+    ours = [_shared(case.model_dump(mode="json"), case.files()) for case in cases[:1]]
+    theirs = [_shared(Case.model_validate(entry["case"]).model_dump(mode="json"), entry.get("files", {})) for entry in there]
+    return sorted({name for mine in ours for other in theirs for name in mine if mine[name] != other[name]})
+
+
+def _shared(case: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    """Of a case, what all cases of a run have in common."""
+    own = ("policy", "seed", "repeat", "folder")
+    return {name: value for name, value in case.items() if name not in own} | {"what a file holds": dict(files)}
+
+
+def summary_of(case: Case, folder: Path, files: Mapping[str, str]) -> Summary:
+    told, curves = read(folder / "summary.json"), read(folder / "curves.json")
+    return Summary(case, told["numbers"], curves, told["took_s"], told["engine"], told["skipped"], folder, files)
+
+
+def read(file: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    if not isinstance(told, dict):
+        raise ValueError(f"{file} cannot be read: it is no JSON object")
+    return told
+
+
+def tables_of(keep: Keep, case: Case) -> tuple[str, ...]:
+    whole = ("jobs", "runs", "exchanges") if case.exchanges_cells else ("jobs", "runs")
+    return {"summary": (), "jobs": ("jobs",), "all": whole}[keep]
+
+
+def is_complete(folder: Path, case: Case, keep: Keep, as_csv: bool, recorded: bool) -> bool:
+    """Whether a case's folder has all that is to be kept of it. `recorded`: with the submit times, for others."""
+    needed = ["summary.json", "curves.json", *(["times.parquet"] if recorded else [])]
+    for name in tables_of(keep, case):
+        needed += [f"{name}.parquet", *([f"{name}.csv"] if as_csv else [])]
+    return all(_is_whole(folder / name) for name in needed)
+
+
+def list_cases(folder: Path, asked: Iterable[tuple[str, Case]], files: Mapping[str, Mapping[str, str]]) -> None:
+    """Writes down which cases were asked for, each with its digest; `files` are theirs, by their digests."""
+    listed = [{"digest": digest, "case": case.model_dump(mode="json"), "files": files[digest]} for digest, case in asked]
+    folder.mkdir(parents=True, exist_ok=True)
+    being_made = folder / f".{MANIFEST}.{os.getpid()}"  # another sweep may be at work here
+    being_made.write_text(json.dumps({"format": FORMAT, "cases": listed}, indent=1))
+    being_made.replace(folder / MANIFEST)
+
+
+def _is_whole(file: Path) -> bool:
+    """What a machine that went down left of it is not: then it is made anew."""
+    try:
+        if file.suffix == ".json":
+            return bool(read(file))
+        if file.suffix == ".parquet":
+            with file.open("rb") as content:
+                content.seek(-len(END), os.SEEK_END)
+                return content.read() == END
+        return file.exists()
+    except (OSError, ValueError):
+        return False

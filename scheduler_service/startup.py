@@ -1,0 +1,114 @@
+"""How a leadership begins: the state that the database holds, the time, and what an operator is told of both."""
+
+import logging
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from sqlalchemy import Engine
+
+from scheduler_service.config import Config
+from scheduler_service.core.allocation.startup_repair import repair_at_startup
+from scheduler_service.core.cells.queries import has_level
+from scheduler_service.core.handlers.skipped_numbers import skipping
+from scheduler_service.core.model import Cluster, JobState
+from scheduler_service.core.state.journal import Change, net
+from scheduler_service.core.state.load_check import contradictions
+from scheduler_service.core.state.state import State
+from scheduler_service.database import Writer, live_rows, load
+from scheduler_service.engine_settings import settings_of, stages_of
+from scheduler_service.policies.stages import order_of
+from scheduler_service.run.view import View
+from scheduler_service.store.twin.memory import Memory
+
+log = logging.getLogger(__name__)
+
+_CLOCK_SLACK_US = 60_000_000
+SHOWN = 5
+"""Contradictions that are told."""
+
+
+class ClockBehind(Exception):
+    """The clock of this machine is more than a minute behind the last commit: it must not lead."""
+
+
+class Contradiction(Exception):
+    """The database holds what cannot be: to schedule by it would be to give a device away twice."""
+
+
+def clock(last_us: int, accept: bool = False) -> Callable[[], int]:
+    """Microseconds since 1970: the wall clock now, moved on by monotonic time. Raises ClockBehind, unless it is to `accept`
+    that the last leader's clock was ahead: then time goes on from the last commit."""
+    wall, began = time.time_ns() // 1000, time.monotonic_ns() // 1000
+    if (behind := last_us - wall) > _CLOCK_SLACK_US:
+        said = f"the clock of this machine is {behind / 1e6:.0f} s behind the last commit"
+        if not accept:
+            raise ClockBehind(
+                f"{said}: set it, then start again. If it is right, the last leader's was ahead: "
+                "then start once with --accept-clock, and all times go on from that commit until it is past"
+            )
+        log.warning("%s, and is taken as right: until it has caught up, times that are told are ahead by so much", said)
+        wall = last_us
+    return lambda: wall + time.monotonic_ns() // 1000 - began
+
+
+def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: bool = False) -> tuple[State, View, Writer]:
+    """The state as the database holds it; a new cluster is made in an empty one. What other settings left behind that means
+    nothing now is put right first, and that is committed: who leads, and who replays a recording, begins with the same rows.
+
+    Raises Contradiction where rows do not go together.
+
+    `forgetful`: the database is known to be older than what was done under it, as after a backup was restored.
+    """
+    loaded = load(engine)
+    writer = Writer(engine, epoch, loaded.commit_no)
+    commit_no = loaded.commit_no
+    cluster = loaded.cluster
+    if cluster is None:
+        cluster = Cluster(str(uuid.uuid4()), secrets.randbits(62))
+        commit_no = writer.commit([Change("cluster", 0, None, cluster)], [])
+    elif forgetful:
+        cluster = skipping(cluster)
+        commit_no = writer.commit([Change("cluster", 0, loaded.cluster, cluster)], [])
+    rows = live_rows(loaded)
+    if wrong := list(islice(contradictions(rows), SHOWN + 1)):
+        more = "; and more" if len(wrong) > SHOWN else ""
+        raise Contradiction(
+            f"the database holds what cannot be, and nobody leads by it: {'; '.join(wrong[:SHOWN])}{more}. Restore a backup, "
+            "or set these rows right by hand; whoever leads begins as soon as they are. Jobs that run go on"
+        )
+    state = State(cluster, settings_of(config), order_of(stages_of(config)))
+    state.restore(iter(rows))
+    repair_at_startup(state)
+    if changes := net(state.journal.entries):
+        writer.commit(changes, state.log)
+        writer.close()
+        return load_state(engine, epoch, config)
+    return state, View([*rows, *(("run", run.key, run) for run in loaded.last_runs)], commit_no), writer
+
+
+def left_over(state: State) -> Iterator[str]:
+    """What was made under another configuration, and comes to nothing under this one: for the operator."""
+    pools = state.pools
+    kind = "of virtual clusters" if pools is None else "without a virtual cluster"
+    jobs = [job for job in state.jobs.rows.values() if not state.serves(job)]
+    if waiting := [job.id for job in jobs if job.state is JobState.QUEUED]:
+        yield f"{len(waiting)} jobs {kind} wait for ever, the first is {min(waiting)}: cancel them"
+    if others := [job.id for job in jobs if job.state is not JobState.QUEUED]:
+        guaranteed = "nobody is guaranteed anything" if pools is None else "they leave when somebody wants cells of its own"
+        yield (
+            f"{len(others)} jobs {kind} run, or are suspended, the first is {min(others)}: {guaranteed}, and once one has left "
+            "it waits for ever. Let them end, or cancel them and submit them anew"
+        )
+    if pools is None:
+        return
+    for vc in state.vcs.rows.values():
+        lost = [f"{q.cells} {q.level} of {q.pool}" for q in vc.quotas if not has_level(pools, q.pool, q.level)]
+        lost += [f"pin {pin.name} in {pin.pool}" for pin in vc.pins if not has_level(pools, pin.pool, pin.level)]
+        if lost:
+            yield (
+                f"virtual cluster {vc.name} owns cells that there are not: {', '.join(lost)}. Their nodes have not joined yet, "
+                f"or their pool is called something else now; then say what it owns anew: ebb vc update {vc.name} --quota ..."
+            )

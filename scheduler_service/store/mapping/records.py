@@ -1,0 +1,33 @@
+"""Records: a row as its table has it, made from the names of the columns."""
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+Record = dict[str, Any]
+"""Plain JSON by the names of columns: numbers, strings, lists and None."""
+
+Source = str | Callable[[Any], Any]
+"""Where the value of a column comes from: the path of an attribute, such as "spec.name", or a function of the row."""
+
+
+def recorder(columns: Iterable[str], sources: Mapping[str, Source]) -> Callable[[Any], Record]:
+    """Makes records of these columns from rows. A column that is not in `sources` has the value of the field of its name."""
+    found = {column: sources.get(column, column) for column in columns}
+    paths = {column: source for column, source in found.items() if isinstance(source, str)}
+    functions = {column: source for column, source in found.items() if not isinstance(source, str)}
+    assert len(paths) > 1, "of one attribute, attrgetter gives no tuple"
+    values = attrgetter(*paths.values())
+
+    def record(row: Any) -> Record:
+        made = dict(zip(paths, values(row), strict=True))
+        for column, source in functions.items():
+            made[column] = source(row)
+        return made
+
+    return record
+
+
+def vector(column: str, path: str) -> dict[str, Source]:
+    """The sources of the three columns of a Vector."""
+    return {f"{column}_{part}": f"{path}.{part}" for part in ("cpu_milli", "memory_mib", "devices")}
