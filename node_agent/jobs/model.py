@@ -29,7 +29,7 @@ class RunKey(NamedTuple):
 
 
 class RunPhase(IntEnum):
-    """Values as in ebb.v1.RunPhase, which says what each means."""
+    """Values as in ebb.agent.v1.RunPhase, which says what each means."""
 
     STARTING = 1
     RUNNING = 2
@@ -39,7 +39,7 @@ class RunPhase(IntEnum):
 
 
 class StopReason(IntEnum):
-    """Values as in ebb.v1.StopReason."""
+    """Values as in ebb.agent.v1.StopReason."""
 
     UNSPECIFIED = 0
     PREEMPTED = 1

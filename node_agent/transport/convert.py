@@ -1,9 +1,9 @@
-"""Between the agent's words and ebb.v1. The only module that knows protobuf types."""
+"""Between the agent's words and ebb.agent.v1. The only module that knows protobuf types."""
 
 import logging
 from collections.abc import Iterable
 
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -41,8 +41,8 @@ from node_agent.transport.messages import (
 
 log = logging.getLogger(__name__)
 
-METHOD = "/ebb.v1.AgentLink/Connect"
-SEND_LOG = "/ebb.v1.AgentLink/SendLog"
+METHOD = "/ebb.agent.v1.AgentLink/Connect"
+SEND_LOG = "/ebb.agent.v1.AgentLink/SendLog"
 
 
 def encode(message: Upward) -> bytes:

@@ -1,4 +1,4 @@
-"""What goes over the link, in the agent's own words. `convert` turns these into ebb.v1 and back."""
+"""What goes over the link, in the agent's own words. `convert` turns these into ebb.agent.v1 and back."""
 
 from dataclasses import dataclass
 

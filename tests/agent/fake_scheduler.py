@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import grpc
-from ebb.v1 import agent_link_pb2 as pb
-from ebb.v1 import agent_link_pb2_grpc, job_pb2
+from ebb.agent.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2_grpc
+from ebb.v1 import job_pb2
 from google.protobuf.duration_pb2 import Duration
 
 T = TypeVar("T")

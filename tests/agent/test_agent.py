@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
 from node_agent.jobs.processes import group_members, kill_group

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent.jobs.logs import PIECE
 from node_agent.transport.logs import AT_ONCE

@@ -1,4 +1,4 @@
-"""ebb.v1.AgentLink: who may connect, what is acknowledged and when, and what an agent is told that comes back."""
+"""ebb.agent.v1.AgentLink: who may connect, what is acknowledged and when, and what an agent is told that comes back."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import grpc.aio
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import job_pb2
 
 from scheduler_service.core.messages import Joined
@@ -24,7 +24,7 @@ from scheduler_service.run.view import View
 
 LIMIT = 30
 AGENTS = 2_500
-CONNECT = "/ebb.v1.AgentLink/Connect"
+CONNECT = "/ebb.agent.v1.AgentLink/Connect"
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 
 class RunPhase(IntEnum):
-    """Values as in ebb.v1.RunPhase."""
+    """Values as in ebb.agent.v1.RunPhase."""
 
     to_launch: bool
     """The agent has been told nothing yet, or has not prepared it yet."""

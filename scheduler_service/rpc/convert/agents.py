@@ -1,9 +1,10 @@
-"""Between the core and ebb.v1.AgentLink: what agents say, and what they are told."""
+"""Between the core and ebb.agent.v1.AgentLink: what agents say, and what they are told."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from ebb.v1 import agent_link_pb2, cluster_pb2, job_pb2
+from ebb.agent.v1 import agent_link_pb2
+from ebb.v1 import cluster_pb2, job_pb2
 
 from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (

@@ -1,4 +1,4 @@
-"""ebb.v1.AgentLink: one stream for each agent. Reports go up and are acknowledged once committed; orders go down."""
+"""ebb.agent.v1.AgentLink: one stream for each agent. Reports go up and are acknowledged once committed; orders go down."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
-from ebb.v1 import agent_link_pb2, agent_link_pb2_grpc
+from ebb.agent.v1 import agent_link_pb2, agent_link_pb2_grpc
 from google.protobuf.duration_pb2 import Duration
 
 from scheduler_service.core.errors import FailedPrecondition
