@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from scheduler_service.core.messages import NodeSilent, Order, Start
+from scheduler_service.core.messages import Launch, NodeSilent, Order
 from scheduler_service.core.model import Node, NodeState, RunKey
 from scheduler_service.run.view import View
 
@@ -168,7 +168,8 @@ class Dispatch:
             if link is not None:
                 link.outbox.put_nowait(tuple(its_orders))
             if link is None or not link.joined or link.ended:
-                self._untold.setdefault(name, set()).update(order.run.key for order in its_orders if isinstance(order, Start))
+                starts = (order.key for order in its_orders if isinstance(order.desired, Launch))
+                self._untold.setdefault(name, set()).update(starts)
 
     async def watch_silence(self, view: View, silent_after: float, fell_silent: FellSilent) -> None:
         """Tells of each node that was up and not heard of for `silent_after` seconds; for ever.

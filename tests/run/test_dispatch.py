@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.messages import NodeSilent, Start, Stop
+from scheduler_service.core.messages import NodeSilent, Order, Running, Stopped
 from scheduler_service.core.model import Job, JobSpec, Node, NodeState, Run, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
@@ -40,8 +40,9 @@ def a_view(*names: str) -> View:
     return View([("node", node.id, node) for node in nodes], commit_no=1)
 
 
-def start(job_id: int, node: int = 1) -> Start:
-    return Start(node, Run(job_id, 1, 0, node, SPEC.demand, (0,), RunPhase.STARTING, 0), Job(job_id, SPEC, "u", "", 0))
+def start(job_id: int, node: int = 1) -> Order:
+    run = Run(job_id, 1, node, (0,), SPEC.demand, RunPhase.STARTING, 0)
+    return Order(node, run.key, 1, Running(Job(job_id, SPEC, "u", "", 0), run))
 
 
 async def opened(dispatch: Dispatch, node: str) -> Link:
@@ -75,7 +76,7 @@ async def silences(
 
 async def test_what_is_to_start_while_no_agent_is_there_is_told_with_the_silence(clock: Clock) -> None:
     dispatch, view = Dispatch(), a_view("n1", "n2")
-    dispatch.send(view, [start(2), start(1), start(3, node=2), Stop(1, RunKey(9, 1), 0, StopReason.CANCELLED)])
+    dispatch.send(view, [start(2), start(1), start(3, node=2), Order(1, RunKey(9, 1), 2, Stopped(0, StopReason.CANCELLED))])
     clock.now += 1
     told = await silences(dispatch, view, lambda told: len(told) == 2)
     assert told == [NodeSilent("n1", (RunKey(1, 1), RunKey(2, 1))), NodeSilent("n2", (RunKey(3, 1),))]

@@ -6,18 +6,18 @@ from typing import assert_never
 from ebb.agent.v1 import agent_link_pb2
 from ebb.v1 import cluster_pb2, job_pb2
 
-from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (
     GangPlace,
     KnownRun,
+    Launch,
     NodeSeen,
     Order,
     Report,
     RunExited,
+    Running,
     RunReady,
     RunStarted,
-    Start,
-    Stop,
+    Stopped,
 )
 from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
@@ -71,23 +71,23 @@ def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterato
 
 
 def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:
-    match order:
-        case Start(run=run, job=job):
+    key = order.key
+    out = agent_link_pb2.RunOrder(job_id=key.job_id, run=key.run, task=key.task)
+    match order.desired:
+        case Launch(job, run, gang):
             start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
-            if order.gang is not None:
-                start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
+            if gang is not None:
+                start.gang.CopyFrom(_gang_out(job, run, gang, nodes, go=isinstance(order.desired, Running)))
             if job.array_job:
                 start.array_index = job.array_index
-            return agent_link_pb2.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
-        case Stop(key=key):
-            stop = agent_link_pb2.StopRun(
-                grace_period=duration_out(order.grace_us),
-                reason=int(order.reason),  # type: ignore[arg-type]
-                cause_job_id=order.cause_job,
-            )
-            return agent_link_pb2.RunOrder(job_id=key.job_id, run=key.run, task=key.task, stop=stop)
+            out.start.CopyFrom(start)
+        case Stopped(grace_us, reason, cause_job):
+            grace = duration_out(grace_us)
+            stop = agent_link_pb2.StopRun(grace_period=grace, reason=int(reason), cause_job_id=cause_job)  # type: ignore[arg-type]
+            out.stop.CopyFrom(stop)
         case _:
-            assert_never(order)
+            assert_never(order.desired)
+    return out
 
 
 def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
@@ -106,7 +106,7 @@ def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
     return out
 
 
-def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> agent_link_pb2.Gang:
+def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes, go: bool) -> agent_link_pb2.Gang:
     address, _, port = job.rendezvous.rpartition(":")
     return agent_link_pb2.Gang(
         rank=run.task,
@@ -115,7 +115,7 @@ def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> agent_link_
         local_world_size=place.local_world_size,
         node_rank=place.node_rank,
         nodes=[name_of(nodes, node) for node in place.nodes],
-        go=begins(job),
+        go=go,
         master_address=address,
         master_port=int(port or 0),
     )

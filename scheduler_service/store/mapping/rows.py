@@ -95,6 +95,7 @@ def run_changed(r: Run) -> Record:
         "ended_us": r.ended_us,
         "log_path": r.log_path,
         "program": r.program or None,
+        "generation": None if r.generation == 1 else r.generation,
         "stop_reason": r.stop_reason,
         "stop_grace_us": r.stop_grace_us,
         "stop_us": r.stop_us,
@@ -217,7 +218,7 @@ def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
     job_id, run, node, devices, cpu_milli, memory_mib, count, phase, placed_us, started_us, ended_us, log_path = v[:12]
     stop_reason, stop_grace_us, stop_us, stop_for, exit_code, exit_signal, yielded, lost, task, ready_at, guarded_us = v[12:23]
-    guaranteed, done, program, vc = v[23:27]
+    guaranteed, done, program, generation, vc = v[23:28]
     return Run(
         job_id,
         run,
@@ -244,6 +245,7 @@ def to_run(v: Sequence[Any]) -> Run:
         guaranteed,
         done,
         program or "",
+        generation or 1,
     )
 
 
