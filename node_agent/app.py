@@ -38,7 +38,7 @@ from node_agent.jobs.folder_expiry import remove_expired
 from node_agent.jobs.launcher.client import Event, LauncherClient
 from node_agent.jobs.logs import Logs
 from node_agent.jobs.memory_watch import MemoryWatch
-from node_agent.jobs.model import Order, Process, Report
+from node_agent.jobs.model import Desired, Process, Report
 from node_agent.jobs.observations import Observations, Observing
 from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.rendezvous import Rendezvous
@@ -98,9 +98,9 @@ class LocalNode:
         if welcome.acknowledged < self._spool.acknowledged:
             raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)
 
-    def obey(self, orders: Sequence[Order]) -> None:
+    def obey(self, wanted: Sequence[Desired]) -> None:
         assert self.executor is not None
-        self.executor.obey(orders)
+        self.executor.obey(wanted)
 
     def pending(self, after: int) -> list[Report]:
         return self._spool.pending(after)

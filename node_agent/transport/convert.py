@@ -11,28 +11,30 @@ from google.rpc import error_details_pb2, status_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Device, Observation
 from node_agent.jobs.model import (
+    Desired,
     Exited,
     Gang,
-    Order,
+    LaunchSpec,
+    Prepared,
     Ready,
     Report,
     RunKey,
+    Running,
     RunPhase,
     RunRecord,
     Started,
-    StartOrder,
-    StopOrder,
+    Stopped,
     StopReason,
 )
 from node_agent.jobs.observations import Observations, RunCycle
 from node_agent.transport.messages import (
     Acknowledgement,
+    DesiredRuns,
     Downward,
     Heartbeat,
     Hello,
     LogPiece,
     LogRequest,
-    Orders,
     Reports,
     Unknown,
     Upward,
@@ -66,9 +68,9 @@ def decode(data: bytes) -> Downward:
             welcome = response.welcome
             interval, within = _seconds(welcome.heartbeat_interval), _seconds(welcome.reconnect_within)
             return Welcome(welcome.cluster_id, welcome.epoch, interval, welcome.acknowledged, welcome.seal, within)
-        case "orders":
-            orders = (_order(order) for order in response.orders.orders)
-            return Orders(response.orders.commit_no, tuple(order for order in orders if order is not None))
+        case "desired_runs":
+            runs = map(_desired, response.desired_runs.runs)
+            return DesiredRuns(response.desired_runs.commit_no, tuple(run for run in runs if run is not None))
         case "acknowledgement":
             return Acknowledgement(response.acknowledgement.sequence)
         case "log_request":
@@ -159,7 +161,8 @@ def _cycle(cycle: RunCycle) -> cluster_pb2.MemoryCycle:
 
 def _status(record: RunRecord) -> pb.RunStatus:
     job_id, run, task = record.key
-    status = pb.RunStatus(job_id=job_id, run=run, task=task, phase=pb.RunPhase.Name(int(record.phase)))
+    phase = pb.RunPhase.Name(int(record.phase))
+    status = pb.RunStatus(job_id=job_id, run=run, task=task, phase=phase, generation=record.generation)
     if record.phase is not RunPhase.ENDED:  # ended ones are many, and their reports have said it
         status.pid = record.pid
         status.log_path = record.log_path
@@ -191,33 +194,40 @@ def _report(report: Report) -> pb.Report:
     return message
 
 
-def _order(order: pb.RunOrder) -> Order | None:
-    key = RunKey(order.job_id, order.run, order.task)
-    match order.WhichOneof("order"):
-        case "start":
-            start, spec = order.start, order.start.spec
-            return StartOrder(
-                key,
-                command=tuple(spec.command),
-                environment=tuple(spec.environment.items()) if spec.environment else (),
-                inherited=tuple(spec.inherited_environment.items()) if spec.inherited_environment else (),
-                working_directory=spec.working_directory,
-                name=spec.name,
-                user=start.user,
-                devices=tuple(start.devices),
-                memory_mib=spec.resources.memory_mib,
-                array_index=start.array_index if start.HasField("array_index") else None,
-                gang=_gang(start.gang) if start.HasField("gang") else None,
-            )
-        case "stop":
+def _desired(said: pb.DesiredRun) -> Desired | None:
+    key, generation = RunKey(said.job_id, said.run, said.task), said.generation
+    match said.WhichOneof("state"):
+        case "prepared":
+            return Prepared(_launch(key, said.prepared), generation)
+        case "running":
+            return Running(_launch(key, said.running), generation)
+        case "stopped":
+            stop = said.stopped
             try:
-                reason = StopReason(order.stop.reason)
+                reason = StopReason(stop.reason)
             except ValueError:
                 reason = StopReason.UNSPECIFIED
-            return StopOrder(key, max(0.0, _seconds(order.stop.grace_period)), reason, order.stop.cause_job_id)
+            return Stopped(key, generation, max(0.0, _seconds(stop.grace_period)), reason, stop.cause_job_id)
         case _:
-            log.warning("run %s: an order of a kind that this agent does not know; ignored", key)
+            log.warning("run %s: it is to be in a state that this agent does not know; ignored", key)
             return None
+
+
+def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
+    spec = launch.spec
+    return LaunchSpec(
+        key,
+        command=tuple(spec.command),
+        environment=tuple(spec.environment.items()) if spec.environment else (),
+        inherited=tuple(spec.inherited_environment.items()) if spec.inherited_environment else (),
+        working_directory=spec.working_directory,
+        name=spec.name,
+        user=launch.user,
+        devices=tuple(launch.devices),
+        memory_mib=spec.resources.memory_mib,
+        array_index=launch.array_index if launch.HasField("array_index") else None,
+        gang=_gang(launch.gang) if launch.HasField("gang") else None,
+    )
 
 
 def _gang(gang: pb.Gang) -> Gang:
@@ -228,7 +238,6 @@ def _gang(gang: pb.Gang) -> Gang:
         gang.local_world_size,
         gang.node_rank,
         tuple(gang.nodes),
-        gang.go,
         gang.master_address,
         gang.master_port,
     )

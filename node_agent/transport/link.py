@@ -1,4 +1,4 @@
-"""The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on orders, and again.
+"""The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on desired states, and again.
 
 Knows no processes and no files: those are behind `Node`. Whatever happens here, jobs go on.
 """
@@ -15,18 +15,18 @@ from typing import Protocol
 import grpc.aio
 
 from node_agent.errors import Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
-from node_agent.jobs.model import Order, Report
+from node_agent.jobs.model import Desired, Report
 from node_agent.jobs.observations import Observations
 from node_agent.transport import convert
 from node_agent.transport.connection_ends import ended
 from node_agent.transport.logs import BROKEN, LogCalls
 from node_agent.transport.messages import (
     Acknowledgement,
+    DesiredRuns,
     Downward,
     Heartbeat,
     Hello,
     LogRequest,
-    Orders,
     Reports,
     Unknown,
     Upward,
@@ -50,7 +50,7 @@ class Node(Protocol):
     def welcomed(self, welcome: Welcome) -> None:
         """A scheduler that is to be obeyed from now on."""
 
-    def obey(self, orders: Sequence[Order]) -> None: ...
+    def obey(self, wanted: Sequence[Desired]) -> None: ...
 
     def pending(self, after: int) -> list[Report]:
         """Reports that are not acknowledged and have a number above `after`, in order."""
@@ -244,8 +244,8 @@ async def _welcome(target: str, call: Call, limit: float) -> Welcome:
 async def _receive(target: str, call: Call, node: Node, proof: Proof, answer: Callable[[LogRequest], None]) -> None:
     while (message := await call.read()) is not grpc.aio.EOF:
         match message:
-            case Orders(_, orders):
-                node.obey(orders)
+            case DesiredRuns(_, runs):
+                node.obey(runs)
             case Acknowledgement(sequence):
                 proof.acknowledged = True
                 node.acknowledge(sequence)

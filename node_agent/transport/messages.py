@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from node_agent.devices.base import Inventory
-from node_agent.jobs.model import Order, Report, RunKey, RunRecord
+from node_agent.jobs.model import Desired, Report, RunKey, RunRecord
 from node_agent.jobs.observations import Observations
 
 
@@ -51,9 +51,11 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class DesiredRuns:
+    """What is to hold of the runs that it names; the others go on."""
+
     commit_no: int
-    orders: tuple[Order, ...]
+    runs: tuple[Desired, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +91,4 @@ class Unknown:
 
 
 Upward = Hello | Reports | Heartbeat | Observations
-Downward = Welcome | Orders | Acknowledgement | LogRequest | Unknown
+Downward = Welcome | DesiredRuns | Acknowledgement | LogRequest | Unknown

@@ -42,6 +42,7 @@ KNOWN: Mapping[str, Sequence[Any]] = {
     "exchange_id": (1, 2),
     "exit_codes": (1, 3),
     "exit_signals": (9, 15),
+    "generation": (0, 1, 2),
     "index": (0, 1, 2, 3),
     "job_id": tuple(range(1, 13)),
     "level": ("node", "switch", "device"),

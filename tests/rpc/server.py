@@ -242,7 +242,7 @@ class Agent:
         return getattr(message, kind)
 
     def orders(self) -> list[Any]:
-        return list(self.receive("orders").orders)
+        return list(self.receive("desired_runs").runs)
 
     def acknowledged(self) -> int:
         return int(self.receive("acknowledgement").sequence)

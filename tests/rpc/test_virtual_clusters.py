@@ -300,7 +300,7 @@ def test_a_pool_without_devices_has_cpus_for_cells(site: Server) -> None:
         agent.connect()
         create(site, "a", quota("cpu", 3, "cpu-8"))
         job = site.submit(virtual_cluster="a", cpu_milli=1000)
-        start = agent.orders()[0].start
+        start = agent.orders()[0].running
         assert (list(start.devices), list(site.get(job.id).devices), site.get(job.id).guaranteed) == ([], [], True)
         [pool] = cells(site)
         assert (pool.name, pool.model, [level.name for level in pool.levels]) == ("cpu-8", "", ["cpu", "node"])

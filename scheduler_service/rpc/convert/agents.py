@@ -1,9 +1,9 @@
 """Between the core and ebb.agent.v1.AgentLink: what agents say, and what they are told."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from ebb.agent.v1 import agent_link_pb2
+from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
 
 from scheduler_service.core.messages import (
@@ -12,6 +12,7 @@ from scheduler_service.core.messages import (
     Launch,
     NodeSeen,
     Order,
+    Prepared,
     Report,
     RunExited,
     Running,
@@ -25,20 +26,29 @@ from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.jobs import Nodes, duration_out, name_of, spec_out, vector_in, vector_out
 from scheduler_service.run.dispatch import LogRequest
 
+_PHASES: Mapping[int, RunPhase] = {
+    pb.RUN_PHASE_STARTING: RunPhase.STARTING,
+    pb.RUN_PHASE_PREPARING: RunPhase.STARTING,
+    pb.RUN_PHASE_READY: RunPhase.READY,
+    pb.RUN_PHASE_RUNNING: RunPhase.RUNNING,
+    pb.RUN_PHASE_STOPPING: RunPhase.STOPPING,
+    pb.RUN_PHASE_ENDED: RunPhase.ENDED,
+}
 
-def hello_in(hello: agent_link_pb2.Hello, address: str) -> NodeSeen:
+
+def hello_in(hello: pb.Hello, address: str) -> NodeSeen:
     devices = tuple(map(_device_in, hello.devices))
     return NodeSeen(
         name=hello.node,
         boot_id=hello.boot_id,
         inventory=Inventory(vector_in(hello.capacity), tuple(hello.levels), devices),
-        runs=tuple(KnownRun(RunKey(r.job_id, r.run, r.task), RunPhase(r.phase)) for r in hello.runs),
+        runs=tuple(KnownRun(RunKey(r.job_id, r.run, r.task), _PHASES[r.phase], r.generation) for r in hello.runs),
         address=address,
         agent_version=hello.agent_version,
     )
 
 
-def report_in(report: agent_link_pb2.Report, node: str, boot_id: str) -> Report:
+def report_in(report: pb.Report, node: str, boot_id: str) -> Report:
     key = RunKey(report.job_id, report.run, report.task)
     match report.WhichOneof("event"):
         case "started":
@@ -64,29 +74,35 @@ def _clean(text: str) -> str:
     return text.replace("\0", "")
 
 
-def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterator[agent_link_pb2.ConnectResponse]:
-    """Each start has the whole spec of its job in it."""
-    for piece in chunks(orders, lambda order: _order_out(order, nodes)):
-        yield agent_link_pb2.ConnectResponse(orders=agent_link_pb2.Orders(commit_no=commit_no, orders=piece))
+def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterator[pb.ConnectResponse]:
+    """Each that starts a run has the whole spec of its job in it."""
+    for piece in chunks(orders, lambda order: _desired_run(order, nodes)):
+        yield pb.ConnectResponse(desired_runs=pb.DesiredRuns(commit_no=commit_no, runs=piece))
 
 
-def _order_out(order: Order, nodes: Nodes) -> agent_link_pb2.RunOrder:
-    key = order.key
-    out = agent_link_pb2.RunOrder(job_id=key.job_id, run=key.run, task=key.task)
+def _desired_run(order: Order, nodes: Nodes) -> pb.DesiredRun:
+    job_id, run, task = order.key
+    out = pb.DesiredRun(job_id=job_id, run=run, task=task, generation=order.generation)
     match order.desired:
-        case Launch(job, run, gang):
-            start = agent_link_pb2.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
-            if gang is not None:
-                start.gang.CopyFrom(_gang_out(job, run, gang, nodes, go=isinstance(order.desired, Running)))
-            if job.array_job:
-                start.array_index = job.array_index
-            out.start.CopyFrom(start)
+        case Prepared() as launch:
+            out.prepared.CopyFrom(_launch(launch, nodes))
+        case Running() as launch:
+            out.running.CopyFrom(_launch(launch, nodes))
         case Stopped(grace_us, reason, cause_job):
             grace = duration_out(grace_us)
-            stop = agent_link_pb2.StopRun(grace_period=grace, reason=int(reason), cause_job_id=cause_job)  # type: ignore[arg-type]
-            out.stop.CopyFrom(stop)
+            out.stopped.CopyFrom(pb.Stop(grace_period=grace, reason=int(reason), cause_job_id=cause_job))  # type: ignore[arg-type]
         case _:
             assert_never(order.desired)
+    return out
+
+
+def _launch(launch: Launch, nodes: Nodes) -> pb.Launch:
+    job, run, place = launch.job, launch.run, launch.gang
+    out = pb.Launch(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
+    if place is not None:
+        out.gang.CopyFrom(_gang(job, run, place, nodes))
+    if job.array_job:
+        out.array_index = job.array_index
     return out
 
 
@@ -106,22 +122,21 @@ def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
     return out
 
 
-def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes, go: bool) -> agent_link_pb2.Gang:
+def _gang(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> pb.Gang:
     address, _, port = job.rendezvous.rpartition(":")
-    return agent_link_pb2.Gang(
+    return pb.Gang(
         rank=run.task,
         world_size=place.world_size,
         local_rank=place.local_rank,
         local_world_size=place.local_world_size,
         node_rank=place.node_rank,
         nodes=[name_of(nodes, node) for node in place.nodes],
-        go=go,
         master_address=address,
         master_port=int(port or 0),
     )
 
 
-def log_request_out(asked: LogRequest) -> agent_link_pb2.LogRequest:
-    return agent_link_pb2.LogRequest(
+def log_request_out(asked: LogRequest) -> pb.LogRequest:
+    return pb.LogRequest(
         id=asked.id, job_id=asked.job_id, run=asked.run, task=asked.task, offset=asked.offset, follow=asked.follow
     )

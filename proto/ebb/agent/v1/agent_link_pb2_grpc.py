@@ -52,8 +52,8 @@ class AgentLinkServicer(object):
     """
 
     def Connect(self, request_iterator, context):
-        """One stream for each agent. The agent speaks first (Hello); then reports and heartbeats go up, orders and
-        acknowledgements down. Reports carry numbers and are sent again until they are acknowledged, which means committed.
+        """One stream for each agent. The agent speaks first (Hello); then reports and heartbeats go up, desired states of runs
+        and acknowledgements down. Reports carry numbers and are sent again until they are acknowledged, which means committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
