@@ -35,6 +35,7 @@ from node_agent.transport.messages import (
     Hello,
     LogPiece,
     LogRequest,
+    NodeConfiguration,
     Reports,
     Unknown,
     Upward,
@@ -65,9 +66,10 @@ def decode(data: bytes) -> Downward:
     response = pb.ConnectResponse.FromString(data)
     match response.WhichOneof("message"):
         case "welcome":
-            welcome = response.welcome
-            interval, within = _seconds(welcome.heartbeat_interval), _seconds(welcome.reconnect_within)
-            return Welcome(welcome.cluster_id, welcome.epoch, interval, welcome.acknowledged, welcome.seal, within)
+            said = response.welcome
+            return Welcome(said.cluster_id, said.epoch, said.acknowledged, said.seal, _configuration(said.configuration))
+        case "configuration":
+            return _configuration(response.configuration)
         case "desired_runs":
             runs = map(_desired, response.desired_runs.runs)
             return DesiredRuns(response.desired_runs.commit_no, tuple(run for run in runs if run is not None))
@@ -192,6 +194,10 @@ def _report(report: Report) -> pb.Report:
                 )
             )
     return message
+
+
+def _configuration(said: pb.NodeConfiguration) -> NodeConfiguration:
+    return NodeConfiguration(_seconds(said.heartbeat_interval), _seconds(said.reconnect_within))
 
 
 def _desired(said: pb.DesiredRun) -> Desired | None:

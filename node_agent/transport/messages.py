@@ -39,15 +39,23 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeConfiguration:
+    """What the scheduler decides for this agent. Seconds."""
+
+    heartbeat_interval: float = 0.0
+    """From one sign of life to the next, at most; 0: the scheduler names none."""
+    reconnect_within: float = 0.0
+    """The agents of the cluster spread over it when they connect again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Welcome:
     cluster_id: str
     epoch: int
-    heartbeat_interval: float
     acknowledged: int
     seal: bytes = b""
     """Shows that this cluster was led in this epoch."""
-    reconnect_within: float = 0.0
-    """Seconds over which the agents of the cluster spread when they connect again."""
+    configuration: NodeConfiguration = NodeConfiguration()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +99,4 @@ class Unknown:
 
 
 Upward = Hello | Reports | Heartbeat | Observations
-Downward = Welcome | DesiredRuns | Acknowledgement | LogRequest | Unknown
+Downward = Welcome | NodeConfiguration | DesiredRuns | Acknowledgement | LogRequest | Unknown

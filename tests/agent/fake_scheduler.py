@@ -61,7 +61,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
                     cluster_id=self.cluster_id,
                     epoch=self.epoch,
                     seal=b"epoch %d" % self.epoch,
-                    heartbeat_interval=_duration(self.heartbeat),
+                    configuration=pb.NodeConfiguration(heartbeat_interval=_duration(self.heartbeat)),
                     acknowledged=self.committed if self.hellos and self.hellos[-1].boot_id == hello.boot_id else 0,
                 )
             )
@@ -181,6 +181,10 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         """Sends that as it is, old or new."""
         self.desired |= {(run.job_id, run.run, run.task): run for run in runs}
         self.out.put(pb.ConnectResponse(desired_runs=pb.DesiredRuns(commit_no=1, runs=runs)))
+
+    def configure(self, heartbeat: float) -> None:
+        """Tells the agent that is connected."""
+        self.out.put(pb.ConnectResponse(configuration=pb.NodeConfiguration(heartbeat_interval=_duration(heartbeat))))
 
     def ask_log(self, id_: str, job: int, run: int = 1, offset: int = 0, follow: bool = False, task: int = 0) -> None:
         request = pb.LogRequest(id=id_, job_id=job, run=run, task=task, offset=offset, follow=follow)

@@ -227,6 +227,15 @@ def test_reports_are_sent_again_until_acknowledged(agent: Start, scheduler: Fake
     assert numbers(scheduler) == [1, 2, 1, 2, 3, 4, 5, 6]
 
 
+def test_another_configuration_holds_without_another_connection(agent: Start, scheduler: FakeScheduler) -> None:
+    scheduler.heartbeat = 3600
+    agent()
+    scheduler.connected()
+    scheduler.configure(heartbeat=0.01)
+    scheduler.wait(lambda: scheduler.heartbeats + len(scheduler.observations) >= 3)
+    assert len(scheduler.hellos) == 1
+
+
 def test_jobs_outlive_a_killed_agent(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     first = agent()
     scheduler.connected()

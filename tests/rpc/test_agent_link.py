@@ -96,10 +96,17 @@ def test_welcome_and_what_becomes_of_the_node(server: Server) -> None:
         welcome = agent.connect()
         (node,) = server.nodes()
     assert (welcome.cluster_id, welcome.epoch) == (server.backend.leading.cluster_id, 1)
-    assert welcome.heartbeat_interval == Duration(seconds=2)
+    assert welcome.configuration.heartbeat_interval == Duration(seconds=2)
     assert welcome.acknowledged == 0
     assert (node.name, node.state, node.agent_version) == ("n1", cluster_pb2.NODE_STATE_UP, "1.2")
     assert [device.uuid for device in node.devices] == ["n1-0", "n1-1"]
+
+
+def test_an_agent_is_told_of_another_configuration_while_it_is_connected(server: Server, agent: Agent) -> None:
+    server.backend.heartbeat_seconds = 0.5
+    with Agent(server, node="n2") as other:
+        assert other.connect().configuration.heartbeat_interval == Duration(nanos=500_000_000)
+        assert agent.receive("configuration").heartbeat_interval == Duration(nanos=500_000_000)
 
 
 def test_other_devices_while_runs_hold_them(server: Server, agent: Agent) -> None:

@@ -173,4 +173,4 @@ def test_agents_are_told_to_spread_over_a_time_that_grows_with_the_cluster(nodes
     leading.seals.of.return_value = b""
     backend: Any = SimpleNamespace(heartbeat_seconds=2, silent_after_seconds=10)
     said = AgentLink(backend, Transfers())._welcome(leading, Joined(1, 0, ()))
-    assert said.welcome.reconnect_within.ToMilliseconds() == 1000 * seconds
+    assert said.welcome.configuration.reconnect_within.ToMilliseconds() == 1000 * seconds

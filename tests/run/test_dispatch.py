@@ -12,7 +12,7 @@ from scheduler_service.core.model import Job, JobSpec, Node, NodeState, Run, Run
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run import dispatch as dispatch_module
-from scheduler_service.run.dispatch import Dispatch, Link
+from scheduler_service.run.dispatch import Dispatch, Link, NodeConfiguration
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.view import View
 
@@ -196,3 +196,30 @@ async def test_when_a_boot_of_a_node_was_heard(clock: Clock) -> None:
     link.heard = clock.now
     dispatch.close(link)
     assert dispatch.boot_heard(node) < began
+
+
+async def configured(link: Link) -> NodeConfiguration | None:
+    """What waits for its agent, if anything does."""
+    if link.outbox.empty():
+        return None
+    waiting = await link.next()
+    assert waiting is not None
+    return waiting.configuration
+
+
+async def test_agents_are_told_when_their_configuration_changes_and_not_of_every_node_that_joins() -> None:
+    dispatch = Dispatch()
+    link, connecting = await opened(dispatch, "n1"), await opened(dispatch, "n2")
+    dispatch.joined(link)
+    told = []
+    for nodes in range(1, 2001):
+        dispatch.configure(NodeConfiguration(2_000_000, nodes * 1000))
+        if (configuration := await configured(link)) is not None:
+            told.append(configuration.reconnect_within_us)
+    assert told == [100_000, 200_000, 400_000, 800_000, 1_600_000]
+    dispatch.configure(NodeConfiguration(1_000_000, 2_000_000))
+    dispatch.configure(NodeConfiguration(500_000, 2_000_000))
+    assert await configured(link) == NodeConfiguration(500_000, 2_000_000), "the last one counts"
+    dispatch.configure(NodeConfiguration(500_000, 2_000_000))
+    assert await configured(link) is None
+    assert await configured(connecting) is None, "it is told in its welcome"

@@ -24,7 +24,7 @@ from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.jobs import Nodes, duration_out, name_of, spec_out, vector_in, vector_out
-from scheduler_service.run.dispatch import LogRequest
+from scheduler_service.run.dispatch import LogRequest, NodeConfiguration
 
 _PHASES: Mapping[int, RunPhase] = {
     pb.RUN_PHASE_STARTING: RunPhase.STARTING,
@@ -140,3 +140,8 @@ def log_request_out(asked: LogRequest) -> pb.LogRequest:
     return pb.LogRequest(
         id=asked.id, job_id=asked.job_id, run=asked.run, task=asked.task, offset=asked.offset, follow=asked.follow
     )
+
+
+def configuration_out(configuration: NodeConfiguration) -> pb.NodeConfiguration:
+    interval, within = duration_out(configuration.heartbeat_us), duration_out(configuration.reconnect_within_us)
+    return pb.NodeConfiguration(heartbeat_interval=interval, reconnect_within=within)

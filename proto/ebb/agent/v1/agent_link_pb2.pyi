@@ -66,16 +66,18 @@ class ConnectRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., observations: _Optional[_Union[Observations, _Mapping]] = ...) -> None: ...
 
 class ConnectResponse(_message.Message):
-    __slots__ = ("welcome", "desired_runs", "acknowledgement", "log_request")
+    __slots__ = ("welcome", "desired_runs", "acknowledgement", "log_request", "configuration")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     DESIRED_RUNS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGEMENT_FIELD_NUMBER: _ClassVar[int]
     LOG_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     desired_runs: DesiredRuns
     acknowledgement: Acknowledgement
     log_request: LogRequest
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., desired_runs: _Optional[_Union[DesiredRuns, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ...) -> None: ...
+    configuration: NodeConfiguration
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., desired_runs: _Optional[_Union[DesiredRuns, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ..., configuration: _Optional[_Union[NodeConfiguration, _Mapping]] = ...) -> None: ...
 
 class RunStatus(_message.Message):
     __slots__ = ("job_id", "run", "phase", "pid", "log_path", "task", "generation")
@@ -200,20 +202,26 @@ class Observations(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged", "seal", "reconnect_within")
+    __slots__ = ("cluster_id", "epoch", "acknowledged", "seal", "configuration")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
-    RECONNECT_WITHIN_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     epoch: int
-    heartbeat_interval: _duration_pb2.Duration
     acknowledged: int
     seal: bytes
+    configuration: NodeConfiguration
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., configuration: _Optional[_Union[NodeConfiguration, _Mapping]] = ...) -> None: ...
+
+class NodeConfiguration(_message.Message):
+    __slots__ = ("heartbeat_interval", "reconnect_within")
+    HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    RECONNECT_WITHIN_FIELD_NUMBER: _ClassVar[int]
+    heartbeat_interval: _duration_pb2.Duration
     reconnect_within: _duration_pb2.Duration
-    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., reconnect_within: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reconnect_within: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Acknowledgement(_message.Message):
     __slots__ = ("sequence",)
