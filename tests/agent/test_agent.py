@@ -13,7 +13,7 @@ from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import group_members, kill_group
-from node_agent.jobs.spool.spool import open_spool
+from node_agent.jobs.spool.opening import open_spool
 from tests.agent.conftest import AgentProcess, alive, block_runs, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import LIMIT, FakeScheduler
 from tests.agent.fake_scheduler import gang as fake_gang

@@ -21,7 +21,8 @@ from node_agent.jobs.memory_watch import OomKills
 from node_agent.jobs.model import Exited, Gang, LaunchSpec, Prepared, Process, Ready, RunKey, Running, RunPhase, Stopped, clean
 from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.rendezvous import Rendezvous
-from node_agent.jobs.spool.spool import Spool, open_spool
+from node_agent.jobs.spool.opening import open_spool
+from node_agent.jobs.spool.spool import Spool
 from node_agent.transport import convert
 from node_agent.transport.messages import Reports
 

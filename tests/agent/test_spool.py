@@ -18,7 +18,8 @@ from node_agent.jobs.model import Exited, Gang, LaunchSpec, Ready, RunKey, RunPh
 from node_agent.jobs.processes import boot_id
 from node_agent.jobs.spool import identity
 from node_agent.jobs.spool.identity import Identity
-from node_agent.jobs.spool.spool import KEEP_ENDED, Spool, open_spool
+from node_agent.jobs.spool.opening import forget, open_spool
+from node_agent.jobs.spool.spool import KEEP_ENDED, Spool
 
 ROOT = Path(__file__).parents[2]
 KEY = RunKey(1, 1)
@@ -211,7 +212,7 @@ def test_a_spool_that_is_given_up_takes_everything_with_it(path: Path) -> None:
     spool = open_spool(path)
     spool.report(ENDED, Started(1, ""), Exited(0))
     spool.obey("c", 9)
-    new = spool.forget()
+    new = forget(spool)
     assert (dict(new.runs), new.pending(), new.cluster) == ({}, [], ("", 0))
     assert new.boot_id != spool.boot_id
     new.report(RUNNING, Started(1, ""))
