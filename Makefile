@@ -2,7 +2,6 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-GENERATED := proto/ebb/v1 third_party/buf/validate
 
 # The tests start hundreds of processes. Where Python may not keep what it compiled, each of them compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -14,16 +14,16 @@ from benchmarks.figures import Figure, figure, quantile
 from scheduler_service.core.cells.pool import Pool
 from scheduler_service.core.cells.shape import leaves
 from scheduler_service.core.engine import step
-from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (
     CancelRequested,
     Event,
+    Prepared,
     RunExited,
+    Running,
     RunReady,
     RunStarted,
-    Start,
     Step,
-    Stop,
+    Stopped,
     Submitted,
     VcRequested,
 )
@@ -96,17 +96,17 @@ class Cluster8:
         self.state.adopt()
         gathering: list[Event] = []
         for order in taken.orders:
-            if isinstance(order, Start):
-                run = order.run
-                if order.gang is None:
-                    self._runs(run)
-                elif not begins(order.job):
+            match order.desired:
+                case Prepared(_, run):
                     self._runs(run)
                     gathering.append(RunReady(*self._report(run), run.key, self.names[run.node - 1], 29_500))
-                else:
-                    gathering.append(RunStarted(*self._report(run), run.key))
-            elif isinstance(order, Stop) and order.reason is StopReason.RECLAIMED:
-                self.told.append(order.key)
+                case Running(_, run, gang):
+                    if gang is None:
+                        self._runs(run)
+                    else:
+                        gathering.append(RunStarted(*self._report(run), run.key))
+                case Stopped(reason=StopReason.RECLAIMED):
+                    self.told.append(order.key)
         if gathering:
             self.take(*gathering)
 
@@ -136,7 +136,7 @@ class Cluster8:
         begin = thread_time_ns()
         taken = self._step(event)
         took = (thread_time_ns() - begin) / 1000
-        if any(isinstance(order, Stop) for order in taken.orders):
+        if any(isinstance(order.desired, Stopped) for order in taken.orders):
             self.state.undo()
             self.reclaims += 1
             self.needless += not gang and self._was_needless(vc, devices, level)

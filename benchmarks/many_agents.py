@@ -29,7 +29,7 @@ import uvloop
 
 from node_agent.devices.base import Observation
 from node_agent.devices.simulated import simulated
-from node_agent.jobs.model import Exited, Order, Report, RunEvent, RunKey, RunPhase, RunRecord, Started, StartOrder
+from node_agent.jobs.model import Desired, Exited, Report, RunEvent, RunKey, RunPhase, RunRecord, Started, Stopped
 from node_agent.jobs.observations import Observations
 from node_agent.transport import link
 from node_agent.transport.messages import Hello, LogRequest, Welcome
@@ -91,14 +91,15 @@ class Node:
         self._cluster, self._epoch, self.welcome = welcome.cluster_id, welcome.epoch, True
         self._fleet.welcomed()
 
-    def obey(self, orders: Sequence[Order]) -> None:
-        for order in orders:
-            if isinstance(order, StartOrder) and order.key not in self.runs:
-                self.runs[order.key] = RunRecord(order.key, RunPhase.RUNNING)
-                self._report(order.key, Started(1, "/log"))
+    def obey(self, wanted: Sequence[Desired]) -> None:
+        for desired in wanted:
+            key, stops = desired.key, isinstance(desired, Stopped)
+            if not stops and key not in self.runs:
+                self.runs[key] = RunRecord(key, RunPhase.RUNNING, generation=desired.generation)
+                self._report(key, Started(1, "/log"))
                 self._fleet.ordered()
-            elif not isinstance(order, StartOrder) and order.key in self.runs:
-                self._exit(order.key, Exited(signal=15))
+            elif stops and key in self.runs:
+                self._exit(key, Exited(signal=15))
 
     def end(self) -> None:
         self._exit(next(iter(self.runs)), Exited())

@@ -12,7 +12,7 @@ from time import thread_time_ns
 
 from benchmarks.figures import Figure, figure, quantile
 from scheduler_service.core.engine import step
-from scheduler_service.core.messages import Event, NodeSeen, RunExited, RunStarted, Start, Step, Submitted
+from scheduler_service.core.messages import Event, Launch, NodeSeen, RunExited, RunStarted, Step, Submitted
 from scheduler_service.core.model import Cluster, JobClass, JobSpec, RunKey, StopReason
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Vector
@@ -56,9 +56,9 @@ class Stream:
         self.rows_put = len(self.state.journal.entries)
         self.state.adopt()
         for order in taken.orders:
-            if isinstance(order, Start):
-                self.to_start.append((order.node, order.run.key))
-            elif order.reason is StopReason.PREEMPTED:
+            if isinstance(order.desired, Launch):
+                self.to_start.append((order.node, order.key))
+            elif order.desired.reason is StopReason.PREEMPTED:
                 self.to_stop.append((order.node, order.key))
         return taken
 

@@ -10,7 +10,7 @@ from time import thread_time_ns
 
 from benchmarks.figures import Figure, figure, quantile
 from scheduler_service.core.engine import step
-from scheduler_service.core.messages import Accepted, Event, NodeSeen, RunStarted, Start, Step, Submitted, VcRequested
+from scheduler_service.core.messages import Accepted, Event, NodeSeen, Running, RunStarted, Step, Submitted, VcRequested
 from scheduler_service.core.model import Cluster, JobClass, JobSpec, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.settings import Settings
@@ -48,10 +48,10 @@ class Site:
         self.state.adopt()
         started: list[Event] = []
         for order in taken.orders:
-            if isinstance(order, Start):
+            if isinstance(order.desired, Running):
                 self.sequences[order.node] = self.sequences.get(order.node, 0) + 1
                 name = self.state.nodes.rows[order.node].name
-                started.append(RunStarted(name, "boot", self.sequences[order.node], order.run.key))
+                started.append(RunStarted(name, "boot", self.sequences[order.node], order.key))
         if started:
             self.take(*started)
         return taken

@@ -1,4 +1,4 @@
-"""Generates the Python code of the API from proto/ and third_party/, beside the .proto files.
+"""Generates the Python code of the API and of the agent link from proto/ and third_party/, beside the .proto files.
 
 `--check` writes nothing and fails if what is checked in differs from what would be generated.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {"proto": "ebb/v1/*.proto", "third_party": "buf/validate/*.proto"}
+SOURCES = {"proto": "ebb/**/*.proto", "third_party": "buf/validate/*.proto"}
 WELL_KNOWN = str(resources.files("grpc_tools") / "_proto")
 
 

@@ -23,6 +23,7 @@ def policy_message(value: models.VirtualClusterPolicy) -> pb.VirtualClusterPolic
         proxy_after=duration_message(value.proxy_after),
         proxy_window=duration_message(value.proxy_window),
         proxy_keep=value.proxy_keep,
+        settings=value.settings,
     )
 
 
@@ -41,6 +42,7 @@ def virtual_cluster(message: pb.VirtualCluster) -> models.VirtualCluster:
             proxy_after=duration(policy.proxy_after),
             proxy_window=duration(policy.proxy_window),
             proxy_keep=policy.proxy_keep,
+            settings=dict(policy.settings),
         ),
         cells=tuple(
             models.CellUse(

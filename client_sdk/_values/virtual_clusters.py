@@ -1,5 +1,6 @@
 """Virtual clusters: what tenants are guaranteed, what jobs ask of cells, and whose the cells are."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -61,7 +62,7 @@ class VirtualClusterPolicy:
     """How a virtual cluster is scheduled inside. None is as the site has it, or in an update as it was."""
 
     name: str | None = None
-    """"fifo", "priority", or one that preempts for trials: "fitgpp", "lrtp", "rand"."""
+    """"fifo", "priority", "las", or one that preempts for trials: "fitgpp", "lrtp", "rand"."""
     s: float | None = None
     """Of FitGpp's score (Eqn 3): how much a grace period weighs beside the size."""
     cap: int | None = None
@@ -75,6 +76,9 @@ class VirtualClusterPolicy:
     """For how long they are offered; 0 means for as long as they must have been idle."""
     proxy_keep: int | None = None
     """Idle cells of each kind that are not offered."""
+    settings: Mapping[str, float] | None = None
+    """Settings that only this policy knows, by name, such as {"threshold": 7200} of las. In an update that names a policy they
+    are all that it has beside its defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,7 @@ def _policy(policy: VirtualClusterPolicy) -> str:
     if policy.name != "fifo":
         words.append(f"cap={policy.cap}")
         words += [f"in-flight={policy.trials_in_flight}"] if policy.trials_in_flight else []
+    words += [f"{name}={value:g}" for name, value in sorted((policy.settings or {}).items())]
     return " ".join(words)
 
 
@@ -161,6 +162,9 @@ def _options(command: Any) -> Any:
         click.option("--pin", "pins", metavar="NAME=POOL/LEVEL/INDEX", multiple=True, help="A certain cell. May be repeated."),
         click.option("--weight", type=click.IntRange(min=1), help="Of its share of idle cells, beside the others'."),
         click.option("--policy", help="How it is scheduled inside, such as fifo or fitgpp.  [default: the site's]"),
+        click.option(
+            "--policy-setting", "own", metavar="NAME=VALUE", multiple=True, help="That only this policy knows. May be repeated."
+        ),
         click.option("--fitgpp-s", "s", type=Number(min=0), help="Weight of the grace period against the size."),
         click.option(
             "--offer-idle-after", "after", metavar="TIME", help="Offer others cells that were idle for so long; 0: do not."
@@ -220,6 +224,7 @@ def update(
     Examples:
       ebb vc update vision --quota a100/node=3
       ebb vc update vision --weight 2 --policy fitgpp --fitgpp-cap 2
+      ebb vc update vision --policy las --policy-setting threshold=7200
       ebb vc update vision --offer-idle-after 2h --offer-idle-for 8h
       ebb vc update vision --no-quotas
     """
@@ -290,6 +295,23 @@ def _pins(said: Sequence[str]) -> list[PinnedCell]:
 def _policy_of(said: dict[str, Any]) -> VirtualClusterPolicy | None:
     after, window = (None if said[name] is None else parse_duration(said[name]) for name in ("after", "window"))
     policy = VirtualClusterPolicy(
-        name=said["policy"], s=said["s"], cap=said["cap"], proxy_after=after, proxy_window=window, proxy_keep=said["keep"]
+        name=said["policy"],
+        s=said["s"],
+        cap=said["cap"],
+        proxy_after=after,
+        proxy_window=window,
+        proxy_keep=said["keep"],
+        settings=_settings(said["own"]) or None,
     )
     return None if policy == VirtualClusterPolicy() else policy
+
+
+def _settings(said: tuple[str, ...]) -> dict[str, float]:
+    found = {}
+    for text in said:
+        name, _, value = text.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise InvalidArgument(f"--policy-setting: {text!r} is not NAME=VALUE, such as threshold=7200") from None
+    return found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from node_agent.devices.base import Inventory
 from node_agent.jobs.launcher.spawn import LOG_FILE, SAVERS_FILE, STOP_FILE, YIELD_FILE
-from node_agent.jobs.model import Gang, RunKey, StartOrder, short
+from node_agent.jobs.model import Gang, LaunchSpec, RunKey, short
 
 RUNS = "runs"
 
@@ -71,7 +71,7 @@ class Paths:
 
 def environment(
     base: Mapping[str, str],
-    order: StartOrder,
+    launch: LaunchSpec,
     node: str,
     paths: Paths,
     checkpoint: str,
@@ -82,28 +82,28 @@ def environment(
     its user set, then those that nobody may change."""
     uuids = {device.index: device.uuid for device in inventory.devices}
     here = _DEFAULTS | {name: base[name] for name in _INHERITED if name in base}
-    inherited = dict(order.inherited)
+    inherited = dict(launch.inherited)
     if "PATH" in inherited:
         inherited["PATH"] = _path(inherited["PATH"], here["PATH"])
     own = {
-        "EBB_JOB_ID": str(order.key.job_id),
-        "EBB_RUN": str(order.key.run),
-        "EBB_JOB_NAME": order.name,
+        "EBB_JOB_ID": str(launch.key.job_id),
+        "EBB_RUN": str(launch.key.run),
+        "EBB_JOB_NAME": launch.name,
         "EBB_NODE": node,
-        "EBB_DEVICES": ",".join(map(str, order.devices)),
-        "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in order.devices),
+        "EBB_DEVICES": ",".join(map(str, launch.devices)),
+        "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in launch.devices),
         "EBB_CHECKPOINT_DIR": checkpoint,
-        "EBB_RUN_DIR": paths.folder(order.key),
-        "EBB_YIELD_FILE": paths.yielded(order.key),
-        "EBB_DONE_FILE": paths.done(order.key),
-        "EBB_SAVERS_FILE": paths.savers(order.key),
+        "EBB_RUN_DIR": paths.folder(launch.key),
+        "EBB_YIELD_FILE": paths.yielded(launch.key),
+        "EBB_DONE_FILE": paths.done(launch.key),
+        "EBB_SAVERS_FILE": paths.savers(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-    if order.array_index is not None:
-        own["EBB_ARRAY_INDEX"] = str(order.array_index)
-    if order.gang is not None:
-        own |= _gang(order.gang)
-    return {**here, **inherited, **dict(order.environment), **devices, **own}
+    if launch.array_index is not None:
+        own["EBB_ARRAY_INDEX"] = str(launch.array_index)
+    if launch.gang is not None:
+        own |= _gang(launch.gang)
+    return {**here, **inherited, **dict(launch.environment), **devices, **own}
 
 
 def _path(theirs: str, here: str) -> str:

@@ -1,4 +1,4 @@
-"""Carries out what `reconcile` decides, and reports what becomes of it.
+"""Brings about what is desired of runs, as `reconcile` decides, and reports what becomes of them.
 
 Everything is written to the spool before it is done, and can be done again: an agent that is killed between the two goes
 on from the spool when a launcher is connected (`_recover`), which is also how it begins and how it survives the launcher.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import assert_never
 
 from node_agent.devices.base import Provider
 from node_agent.jobs import exit_status
@@ -32,9 +33,9 @@ from node_agent.jobs.launcher.client import (
 )
 from node_agent.jobs.launcher.spawn import LOG_FILE, may_save
 from node_agent.jobs.memory_watch import Limits
-from node_agent.jobs.model import Exited, Order, RunKey, RunPhase, RunRecord, Started, clean
+from node_agent.jobs.model import Desired, Exited, RunKey, RunPhase, RunRecord, Started, clean
 from node_agent.jobs.process_watch import GroupWatch
-from node_agent.jobs.reconcile import Action, Launch, Prepare, Refuse, Release, Stop, reconcile
+from node_agent.jobs.reconcile import Action, Launch, Note, Prepare, Refuse, Release, Stop, after, reconcile
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 from node_agent.jobs.starting import Starting
@@ -90,10 +91,10 @@ class Executor:
     def connect(self, launcher: LauncherClient) -> None:
         self.starting.connect(launcher)
 
-    def obey(self, orders: Iterable[Order]) -> None:
-        """Brings about what the orders say; harmless to repeat."""
+    def obey(self, wanted: Iterable[Desired]) -> None:
+        """Brings about what is wanted of runs; harmless to repeat."""
         with self._together():
-            for action in reconcile(orders, self._spool.runs, time.monotonic()):
+            for action in reconcile(wanted, self._spool.runs, time.monotonic()):
                 self._accept(action)
 
     def hear(self, events: Iterable[Event]) -> None:
@@ -126,29 +127,26 @@ class Executor:
             self._failed(error)
 
     def _accept(self, action: Action) -> None:
+        key = action.key
+        record = after(action, self._spool.runs.get(key))
         match action:
-            case Launch(order) | Prepare(order):
-                log_path = clean(f"{self._paths.folder(order.key)}/{LOG_FILE}")
-                limit, kills = order.memory_mib, self._holding.kills_so_far()
-                record = RunRecord(order.key, RunPhase.STARTING, order, log_path=log_path, memory_mib=limit, oom_kills=kills)
-                self._spool.remember([record])
-                self._then.append(partial(self.starting.launch, order.key))
+            case Launch(launch) | Prepare(launch):
+                log_path = clean(f"{self._paths.folder(key)}/{LOG_FILE}")
+                limit, kills = launch.memory_mib, self._holding.kills_so_far()
+                self._spool.remember([replace(record, log_path=log_path, memory_mib=limit, oom_kills=kills)])
+                self._then.append(partial(self.starting.launch, key))
             case Stop():
-                record = replace(
-                    self._spool.runs[action.key],
-                    phase=RunPhase.STOPPING,
-                    stop_received=action.received,
-                    stop_deadline=action.deadline,
-                    stop_reason=action.reason,
-                    stop_cause=action.cause_job,
-                )
                 self._spool.remember([record])
-                self._then.append(partial(self._press, action.key))
-            case Release(key):
-                self._finish(self._spool.runs[key], Exited(yielded=True))
-            case Refuse(key):
-                log.info("run %s: told to stop it, and it is not here; it will not start", key)
-                self._finish(RunRecord(key, RunPhase.STOPPING), Exited(signal=signal.SIGTERM))
+                self._then.append(partial(self._press, key))
+            case Release():
+                self._finish(record, Exited(yielded=True))
+            case Refuse():
+                log.info("run %s: it is to be stopped, and is not here; it will not start", key)
+                self._finish(record, Exited(signal=signal.SIGTERM))
+            case Note():
+                self._spool.remember([record])
+            case _:
+                assert_never(action)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, Connected):
@@ -171,7 +169,7 @@ class Executor:
                 if not record.pid:
                     self.starting.retries.later(record.key, error)
             case Absent():
-                of_gang = record.order is not None and record.order.gang is not None
+                of_gang = record.launch is not None and record.launch.gang is not None
                 self._finish(record, Exited(yielded=True) if of_gang else Exited(signal=signal.SIGTERM))
             case Lost():
                 self._finish(record, Exited(unknown=True))
@@ -203,7 +201,7 @@ class Executor:
 
     def _started(self, record: RunRecord, event: Spawned) -> None:
         phase = RunPhase.STOPPING if record.phase is RunPhase.STOPPING else RunPhase.RUNNING
-        record = replace(record, phase=phase, order=None, pid=event.pid, start_ticks=event.start_ticks)
+        record = replace(record, phase=phase, launch=None, pid=event.pid, start_ticks=event.start_ticks)
         self._spool.report(record, Started(event.pid, record.log_path, clean(event.program, PROGRAM_LIMIT)))
         self._reported()
         self.starting.retries.over(record.key)
@@ -282,7 +280,7 @@ class Executor:
                 event = replace(event, told=True)
             elif self._killing and exit_status.killed(event):
                 event = replace(event, node_stopped=True)
-        self._spool.report(replace(record, phase=RunPhase.ENDED, order=None, ended_at=time.time()), event)
+        self._spool.report(replace(record, phase=RunPhase.ENDED, launch=None, ended_at=time.time()), event)
         self._reported()
         # Runs that go as they should are not worth a line each: the scheduler has their story.
         level = logging.INFO if event.launch_error or event.unknown or event.out_of_memory else logging.DEBUG

@@ -1,4 +1,5 @@
-"""The words of the agent: runs, orders, reports. Plain frozen values, shared by reconcile, spool, executor and transport."""
+"""The words of the agent: runs, what is desired of them, reports. Plain frozen values, shared by reconcile, spool, executor and
+transport."""
 
 import functools
 import re
@@ -29,17 +30,18 @@ class RunKey(NamedTuple):
 
 
 class RunPhase(IntEnum):
-    """Values as in ebb.v1.RunPhase, which says what each means."""
+    """Values as in ebb.agent.v1.RunPhase, which says what each means."""
 
     STARTING = 1
     RUNNING = 2
     STOPPING = 3
     ENDED = 4
     READY = 5
+    PREPARING = 6
 
 
 class StopReason(IntEnum):
-    """Values as in ebb.v1.StopReason."""
+    """Values as in ebb.agent.v1.StopReason."""
 
     UNSPECIFIED = 0
     PREEMPTED = 1
@@ -63,7 +65,7 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """Where a task stands in its gang; with `go`, where rank 0 waits for the others."""
+    """Where a task stands in its gang, and where rank 0 waits for the others: empty and 0 until all are ready."""
 
     rank: int
     world_size: int
@@ -71,14 +73,13 @@ class Gang:
     local_world_size: int
     node_rank: int
     nodes: tuple[str, ...]
-    go: bool = False
     master_address: str = ""
     master_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class StartOrder:
-    """Start this run, unless it is already known. A task of a gang only gets ready, until it is told to go."""
+class LaunchSpec:
+    """What a run is launched from."""
 
     key: RunKey
     command: tuple[str, ...]
@@ -91,26 +92,48 @@ class StartOrder:
     """How much host memory it asked for; 0 where it did not say."""
     array_index: int | None = None
     gang: Gang | None = None
+    """None for a job of one task."""
     inherited: tuple[tuple[str, str], ...] = ()
     """What the job takes over from the environment of whoever submitted it."""
 
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A task of a gang is ready to begin, and waits until all tasks are."""
+
+    launch: LaunchSpec
+    generation: int
+
     @property
-    def waits(self) -> bool:
-        """For the other tasks of its gang."""
-        return self.gang is not None and not self.gang.go
+    def key(self) -> RunKey:
+        return self.launch.key
 
 
 @dataclass(frozen=True, slots=True)
-class StopOrder:
-    """Stop this run: SIGTERM, and SIGKILL once `grace` seconds have passed since the first such order."""
+class Running:
+    """The run has a process."""
+
+    launch: LaunchSpec
+    generation: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Nothing of the run is left: SIGTERM, and SIGKILL once `grace` seconds have passed since it was to be stopped first."""
 
     key: RunKey
+    generation: int
     grace: float
     reason: StopReason = StopReason.UNSPECIFIED
     cause_job: int = 0
 
 
-Order = StartOrder | StopOrder
+Desired = Prepared | Running | Stopped
+"""What is to hold of a run. Its generation, from 1 on, grows with each change of that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +171,7 @@ class Exited:
     node_stopped: bool = False
     """It was killed because the agent was told to stop, and its runs with it."""
     told: bool = False
-    """An order to stop had come before, so that this may be the answer to the signal."""
+    """It was to be stopped, so that this may be the answer to the signal."""
     done: bool = False
     """With code 0: it had said that its work is done."""
 
@@ -171,7 +194,7 @@ class RunRecord:
 
     key: RunKey
     phase: RunPhase
-    order: StartOrder | None = None
+    launch: LaunchSpec | None = None
     """Kept until the process is known, so that a restarted agent can finish a launch."""
     pid: int = 0
     start_ticks: int = 0
@@ -193,6 +216,8 @@ class RunRecord:
     """How often the kernel had killed for want of memory when the run was launched."""
     out_of_memory: bool = False
     """It used more than it may, and is being killed for it."""
+    generation: int = 0
+    """Of what is desired of it, as the scheduler said last; 0: an agent wrote this that knew no generations."""
 
 
 @functools.cache

@@ -8,13 +8,13 @@ from node_agent.devices.base import Provider
 from node_agent.jobs.environment import Paths, environment
 from node_agent.jobs.launcher.client import SpawnRequest
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
-from node_agent.jobs.model import StartOrder
+from node_agent.jobs.model import LaunchSpec
 
 log = logging.getLogger(__name__)
 
 
 def prepare(
-    order: StartOrder,
+    launch: LaunchSpec,
     own: Mapping[str, str],
     node: str,
     paths: Paths,
@@ -27,19 +27,19 @@ def prepare(
 
     Raises OSError, and UnknownDevice.
     """
-    key = order.key
-    cpus = provider.cpus(order.devices)
+    key = launch.key
+    cpus = provider.cpus(launch.devices)
     checkpoint = paths.checkpoint(cluster_id, key.job_id)
-    given = provider.environment(order.devices)
-    variables = environment(own, order, node, paths, checkpoint, provider.inventory, given)
+    given = provider.environment(launch.devices)
+    variables = environment(own, launch, node, paths, checkpoint, provider.inventory, given)
     folder = paths.folder(key)
     missing = not os.path.isdir(checkpoint)  # noqa: PTH112
     if missing and key.run > 1:  # no fault for certain: the run before may never have been launched
         why = f"job {key.job_id} ran before, and has no checkpoints here: {checkpoint} is not there"
         log.warning("run %s: %s. It starts from the beginning. Is %s mounted?", key, why, paths.checkpoints)
     # The other tasks of a gang come to the same folder in the same moment, from elsewhere: it must not be exchanged then.
-    alone = order.gang is None and missing
+    alone = launch.gang is None and missing
     if not alone or prepared.take(checkpoint) is None:
         os.makedirs(checkpoint, exist_ok=True)  # noqa: PTH103
-    cwd = os.path.join(paths.state, order.working_directory) if order.working_directory else folder  # noqa: PTH118
-    return SpawnRequest(key, order.command, variables, cwd, folder, cpus, group)
+    cwd = os.path.join(paths.state, launch.working_directory) if launch.working_directory else folder  # noqa: PTH118
+    return SpawnRequest(key, launch.command, variables, cwd, folder, cpus, group)

@@ -1,52 +1,64 @@
-"""What to do about orders, decided from the orders and the spool alone. Pure: no clock, no process, no file.
+"""What to do about what is desired of runs, decided from that and the spool alone. Pure: no clock, no process, no file.
 
-Orders are level-triggered. They may be sent again at any time, and a run that they do not name goes on.
+Desired states are level-triggered. They may come again at any time and in any order, and a run that they do not name goes on.
+One of a generation that the spool has for its run, or of an older one, changes nothing. A newer one gives one action, by this
+table:
 
-    order   run is              what is done
-    start   unknown             Launch; a task of a gang that waits for the others: Prepare
-    start   ready               Launch where it says go, as the task that was prepared; else nothing
-    start   known, other phase  nothing: it was launched, or refused, before
-    stop    unknown             Refuse: remember it as ended, so that its start, if it comes late, finds it so
-    stop    waits for its gang  Release: there is no process, so it is over at once
-    stop    starting, running   Stop, with a deadline counted from now
-    stop    stopping            nothing, or Stop with an earlier deadline where the new grace period is shorter;
-                                both are counted from the first receipt, so that a resend restarts no grace
-    stop    ended               nothing
+    desired    unknown   preparing   ready     starting   running   stopping   ended
+    Prepared   Prepare   Note        Note      Note       Note      Note       Note
+    Running    Launch    Launch      Launch    Note       Note      Note       Note
+    Stopped    Refuse    Release     Release   Stop       Stop      Stop       Note
+
+    Prepare    the task gets ready, and waits for its gang
+    Launch     it is started; one that was prepared as what it was prepared as, and with the rendezvous that came now
+    Stop       it has until a deadline. That counts from the first time that it was to be stopped, so that nothing that comes
+               later prolongs it
+    Release    it has no process: it is over at once
+    Refuse     it is remembered as over, so that nothing that comes late starts it
+    Note       nothing but its generation is kept
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import Any, assert_never
 
-from node_agent.jobs.model import Order, RunKey, RunPhase, RunRecord, StartOrder, StopOrder, StopReason
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    order: StartOrder
-
-    @property
-    def key(self) -> RunKey:
-        return self.order.key
+from node_agent.jobs.model import (
+    Desired,
+    LaunchSpec,
+    Prepared,
+    RunKey,
+    Running,
+    RunPhase,
+    RunRecord,
+    Stopped,
+    StopReason,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    order: StartOrder
+    launch: LaunchSpec
+    generation: int
 
     @property
     def key(self) -> RunKey:
-        return self.order.key
+        return self.launch.key
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
-    key: RunKey
+class Launch:
+    launch: LaunchSpec
+    generation: int
+
+    @property
+    def key(self) -> RunKey:
+        return self.launch.key
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
     key: RunKey
+    generation: int
     received: float
     """When the run was first told to stop."""
     deadline: float
@@ -55,71 +67,114 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    key: RunKey
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Refuse:
     key: RunKey
+    generation: int
 
 
-Action = Launch | Prepare | Release | Stop | Refuse
+@dataclass(frozen=True, slots=True)
+class Note:
+    key: RunKey
+    generation: int
 
 
-def reconcile(orders: Iterable[Order], known: Mapping[RunKey, RunRecord], now: float) -> list[Action]:
-    """The actions that bring about what `orders` say, in their order. Orders that hold already give none."""
+Action = Prepare | Launch | Stop | Release | Refuse | Note
+
+
+def reconcile(wanted: Iterable[Desired], known: Mapping[RunKey, RunRecord], now: float) -> list[Action]:
+    """The actions that bring about what is `wanted`, in its order. `now`: seconds of the monotonic clock."""
     actions: list[Action] = []
-    decided: dict[RunKey, Action] = {}  # by the orders before this one in the same message
-    for order in orders:
-        before = decided.get(order.key)
-        record = known.get(order.key) if before is None else _after(before)
-        match order:
-            case StartOrder():
-                action = _start(order, record)
-            case StopOrder():
-                action = _stop(order, record, now)
-            case _:
-                assert_never(order)
-        if action is not None:
-            actions.append(action)
-            decided[order.key] = action
+    decided: dict[RunKey, RunRecord] = {}  # by what came before in the same message
+    for desired in wanted:
+        key = desired.key
+        record = decided.get(key) or known.get(key)
+        if record is not None and desired.generation <= record.generation:
+            continue
+        decide = TABLE[type(desired)][None if record is None else record.phase]
+        action = decide(desired, record, now)
+        actions.append(action)
+        decided[key] = after(action, record)
     return actions
 
 
-def _start(order: StartOrder, record: RunRecord | None) -> Action | None:
-    if record is None:
-        return Prepare(order) if order.waits else Launch(order)
-    if order.gang is None or not order.gang.go or not waits(record):
-        return None
-    prepared = record.order
-    assert prepared is not None
-    assert prepared.gang is not None
-    gang = replace(prepared.gang, go=True, master_address=order.gang.master_address, master_port=order.gang.master_port)
-    return Launch(replace(prepared, gang=gang))
-
-
-def waits(record: RunRecord) -> bool:
-    """A task that has no process yet, since its gang has not been told to go."""
-    return record.phase in (RunPhase.READY, RunPhase.STARTING) and record.order is not None and record.order.waits
-
-
-def _stop(order: StopOrder, record: RunRecord | None, now: float) -> Action | None:
-    if record is None:
-        return Refuse(order.key)
-    if record.phase is RunPhase.ENDED:
-        return None
-    if waits(record):
-        return Release(order.key)
-    received = now if record.stop_received is None else record.stop_received
-    deadline = received + order.grace
-    if record.stop_deadline is not None and deadline >= record.stop_deadline:
-        return None
-    return Stop(order.key, received, deadline, order.reason, order.cause_job)
-
-
-def _after(action: Action) -> RunRecord:
+def after(action: Action, record: RunRecord | None) -> RunRecord:
+    """What is kept of a run once the action is decided, and before anything is done. `record`: what was kept; None: nothing."""
+    kept = replace(record or RunRecord(action.key, RunPhase.ENDED), generation=action.generation)
     match action:
-        case Launch() | Prepare():
-            return RunRecord(action.key, RunPhase.STARTING, action.order)
-        case Refuse() | Release():
-            return RunRecord(action.key, RunPhase.ENDED)
-        case Stop():
-            return RunRecord(action.key, RunPhase.STOPPING, stop_received=action.received, stop_deadline=action.deadline)
+        case Prepare(launch):
+            return RunRecord(action.key, RunPhase.PREPARING, launch, generation=action.generation)
+        case Launch(launch):
+            return RunRecord(action.key, RunPhase.STARTING, launch, generation=action.generation)
+        case Stop(_, _, received, deadline, reason, cause_job):
+            kept = replace(kept, phase=RunPhase.STOPPING, stop_received=received, stop_deadline=deadline)
+            return replace(kept, stop_reason=reason, stop_cause=cause_job)
+        case Release() | Refuse():
+            return replace(kept, phase=RunPhase.ENDED, launch=None)
+        case Note():
+            return kept
         case _:
             assert_never(action)
+
+
+def _prepare(desired: Prepared, _record: None, _now: float) -> Action:
+    return Prepare(desired.launch, desired.generation)
+
+
+def _launch(desired: Running, _record: None, _now: float) -> Action:
+    return Launch(desired.launch, desired.generation)
+
+
+def _go(desired: Running, record: RunRecord, _now: float) -> Action:
+    prepared = record.launch
+    assert prepared is not None
+    assert prepared.gang is not None
+    told = desired.launch.gang or prepared.gang
+    gang = replace(prepared.gang, master_address=told.master_address, master_port=told.master_port)
+    return Launch(replace(prepared, gang=gang), desired.generation)
+
+
+def _refuse(desired: Stopped, _record: None, _now: float) -> Action:
+    return Refuse(desired.key, desired.generation)
+
+
+def _release(desired: Stopped, _record: RunRecord, _now: float) -> Action:
+    return Release(desired.key, desired.generation)
+
+
+def _stop(desired: Stopped, record: RunRecord, now: float) -> Action:
+    received = now if record.stop_received is None else record.stop_received
+    deadline = received + desired.grace
+    if record.stop_deadline is not None and deadline >= record.stop_deadline:
+        return Note(desired.key, desired.generation)
+    return Stop(desired.key, desired.generation, received, deadline, desired.reason, desired.cause_job)
+
+
+def _note(desired: Desired, _record: RunRecord, _now: float) -> Action:
+    return Note(desired.key, desired.generation)
+
+
+Decide = Callable[[Any, Any, float], Action]
+_COLUMNS = (
+    None,
+    RunPhase.PREPARING,
+    RunPhase.READY,
+    RunPhase.STARTING,
+    RunPhase.RUNNING,
+    RunPhase.STOPPING,
+    RunPhase.ENDED,
+)
+_ROWS: Mapping[type[Desired], tuple[Decide, ...]] = {
+    Prepared: (_prepare, _note, _note, _note, _note, _note, _note),
+    Running: (_launch, _go, _go, _note, _note, _note, _note),
+    Stopped: (_refuse, _release, _release, _stop, _stop, _stop, _note),
+}
+TABLE: Mapping[type[Desired], Mapping[RunPhase | None, Decide]] = {
+    state: dict(zip(_COLUMNS, row, strict=True)) for state, row in _ROWS.items()
+}
+"""What is decided for each desired state and the phase that its run is in; None: unknown."""

@@ -16,7 +16,6 @@ from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
 from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import prepare
-from node_agent.jobs.reconcile import waits
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 
@@ -81,18 +80,19 @@ class Starting:
         if self._ceased:
             return  # the agent that comes next finds it in the spool
         record = self._spool.runs[key]
-        if waits(record):
+        if record.phase in (RunPhase.PREPARING, RunPhase.READY):
             self._get_ready(record)
             return
-        if record.phase is not RunPhase.STARTING or record.order is None:
+        launch = record.launch
+        if record.phase is not RunPhase.STARTING or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
         try:
-            group = self._holding.make(key, record.order.memory_mib)
+            group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
             of_node = self._node, self._paths, cluster_id, self._provider
-            request = prepare(record.order, self._own_environment, *of_node, group, self._spare)
-            if record.order.gang is not None:
+            request = prepare(launch, self._own_environment, *of_node, group, self._spare)
+            if launch.gang is not None:
                 self._rendezvous.release(key)
             self.launcher.spawn(request)
         except UnknownDevice as error:
@@ -112,13 +112,13 @@ class Starting:
         self._spare.make()
 
     def _get_ready(self, record: RunRecord) -> None:
-        """For a gang, as long as it has not been told to go; again after a restart, when the port may be another one."""
-        order = record.order
-        assert order is not None
-        assert order.gang is not None
+        """For a gang, until it is to run; again after a restart, when the port may be another one."""
+        launch = record.launch
+        assert launch is not None
+        assert launch.gang is not None
         try:
             os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
-            port = self._rendezvous.keep(record.key, record.port) if order.gang.rank == 0 else 0
+            port = self._rendezvous.keep(record.key, record.port) if launch.gang.rank == 0 else 0
             ready = Ready(self._rendezvous.address(), port)
         except OSError as error:
             self.retries.later(record.key, str(error))

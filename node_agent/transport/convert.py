@@ -1,9 +1,9 @@
-"""Between the agent's words and ebb.v1. The only module that knows protobuf types."""
+"""Between the agent's words and ebb.agent.v1. The only module that knows protobuf types."""
 
 import logging
 from collections.abc import Iterable
 
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -11,28 +11,31 @@ from google.rpc import error_details_pb2, status_pb2
 
 from node_agent.devices.base import FAULT_LENGTH, Device, Observation
 from node_agent.jobs.model import (
+    Desired,
     Exited,
     Gang,
-    Order,
+    LaunchSpec,
+    Prepared,
     Ready,
     Report,
     RunKey,
+    Running,
     RunPhase,
     RunRecord,
     Started,
-    StartOrder,
-    StopOrder,
+    Stopped,
     StopReason,
 )
 from node_agent.jobs.observations import Observations, RunCycle
 from node_agent.transport.messages import (
     Acknowledgement,
+    DesiredRuns,
     Downward,
     Heartbeat,
     Hello,
     LogPiece,
     LogRequest,
-    Orders,
+    NodeConfiguration,
     Reports,
     Unknown,
     Upward,
@@ -41,8 +44,8 @@ from node_agent.transport.messages import (
 
 log = logging.getLogger(__name__)
 
-METHOD = "/ebb.v1.AgentLink/Connect"
-SEND_LOG = "/ebb.v1.AgentLink/SendLog"
+METHOD = "/ebb.agent.v1.AgentLink/Connect"
+SEND_LOG = "/ebb.agent.v1.AgentLink/SendLog"
 
 
 def encode(message: Upward) -> bytes:
@@ -63,12 +66,13 @@ def decode(data: bytes) -> Downward:
     response = pb.ConnectResponse.FromString(data)
     match response.WhichOneof("message"):
         case "welcome":
-            welcome = response.welcome
-            interval, within = _seconds(welcome.heartbeat_interval), _seconds(welcome.reconnect_within)
-            return Welcome(welcome.cluster_id, welcome.epoch, interval, welcome.acknowledged, welcome.seal, within)
-        case "orders":
-            orders = (_order(order) for order in response.orders.orders)
-            return Orders(response.orders.commit_no, tuple(order for order in orders if order is not None))
+            said = response.welcome
+            return Welcome(said.cluster_id, said.epoch, said.acknowledged, said.seal, _configuration(said.configuration))
+        case "configuration":
+            return _configuration(response.configuration)
+        case "desired_runs":
+            runs = map(_desired, response.desired_runs.runs)
+            return DesiredRuns(response.desired_runs.commit_no, tuple(run for run in runs if run is not None))
         case "acknowledgement":
             return Acknowledgement(response.acknowledgement.sequence)
         case "log_request":
@@ -159,7 +163,8 @@ def _cycle(cycle: RunCycle) -> cluster_pb2.MemoryCycle:
 
 def _status(record: RunRecord) -> pb.RunStatus:
     job_id, run, task = record.key
-    status = pb.RunStatus(job_id=job_id, run=run, task=task, phase=pb.RunPhase.Name(int(record.phase)))
+    phase = pb.RunPhase.Name(int(record.phase))
+    status = pb.RunStatus(job_id=job_id, run=run, task=task, phase=phase, generation=record.generation)
     if record.phase is not RunPhase.ENDED:  # ended ones are many, and their reports have said it
         status.pid = record.pid
         status.log_path = record.log_path
@@ -191,33 +196,44 @@ def _report(report: Report) -> pb.Report:
     return message
 
 
-def _order(order: pb.RunOrder) -> Order | None:
-    key = RunKey(order.job_id, order.run, order.task)
-    match order.WhichOneof("order"):
-        case "start":
-            start, spec = order.start, order.start.spec
-            return StartOrder(
-                key,
-                command=tuple(spec.command),
-                environment=tuple(spec.environment.items()) if spec.environment else (),
-                inherited=tuple(spec.inherited_environment.items()) if spec.inherited_environment else (),
-                working_directory=spec.working_directory,
-                name=spec.name,
-                user=start.user,
-                devices=tuple(start.devices),
-                memory_mib=spec.resources.memory_mib,
-                array_index=start.array_index if start.HasField("array_index") else None,
-                gang=_gang(start.gang) if start.HasField("gang") else None,
-            )
-        case "stop":
+def _configuration(said: pb.NodeConfiguration) -> NodeConfiguration:
+    return NodeConfiguration(_seconds(said.heartbeat_interval), _seconds(said.reconnect_within))
+
+
+def _desired(said: pb.DesiredRun) -> Desired | None:
+    key, generation = RunKey(said.job_id, said.run, said.task), said.generation
+    match said.WhichOneof("state"):
+        case "prepared":
+            return Prepared(_launch(key, said.prepared), generation)
+        case "running":
+            return Running(_launch(key, said.running), generation)
+        case "stopped":
+            stop = said.stopped
             try:
-                reason = StopReason(order.stop.reason)
+                reason = StopReason(stop.reason)
             except ValueError:
                 reason = StopReason.UNSPECIFIED
-            return StopOrder(key, max(0.0, _seconds(order.stop.grace_period)), reason, order.stop.cause_job_id)
+            return Stopped(key, generation, max(0.0, _seconds(stop.grace_period)), reason, stop.cause_job_id)
         case _:
-            log.warning("run %s: an order of a kind that this agent does not know; ignored", key)
+            log.warning("run %s: it is to be in a state that this agent does not know; ignored", key)
             return None
+
+
+def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
+    spec = launch.spec
+    return LaunchSpec(
+        key,
+        command=tuple(spec.command),
+        environment=tuple(spec.environment.items()) if spec.environment else (),
+        inherited=tuple(spec.inherited_environment.items()) if spec.inherited_environment else (),
+        working_directory=spec.working_directory,
+        name=spec.name,
+        user=launch.user,
+        devices=tuple(launch.devices),
+        memory_mib=spec.resources.memory_mib,
+        array_index=launch.array_index if launch.HasField("array_index") else None,
+        gang=_gang(launch.gang) if launch.HasField("gang") else None,
+    )
 
 
 def _gang(gang: pb.Gang) -> Gang:
@@ -228,7 +244,6 @@ def _gang(gang: pb.Gang) -> Gang:
         gang.local_world_size,
         gang.node_rank,
         tuple(gang.nodes),
-        gang.go,
         gang.master_address,
         gang.master_port,
     )

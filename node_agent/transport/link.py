@@ -1,4 +1,4 @@
-"""The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on orders, and again.
+"""The stream to the scheduler: connect, say hello, send reports until they are acknowledged, pass on desired states, and again.
 
 Knows no processes and no files: those are behind `Node`. Whatever happens here, jobs go on.
 """
@@ -15,18 +15,19 @@ from typing import Protocol
 import grpc.aio
 
 from node_agent.errors import Disconnected, ForeignCluster, Refused, StaleEpoch, StandsBy
-from node_agent.jobs.model import Order, Report
+from node_agent.jobs.model import Desired, Report
 from node_agent.jobs.observations import Observations
 from node_agent.transport import convert
 from node_agent.transport.connection_ends import ended
 from node_agent.transport.logs import BROKEN, LogCalls
 from node_agent.transport.messages import (
     Acknowledgement,
+    DesiredRuns,
     Downward,
     Heartbeat,
     Hello,
     LogRequest,
-    Orders,
+    NodeConfiguration,
     Reports,
     Unknown,
     Upward,
@@ -50,7 +51,7 @@ class Node(Protocol):
     def welcomed(self, welcome: Welcome) -> None:
         """A scheduler that is to be obeyed from now on."""
 
-    def obey(self, orders: Sequence[Order]) -> None: ...
+    def obey(self, wanted: Sequence[Desired]) -> None: ...
 
     def pending(self, after: int) -> list[Report]:
         """Reports that are not acknowledged and have a number above `after`, in order."""
@@ -120,9 +121,9 @@ async def run(
         asked = target if target in known else asked  # who named a leader that is not there would name it again
         following = _after(asked, known)
         longest = pace.longest
-        proof = Proof(pace.proven)
+        session = Session(pace)
         try:
-            await _session(target, node, pace, proof, security, tell)
+            await _connected(target, node, session, security, tell)
         except ForeignCluster as error:
             reason, text, longest = "", str(error), pace.foreign
         except Refused as error:
@@ -135,7 +136,7 @@ async def run(
                 following = error.leader
         except (StaleEpoch, Disconnected) as error:
             reason, text = "", str(error)
-        if proof:
+        if session.worked:
             tries = 0
             complaints.clear()
         tell(text)
@@ -145,7 +146,7 @@ async def run(
         target = following
         # Full jitter: a thousand agents that lost one scheduler do not return in step, nor all within a moment.
         wait = min(longest, pace.first * 2 ** min(tries, 20))
-        await asyncio.sleep(random.uniform(0, max(wait, proof.reconnect_within)))
+        await asyncio.sleep(random.uniform(0, max(wait, session.configuration.reconnect_within)))
         tries += 1
 
 
@@ -154,25 +155,33 @@ def _after(asked: str, known: Sequence[str]) -> str:
     return known[(known.index(asked) + 1) % len(known)]
 
 
-class Proof:
-    """Whether a link worked: it had something acknowledged, or lived for a while after the welcome.
+class Session:
+    """One connection: what the scheduler has configured, and whether it works."""
 
-    One that is welcomed and then refused does not count, or it would be made again without a pause, for ever.
-    """
-
-    def __init__(self, enough: float) -> None:
-        self._enough = enough
+    def __init__(self, pace: Pace) -> None:
+        self.pace = pace
+        self.configuration = NodeConfiguration()
+        """The last one: it may change as long as the connection lasts, and says when to connect again."""
         self._welcomed: float | None = None
         self.acknowledged = False
-        self.reconnect_within = 0.0
-        """What the welcome said of that, in seconds."""
 
-    def welcomed(self, reconnect_within: float = 0.0) -> None:
+    def welcomed(self, configuration: NodeConfiguration) -> None:
         self._welcomed = time.monotonic()
-        self.reconnect_within = reconnect_within
+        self.configuration = configuration
 
-    def __bool__(self) -> bool:
-        return self.acknowledged or (self._welcomed is not None and time.monotonic() - self._welcomed >= self._enough)
+    @property
+    def heartbeat(self) -> float:
+        """Seconds."""
+        return self.configuration.heartbeat_interval or self.pace.heartbeat
+
+    @property
+    def worked(self) -> bool:
+        """It had something acknowledged, or lived for a while after the welcome.
+
+        One that is welcomed and then refused does not count, or it would be made again without a pause, for ever.
+        """
+        lived = self._welcomed is not None and time.monotonic() - self._welcomed >= self.pace.proven
+        return self.acknowledged or lived
 
 
 def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
@@ -185,7 +194,7 @@ def check_fence(target: str, hello: Hello, welcome: Welcome) -> None:
         raise StaleEpoch(target=target, theirs=welcome.epoch, ours=hello.epoch)
 
 
-async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: Security, tell: Callable[[str], None]) -> None:
+async def _connected(target: str, node: Node, session: Session, security: Security, tell: Callable[[str], None]) -> None:
     """One connection, from hello to its end, which is always an exception."""
     metadata = security.metadata(target)
     async with security.channel(target, _OPTIONS) as channel:
@@ -197,15 +206,15 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             hello = node.hello()
             with contextlib.suppress(*BROKEN):  # refused before it was heard: what is read then says why
                 await call.write(hello)
-            welcome = await _welcome(target, call, pace.answer)
+            welcome = await _welcome(target, call, session.pace.answer)
             welcomed = True
             check_fence(target, hello, welcome)
             node.welcomed(welcome)
             node.acknowledge(welcome.acknowledged)
-            proof.welcomed(welcome.reconnect_within)
+            session.welcomed(welcome.configuration)
             log.info("connected to %s (cluster %s, epoch %d)", target, welcome.cluster_id, welcome.epoch)
             tell(f"connected to {target} (cluster {welcome.cluster_id}, epoch {welcome.epoch})")
-            await _converse(target, call, node, welcome.heartbeat_interval or pace.heartbeat, proof, logs.answer)
+            await _converse(target, call, node, session, logs.answer)
         except BROKEN as error:
             raise ended(target, error, security, welcomed=welcomed) from error
         finally:
@@ -213,11 +222,10 @@ async def _session(target: str, node: Node, pace: Pace, proof: Proof, security: 
             await logs.close()
 
 
-async def _converse(
-    target: str, call: Call, node: Node, interval: float, proof: Proof, answer: Callable[[LogRequest], None]
-) -> None:
+async def _converse(target: str, call: Call, node: Node, session: Session, answer: Callable[[LogRequest], None]) -> None:
     """Sends and receives until one of the two ends. Our own cancellation is never taken for the end of the stream."""
-    tasks = [asyncio.create_task(_receive(target, call, node, proof, answer)), asyncio.create_task(_send(call, node, interval))]
+    receiving, sending = _receive(target, call, node, session, answer), _send(call, node, session)
+    tasks = [asyncio.create_task(receiving), asyncio.create_task(sending)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -241,22 +249,25 @@ async def _welcome(target: str, call: Call, limit: float) -> Welcome:
     return first
 
 
-async def _receive(target: str, call: Call, node: Node, proof: Proof, answer: Callable[[LogRequest], None]) -> None:
+async def _receive(target: str, call: Call, node: Node, session: Session, answer: Callable[[LogRequest], None]) -> None:
     while (message := await call.read()) is not grpc.aio.EOF:
         match message:
-            case Orders(_, orders):
-                node.obey(orders)
+            case DesiredRuns(_, runs):
+                node.obey(runs)
             case Acknowledgement(sequence):
-                proof.acknowledged = True
+                session.acknowledged = True
                 node.acknowledge(sequence)
             case LogRequest():
                 answer(message)
+            case NodeConfiguration():
+                session.configuration = message
+                node.reported.set()  # so that whoever waits for the next sign of life looks again how long that is
             case Welcome() | Unknown():
                 log.debug("ignored: %s", message)
     raise Disconnected(target=target, why="closed the connection")
 
 
-async def _send(call: Call, node: Node, interval: float) -> None:
+async def _send(call: Call, node: Node, session: Session) -> None:
     """Sends reports as they come, and in between a sign of life: what is seen of the devices, or a heartbeat. A device that
     fails is told at once. The one writer of the stream: while that is slow, what is seen waits nowhere, and grows old."""
     sent = 0
@@ -276,7 +287,7 @@ async def _send(call: Call, node: Node, interval: float) -> None:
         if not node.reported.is_set():
             try:
                 # Early by up to a tenth: agents that connected together do not beat together.
-                async with asyncio.timeout(interval * random.uniform(0.9, 1.0)):
+                async with asyncio.timeout(session.heartbeat * random.uniform(0.9, 1.0)):
                     await node.reported.wait()
             except TimeoutError:
                 seen = node.observations()

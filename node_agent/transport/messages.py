@@ -1,9 +1,9 @@
-"""What goes over the link, in the agent's own words. `convert` turns these into ebb.v1 and back."""
+"""What goes over the link, in the agent's own words. `convert` turns these into ebb.agent.v1 and back."""
 
 from dataclasses import dataclass
 
 from node_agent.devices.base import Inventory
-from node_agent.jobs.model import Order, Report, RunKey, RunRecord
+from node_agent.jobs.model import Desired, Report, RunKey, RunRecord
 from node_agent.jobs.observations import Observations
 
 
@@ -39,21 +39,31 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Welcome:
-    cluster_id: str
-    epoch: int
-    heartbeat_interval: float
-    acknowledged: int
-    seal: bytes = b""
-    """Shows that this cluster was led in this epoch."""
+class NodeConfiguration:
+    """What the scheduler decides for this agent. Seconds."""
+
+    heartbeat_interval: float = 0.0
+    """From one sign of life to the next, at most; 0: the scheduler names none."""
     reconnect_within: float = 0.0
-    """Seconds over which the agents of the cluster spread when they connect again."""
+    """The agents of the cluster spread over it when they connect again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class Welcome:
+    cluster_id: str
+    epoch: int
+    acknowledged: int
+    seal: bytes = b""
+    """Shows that this cluster was led in this epoch."""
+    configuration: NodeConfiguration = NodeConfiguration()
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredRuns:
+    """What is to hold of the runs that it names; the others go on."""
+
     commit_no: int
-    orders: tuple[Order, ...]
+    runs: tuple[Desired, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,4 +99,4 @@ class Unknown:
 
 
 Upward = Hello | Reports | Heartbeat | Observations
-Downward = Welcome | Orders | Acknowledgement | LogRequest | Unknown
+Downward = Welcome | NodeConfiguration | DesiredRuns | Acknowledgement | LogRequest | Unknown

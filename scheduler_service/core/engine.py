@@ -8,8 +8,9 @@ from collections.abc import Callable, Generator, Sequence
 
 from scheduler_service.core.enact import enact
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.lifecycle.gangs import gang_place
-from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Start, Step, Stop
+from scheduler_service.core.lifecycle.desired import desired
+from scheduler_service.core.messages import Event, Order, Plan, Reply, Rng, Step
+from scheduler_service.core.model import Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.observe import observe, overdue
@@ -74,19 +75,11 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
 
 def _orders(state: State) -> tuple[Order, ...]:
     """What nodes must be told: it follows from how runs changed."""
-    orders: list[Order] = []
-    runs = state.runs.rows
-    for key, new in state.news.items():
-        if isinstance(key, int):
-            if (job := state.jobs.rows.get(key)) is not None and job.rendezvous:
-                ready = [task for task in state.runs_of(job.id) if task.phase.counts_for_gang]
-                orders += [Start(task.node, task, job, gang_place(job, task)) for task in ready]
-        elif (run := runs.get(key)) is None:
-            continue
-        elif run.phase.to_launch:
-            if new:
-                job = state.jobs.rows[run.job_id]
-                orders.append(Start(run.node, run, job, gang_place(job, run)))
-        elif run.phase.exits_soon and run.stop_reason is not None:
-            orders.append(Stop(run.node, key, run.stop_grace_us, run.stop_reason, run.stop_for))
-    return tuple(orders)
+    jobs, runs = state.jobs.rows, state.runs.rows
+    concerned: list[Run] = []
+    for key in state.news:
+        if isinstance(key, int):  # its tasks have a rendezvous
+            concerned += [task for task in state.runs_of(key) if task.phase.counts_for_gang]
+        elif (run := runs.get(key)) is not None:
+            concerned.append(run)
+    return tuple(order for run in concerned if (order := desired(jobs[run.job_id], run)) is not None)

@@ -38,18 +38,18 @@ _AGENTS = Rule(frozenset({Role.AGENT}))
 
 
 def _of(service: str, rule: Rule, methods: str) -> dict[str, Rule | None]:
-    return {f"/ebb.v1.{service}/{method}": rule for method in methods.split()}
+    return {f"/{service}/{method}": rule for method in methods.split()}
 
 
 MAY: Mapping[str, Rule | None] = {
-    **_of("Scheduler", _USERS, "Submit Get List Watch Explain Story Logs"),
-    **_of("Scheduler", _OWNERS, "Cancel Suspend Resume Hold Release Requeue Update"),
-    **_of("Cluster", _USERS, "ListNodes GetNode Watch"),
-    **_of("Cluster", _OPERATORS, "Drain Undrain Fence DeleteNode"),
-    **_of("VirtualClusters", _USERS, "GetVirtualCluster ListVirtualClusters ListCells"),
-    **_of("VirtualClusters", _OPERATORS, "CreateVirtualCluster UpdateVirtualCluster DeleteVirtualCluster"),
-    **_of("Exchange", _USERS, "Post Withdraw Accept ReturnCells ListPostings ListExchanges GetLedger"),
-    **_of("AgentLink", _AGENTS, "Connect SendLog"),
+    **_of("ebb.v1.Scheduler", _USERS, "Submit Get List Watch Explain Story Logs"),
+    **_of("ebb.v1.Scheduler", _OWNERS, "Cancel Suspend Resume Hold Release Requeue Update"),
+    **_of("ebb.v1.Cluster", _USERS, "ListNodes GetNode Watch"),
+    **_of("ebb.v1.Cluster", _OPERATORS, "Drain Undrain Fence DeleteNode"),
+    **_of("ebb.v1.VirtualClusters", _USERS, "GetVirtualCluster ListVirtualClusters ListCells"),
+    **_of("ebb.v1.VirtualClusters", _OPERATORS, "CreateVirtualCluster UpdateVirtualCluster DeleteVirtualCluster"),
+    **_of("ebb.v1.Exchange", _USERS, "Post Withdraw Accept ReturnCells ListPostings ListExchanges GetLedger"),
+    **_of("ebb.agent.v1.AgentLink", _AGENTS, "Connect SendLog"),
     "/grpc.health.v1.Health/Check": OPEN,
     "/grpc.health.v1.Health/Watch": OPEN,
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": OPEN,

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from typing import Any, NoReturn
 
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.rpc.access import user

@@ -170,7 +170,7 @@ def answered(backend: Backend, method: Method, call: Call) -> Call:
 
 
 def checked(backend: Backend, method: Method, call: Call) -> Call:
-    """Validates the requests of ebb.v1. A stream's are validated by its handler, which knows which are due."""
+    """Validates the requests of Ebb's own services. A stream's are validated by its handler, which knows which are due."""
     if method.streams_requests or not method.name.startswith("/ebb."):
         return call
 

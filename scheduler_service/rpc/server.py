@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 import grpc
+from ebb.agent.v1 import agent_link_pb2_grpc
 from ebb.v1 import (
-    agent_link_pb2_grpc,
     cluster_pb2_grpc,
     exchange_pb2_grpc,
     scheduler_pb2_grpc,

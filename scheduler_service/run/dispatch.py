@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from scheduler_service.core.messages import NodeSilent, Order, Start
+from scheduler_service.core.messages import Launch, NodeSilent, Order
 from scheduler_service.core.model import Node, NodeState, RunKey
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.run.view import View
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,26 @@ class LogRequest:
     follow: bool
 
 
+@dataclass(frozen=True, slots=True)
+class NodeConfiguration:
+    """What the scheduler decides for an agent."""
+
+    heartbeat_us: Micros
+    """From one sign of life to the next, at most."""
+    reconnect_within_us: Micros
+    """How long agents may take to connect again, all of them together, once their connections have ended."""
+
+    def replaces(self, told: "NodeConfiguration") -> bool:
+        """Whether agents that were told otherwise are to hear of it. The time to connect again grows with each node that joins.
+        It counts when it has doubled and is long enough to matter, so that N nodes that join cost N log N messages and not N
+        squared."""
+        enough = max(2 * told.reconnect_within_us, SHORTEST_SPREAD_US)
+        return self.heartbeat_us != told.heartbeat_us or self.reconnect_within_us >= enough
+
+
+SHORTEST_SPREAD_US: Micros = SECOND // 10
+
+
 class Outgoing(NamedTuple):
     """What waits to be sent to an agent: orders first, so that it knows every run of which a log is asked for."""
 
@@ -38,11 +59,13 @@ class Outgoing(NamedTuple):
     acknowledged: int
     """The last sequence to acknowledge; 0: none."""
     logs: list[LogRequest]
+    configuration: NodeConfiguration | None
+    """The last one; None: as it was."""
 
 
 class Link:
-    """The scheduler's end of one agent's stream. `outbox` holds orders, acknowledged sequences as int, and requests for logs;
-    None ends it."""
+    """The scheduler's end of one agent's stream. `outbox` holds orders, acknowledged sequences as int, requests for logs, and
+    configurations; None ends it."""
 
     def __init__(self, node: str, boot_id: str, call: "asyncio.Task[Any] | None", instance: str = "") -> None:
         self.node = node
@@ -60,7 +83,7 @@ class Link:
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when nothing goes over it any more."""
         self._call = call
-        self.outbox: asyncio.Queue[tuple[Order, ...] | int | LogRequest | None] = asyncio.Queue()
+        self.outbox: asyncio.Queue[tuple[Order, ...] | int | LogRequest | NodeConfiguration | None] = asyncio.Queue()
 
     def end(self) -> None:
         """Ends the stream, also when its agent reads nothing any more."""
@@ -73,6 +96,7 @@ class Link:
         orders: list[Order] = []
         logs: list[LogRequest] = []
         acknowledged = 0
+        configuration = None
         message = await self.outbox.get()
         if message is None:
             return None
@@ -81,13 +105,15 @@ class Link:
                 acknowledged = message
             elif isinstance(message, LogRequest):
                 logs.append(message)
+            elif isinstance(message, NodeConfiguration):
+                configuration = message
             else:
                 orders += message
             if self.outbox.empty():
-                return Outgoing(orders, acknowledged, logs)
+                return Outgoing(orders, acknowledged, logs, configuration)
             message = self.outbox.get_nowait()
         self.outbox.put_nowait(None)  # what came before the end is sent first
-        return Outgoing(orders, acknowledged, logs)
+        return Outgoing(orders, acknowledged, logs, configuration)
 
 
 class Heard(NamedTuple):
@@ -109,6 +135,8 @@ class Dispatch:
         self._untold: dict[str, set[RunKey]] = {}
         """By node: the runs that it was to start since it had an agent last."""
         self._began = time.monotonic()
+        self._configuration: NodeConfiguration | None = None
+        """What all agents were told of last; those that were welcomed since know a newer one."""
 
     def connected(self, node: str) -> Link | None:
         """The node's link, if an agent was accepted on it."""
@@ -127,6 +155,16 @@ class Dispatch:
         """Its agent was accepted, and is told everything that is to hold on its node."""
         link.joined = True
         self._untold.pop(link.node, None)
+
+    def configure(self, configuration: NodeConfiguration) -> None:
+        """Tells the agents that are connected, if it differs enough from what they know."""
+        if self._configuration is None:
+            self._configuration = configuration
+        elif configuration.replaces(self._configuration):
+            self._configuration = configuration
+            for link in self._links.values():
+                if link.joined:
+                    link.outbox.put_nowait(configuration)
 
     def heard(self, link: Link) -> None:
         """Its agent lives, though it could not be accepted: the database did not answer."""
@@ -168,7 +206,8 @@ class Dispatch:
             if link is not None:
                 link.outbox.put_nowait(tuple(its_orders))
             if link is None or not link.joined or link.ended:
-                self._untold.setdefault(name, set()).update(order.run.key for order in its_orders if isinstance(order, Start))
+                starts = (order.key for order in its_orders if isinstance(order.desired, Launch))
+                self._untold.setdefault(name, set()).update(starts)
 
     async def watch_silence(self, view: View, silent_after: float, fell_silent: FellSilent) -> None:
         """Tells of each node that was up and not heard of for `silent_after` seconds; for ever.

@@ -7,11 +7,10 @@ are asked for. Only a gang's coming together does not wait: it is no decision.
 from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
-from scheduler_service.core.lifecycle.gangs import begins
-from scheduler_service.core.messages import Event, NodeSeen, Start, Stop
-from scheduler_service.core.model import RunKey
+from scheduler_service.core.messages import Event, NodeSeen, Order, Prepared, Running, Stopped
+from scheduler_service.core.model import Job, Run, RunKey
 from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.failures import NO_OUTAGES, BadSchedule, Failure, Outages
@@ -86,25 +85,36 @@ class Agents:
 
     # ---- orders ----------------------------------------------------------------------------------------------------------
 
-    def start(self, order: Start, life: Life, now: Micros) -> None:
-        """A task of a gang is prepared at the first order, and begins at the second."""
-        run, job = order.run, order.job
-        if order.gang is None:
-            party = self._party(life, (order.node,), now, run.guaranteed)
-        elif begins(job):
-            if (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
-                self._gathers(prepared, now, MET)
-            return
+    def obey(self, order: Order, life: Life, now: Micros) -> None:
+        """Each order comes once, and none is late: generations are of no use here."""
+        match order.desired:
+            case Prepared(job, run):
+                self.come(job, run, life, now)
+            case Running(job, run, gang):
+                if gang is None:
+                    self.come(job, run, life, now)
+                elif (prepared := self._tasks.get(run.key)) is not None:  # else its node has died
+                    self._gathers(prepared, now, MET)
+            case Stopped() as stopped:
+                self._stop(order.key, stopped, now)
+            case _:
+                assert_never(order.desired)
+
+    def come(self, job: Job, run: Run, life: Life, now: Micros) -> None:
+        """A task is there, to begin by itself or, of a gang, to be prepared."""
+        alone = not job.spec.gang
+        if alone:
+            party = self._party(life, (run.node,), now, run.guaranteed)
         else:
             party = self._gangs.get(job.id) or self._gangs.setdefault(
                 job.id, self._party(life, job.task_nodes, now, run.guaranteed)
             )
-        task = Task(run.key, self._nodes[order.node - 1], party)
+        task = Task(run.key, self._nodes[run.node - 1], party)
         party.tasks.append(task)
         self._tasks[task.key] = task
         if not task.node.up:
             self._vanishes(task, now)
-        elif order.gang is None:
+        elif alone:
             self._then(task, now + self._delays.start(self._rng), BEGUN)
         else:
             self._gathers(task, now + self._delays.start(self._rng), READY)
@@ -118,26 +128,26 @@ class Agents:
         """Whether it was ordered to start the run, which is not over."""
         return key in self._tasks
 
-    def stop(self, order: Stop, now: Micros) -> None:
+    def _stop(self, key: RunKey, stopped: Stopped, now: Micros) -> None:
         """The run leaves at the end of its grace period, or when it has saved its work; with no grace period it is killed. A
         task whose gang has lost another hangs until it is killed. Told so again, it has a shorter grace period than it had."""
-        task = self._tasks.get(order.key)
+        task = self._tasks.get(key)
         if task is None:  # its node has died
             return
         party, launch = task.party, task.party.launch
         if launch.signalled_us is None:
-            launch.signalled_us, launch.why = now, order.reason
+            launch.signalled_us, launch.why = now, stopped.reason
         if launch.began_us is None:  # there is nothing to save
             self._then(task, now, LEFT)
             return
         checkpoint = self._delays.checkpoint
         if task.leaves_us is None:
-            end = now + order.grace_us
+            end = now + stopped.grace_us
             leaves = end if checkpoint is None else now + checkpoint(self._rng)
         else:
-            end = max(now, launch.signalled_us + order.grace_us)
+            end = max(now, launch.signalled_us + stopped.grace_us)
             leaves = task.leaves_us if checkpoint is not None else min(task.leaves_us, end)
-        in_time = order.grace_us and leaves <= end and party.saved
+        in_time = stopped.grace_us and leaves <= end and party.saved
         task.leaves_us = leaves if in_time else end
         self._then(task, task.leaves_us, LEFT if in_time else What.KILLED)
 

@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from random import Random
-from typing import assert_never
 
 from scheduler_service.core.engine import Policy, step
-from scheduler_service.core.lifecycle.gangs import gang_place
-from scheduler_service.core.messages import Accepted, Event, Reply, Start, Step, Stop, Submitted, VcRequested
+from scheduler_service.core.messages import Accepted, Event, Order, Reply, Step, Stopped, Submitted, VcRequested
 from scheduler_service.core.model import Cluster, EventKind
 from scheduler_service.core.model.exchange import Exchange
 from scheduler_service.core.model.inventory import Inventory
@@ -137,13 +135,7 @@ class World:
         else:
             taken = self._step(events)
         for order in taken.orders:
-            match order:
-                case Start():
-                    self.agents.start(order, self.lives[order.job.id], self.now)
-                case Stop():
-                    self._stop(order)
-                case _:
-                    assert_never(order)
+            self._obey(order)
         for line in taken.log:
             if (kind := line.kind) not in HEARD:
                 continue
@@ -164,14 +156,15 @@ class World:
             self._live += 1
             self._load.asked = add(self._load.asked, job.spec.demand)
 
-    def _stop(self, order: Stop) -> None:
-        """A run that was placed and told to leave in one step is ordered to leave alone. A node's agent answers that there is
-        none such; here it comes, and goes at once."""
-        run = self.state.runs.rows.get(order.key)
-        if run is not None and run.placed_us == self.now and not self.agents.knows(order.key):
-            job = self.state.jobs.rows[run.job_id]
-            self.agents.start(Start(order.node, run, job, gang_place(job, run)), self.lives[job.id], self.now)
-        self.agents.stop(order, self.now)
+    def _obey(self, order: Order) -> None:
+        """A run that was placed and stopped in one step is ordered to stop alone. A node's agent answers that it has no such
+        run; here it comes, and goes at once."""
+        key, life = order.key, self.lives[order.key.job_id]
+        if isinstance(order.desired, Stopped) and not self.agents.knows(key):
+            run = self.state.runs.rows.get(key)
+            if run is not None and run.placed_us == self.now:
+                self.agents.come(self.state.jobs.rows[run.job_id], run, life, self.now)
+        self.agents.obey(order, life, self.now)
 
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1

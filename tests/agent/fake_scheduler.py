@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import grpc
-from ebb.v1 import agent_link_pb2 as pb
-from ebb.v1 import agent_link_pb2_grpc, job_pb2
+from ebb.agent.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2_grpc
+from ebb.v1 import job_pb2
 from google.protobuf.duration_pb2 import Duration
 
 T = TypeVar("T")
@@ -34,6 +35,8 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         self.committed = 0
         self.on_hello: Callable[[], object] = lambda: None
         self.out: queue.Queue[pb.ConnectResponse | None] = queue.Queue()
+        self.desired: dict[tuple[int, int, int], pb.DesiredRun] = {}
+        """What was desired last of each run."""
         self.logs: dict[str, Log] = {}
         self.server = grpc.server(ThreadPoolExecutor(100), options=[("grpc.so_reuseport", 0)])
         agent_link_pb2_grpc.add_AgentLinkServicer_to_server(self, self.server)
@@ -58,7 +61,7 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
                     cluster_id=self.cluster_id,
                     epoch=self.epoch,
                     seal=b"epoch %d" % self.epoch,
-                    heartbeat_interval=_duration(self.heartbeat),
+                    configuration=pb.NodeConfiguration(heartbeat_interval=_duration(self.heartbeat)),
                     acknowledged=self.committed if self.hellos and self.hellos[-1].boot_id == hello.boot_id else 0,
                 )
             )
@@ -148,10 +151,12 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         array_index: int | None = None,
         **spec: Any,
     ) -> None:
-        start = pb.StartRun(spec=job_pb2.JobSpec(command=command, **spec), user="u", devices=devices, array_index=array_index)
+        """Has it run, unless it is of a gang whose rendezvous is missing: then it is to be prepared."""
+        launch = pb.Launch(spec=job_pb2.JobSpec(command=command, **spec), user="u", devices=devices, array_index=array_index)
         if gang is not None:
-            start.gang.CopyFrom(gang)
-        self.order(pb.RunOrder(job_id=job, run=run, task=start.gang.rank, start=start))
+            launch.gang.CopyFrom(gang)
+        state = "prepared" if gang is not None and not gang.master_address else "running"
+        self.desire(job, run, launch.gang.rank, **{state: launch})
 
     def stop(
         self,
@@ -162,11 +167,24 @@ class FakeScheduler(agent_link_pb2_grpc.AgentLinkServicer):
         task: int = 0,
         cause: int = 0,
     ) -> None:
-        stop = pb.StopRun(grace_period=_duration(grace), reason=reason, cause_job_id=cause)
-        self.order(pb.RunOrder(job_id=job, run=run, task=task, stop=stop))
+        self.desire(job, run, task, stopped=pb.Stop(grace_period=_duration(grace), reason=reason, cause_job_id=cause))
 
-    def order(self, *orders: pb.RunOrder) -> None:
-        self.out.put(pb.ConnectResponse(orders=pb.Orders(commit_no=1, orders=orders)))
+    def desire(self, job: int, run: int, task: int, **state: Any) -> None:
+        """Has that hold of a run from now on. The same again is a repeat, and anything else a new generation."""
+        before = self.desired.get((job, run, task), pb.DesiredRun(job_id=job, run=run, task=task))
+        wanted = pb.DesiredRun(job_id=job, run=run, task=task, generation=before.generation, **state)
+        if wanted != before:
+            wanted.generation += 1
+        self.say(wanted)
+
+    def say(self, *runs: pb.DesiredRun) -> None:
+        """Sends that as it is, old or new."""
+        self.desired |= {(run.job_id, run.run, run.task): run for run in runs}
+        self.out.put(pb.ConnectResponse(desired_runs=pb.DesiredRuns(commit_no=1, runs=runs)))
+
+    def configure(self, heartbeat: float) -> None:
+        """Tells the agent that is connected."""
+        self.out.put(pb.ConnectResponse(configuration=pb.NodeConfiguration(heartbeat_interval=_duration(heartbeat))))
 
     def ask_log(self, id_: str, job: int, run: int = 1, offset: int = 0, follow: bool = False, task: int = 0) -> None:
         request = pb.LogRequest(id=id_, job_id=job, run=run, task=task, offset=offset, follow=follow)
@@ -218,7 +236,6 @@ def gang(rank: int = 0, *, go: tuple[str, int] | None = None, size: int = 3) -> 
         nodes=["n1", "n2"],
     )
     if go is not None:
-        place.go = True
         place.master_address, place.master_port = go
     return place
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 
-from node_agent.jobs.model import RunKey, RunPhase, RunRecord, StartOrder
+from node_agent.jobs.model import LaunchSpec, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import group_members, kill_group
-from node_agent.jobs.spool.spool import open_spool
+from node_agent.jobs.spool.opening import open_spool
 from tests.agent.conftest import AgentProcess, alive, block_runs, lose_spool, of_state, run_directory, until
 from tests.agent.fake_scheduler import LIMIT, FakeScheduler
 from tests.agent.fake_scheduler import gang as fake_gang
@@ -157,6 +157,24 @@ def test_killed_at_the_deadline_that_a_resend_does_not_move(agent: Start, schedu
     assert time.monotonic() - begin > 0.99
 
 
+def test_what_is_old_changes_nothing_also_for_the_next_agent(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
+    first = agent()
+    scheduler.connected()
+    scheduler.start(1, "sleep", "1000")
+    pid = scheduler.started(1).pid
+    first.kill()
+    agent()
+    (known,) = scheduler.connected(2).runs
+    assert (known.job_id, known.generation) == (1, 1)
+    stop = pb.Stop(reason=pb.STOP_REASON_UNCLAIMED)
+    scheduler.say(pb.DesiredRun(job_id=1, run=1, generation=1, stopped=stop))
+    scheduler.start(2, "true")
+    scheduler.exited(2)
+    assert alive(pid)
+    scheduler.say(pb.DesiredRun(job_id=1, run=1, generation=2, stopped=stop))
+    assert scheduler.exited(1).exit_signal == signal.SIGKILL
+
+
 def test_grace_zero_kills_at_once(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     agent()
     scheduler.connected()
@@ -209,6 +227,15 @@ def test_reports_are_sent_again_until_acknowledged(agent: Start, scheduler: Fake
     assert numbers(scheduler) == [1, 2, 1, 2, 3, 4, 5, 6]
 
 
+def test_another_configuration_holds_without_another_connection(agent: Start, scheduler: FakeScheduler) -> None:
+    scheduler.heartbeat = 3600
+    agent()
+    scheduler.connected()
+    scheduler.configure(heartbeat=0.01)
+    scheduler.wait(lambda: scheduler.heartbeats + len(scheduler.observations) >= 3)
+    assert len(scheduler.hellos) == 1
+
+
 def test_jobs_outlive_a_killed_agent(agent: Start, scheduler: FakeScheduler, state: Path) -> None:
     first = agent()
     scheduler.connected()
@@ -257,8 +284,8 @@ def test_an_agent_that_died_before_it_acted_acts_now(agent: Start, scheduler: Fa
     launched, stopped = RunKey(1, 1), RunKey(2, 1)
     spool.remember(
         [
-            RunRecord(launched, RunPhase.STARTING, StartOrder(launched, script), log_path="l"),
-            RunRecord(stopped, RunPhase.STOPPING, StartOrder(stopped, script), stop_received=0.0, stop_deadline=1.0),
+            RunRecord(launched, RunPhase.STARTING, LaunchSpec(launched, script), log_path="l"),
+            RunRecord(stopped, RunPhase.STOPPING, LaunchSpec(stopped, script), stop_received=0.0, stop_deadline=1.0),
         ]
     )
     spool.close()

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from node_agent import app
+from node_agent import app, state_directory
 from node_agent.config import load
 from node_agent.errors import RunsLive, StateUnusable
 from node_agent.jobs.model import Process, RunKey, RunPhase, RunRecord
 from node_agent.jobs.processes import boot_id, start_ticks
-from node_agent.jobs.spool.spool import open_spool
+from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.stopping import Stopping
 from tests.agent.conftest import alive, run_directory, until
 from tests.agent.fake_scheduler import FakeScheduler
@@ -88,12 +88,12 @@ def test_a_cluster_is_not_forgotten_while_its_runs_are_alive(state: Path, noted:
                 known = {"pid": process.pid, "start": process.start_ticks, "boot": boot_id()}
                 (directory / "process.json").write_text(json.dumps(known))
             with pytest.raises(RunsLive, match=r"runs of cluster c1 are still alive on this node: 7\.1\. "):
-                app._forget(spool, settings)
+                state_directory.forgotten(spool, settings)
         finally:
             run.kill()
     spool = open_spool(state / "spool.db")
     assert (len(spool.live()), spool.cluster) == (1, ("c1", 3))
-    new = app._forget(spool, settings)  # nothing of it is alive, whatever the spool still says
+    new = state_directory.forgotten(spool, settings)  # nothing of it is alive, whatever the spool still says
     assert (new.live(), new.cluster) == ([], ("", 0))
     new.close()
 
@@ -105,8 +105,8 @@ def test_a_full_disk_is_said_in_words(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(app.os, "write", full)
+        patch.setattr(state_directory.os, "write", full)
         with pytest.raises(StateUnusable, match="No space left on device"):
-            app.state_directory(tmp_path).__enter__()
-    with app.state_directory(tmp_path):  # and the directory is free again
+            state_directory.state_directory(tmp_path).__enter__()
+    with state_directory.state_directory(tmp_path):  # and the directory is free again
         pass

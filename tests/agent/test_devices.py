@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent.commands.main import main
 from node_agent.config import BadSettings, load_devices

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,14 +18,23 @@ from node_agent.jobs.environment import Paths
 from node_agent.jobs.executor import LAUNCH_ERROR_LIMIT, Executor
 from node_agent.jobs.launcher.client import Connected, Ended, Lost, NotSpawned, Spawned, SpawnRequest, Unable
 from node_agent.jobs.memory_watch import OomKills
-from node_agent.jobs.model import Exited, Gang, Process, Ready, RunKey, RunPhase, StartOrder, StopOrder, clean
+from node_agent.jobs.model import Exited, Gang, LaunchSpec, Prepared, Process, Ready, RunKey, Running, RunPhase, Stopped, clean
 from node_agent.jobs.processes import start_ticks
 from node_agent.jobs.rendezvous import Rendezvous
-from node_agent.jobs.spool.spool import Spool, open_spool
+from node_agent.jobs.spool.opening import open_spool
+from node_agent.jobs.spool.spool import Spool
 from node_agent.transport import convert
 from node_agent.transport.messages import Reports
 
 ONE, TWO = RunKey(1, 1), RunKey(2, 1)
+
+
+def running(key: RunKey, **more: Any) -> Running:
+    return Running(LaunchSpec(key, ("true",), **more), 1)
+
+
+def stopped(key: RunKey, grace: float, generation: int = 2) -> Stopped:
+    return Stopped(key, generation, grace)
 
 
 class Recorder:
@@ -57,7 +67,7 @@ class Stage:
         self.executor.connect(self.launcher)  # type: ignore[arg-type]
 
     def running(self, key: RunKey, pid: int) -> None:
-        self.executor.obey([StartOrder(key, ("true",))])
+        self.executor.obey([running(key)])
         self.executor.hear([Spawned(key, pid, pid * 10, child=True)])
 
 
@@ -71,7 +81,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 async def test_two_stops_in_one_message_are_one_signal_and_the_earlier_deadline(stage: Stage) -> None:
     stage.running(ONE, 77)
-    stage.executor.obey([StopOrder(ONE, 60), StopOrder(ONE, 30)])
+    stage.executor.obey([stopped(ONE, 60), stopped(ONE, 30, generation=3)])
     assert stage.signals == [(77, signal.SIGTERM)]
     record = stage.spool.runs[ONE]
     assert record.signalled
@@ -84,7 +94,7 @@ async def test_once_all_are_killed_nothing_is_launched_and_the_next_agent_does(s
     stage.running(ONE, 77)
     stage.executor.kill_all()
     stage.executor.hear([Ended(ONE, 0, signal.SIGKILL)])
-    stage.executor.obey([StartOrder(TWO, ("true",))])
+    stage.executor.obey([running(TWO)])
     assert stage.signals == [(77, signal.SIGKILL)]
     assert stage.launcher.asked == [("spawn", ONE)]
     assert stage.spool.runs[TWO].phase is RunPhase.STARTING
@@ -94,7 +104,7 @@ async def test_an_event_that_fails_leaves_memory_and_numbers_as_they_were(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.running(ONE, 77)
-    stage.executor.obey([StartOrder(TWO, ("true",))])
+    stage.executor.obey([running(TWO)])
     before = dict(stage.spool.runs), stage.spool.pending()
 
     def full(*_: object) -> None:
@@ -116,24 +126,24 @@ async def test_orders_that_cannot_be_kept_are_not_carried_out(stage: Stage, monk
     with monkeypatch.context() as patched:
         patched.setattr(stage.spool, "report", full)
         with pytest.raises(OSError, match="no space"):
-            stage.executor.obey([StartOrder(ONE, ("true",)), StopOrder(TWO, 5)])
+            stage.executor.obey([running(ONE), stopped(TWO, 5)])
     assert dict(stage.spool.runs) == {}
     assert stage.launcher.asked == []
-    stage.executor.obey([StartOrder(TWO, ("true",))])
+    stage.executor.obey([running(TWO)])
     assert stage.launcher.asked == [("spawn", TWO)]
 
 
 async def test_a_fault_of_the_node_is_not_reported_and_a_stop_then_ends_the_run(stage: Stage) -> None:
-    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.obey([running(ONE)])
     stage.executor.hear([Unable(ONE, "output.log: No space left on device")])
     assert stage.spool.pending() == []
     assert stage.spool.runs[ONE].phase is RunPhase.STARTING
-    stage.executor.obey([StopOrder(ONE, 30)])
+    stage.executor.obey([stopped(ONE, 30)])
     assert stage.launcher.asked == [("spawn", ONE), ("find", ONE)]
 
 
 async def test_tries_are_further_and_further_apart(stage: Stage) -> None:
-    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.obey([running(ONE)])
     waits = []
     for _ in range(9):
         stage.executor.hear([Unable(ONE, "why")])
@@ -142,14 +152,14 @@ async def test_tries_are_further_and_further_apart(stage: Stage) -> None:
 
 
 async def test_a_node_may_be_at_fault_for_days(stage: Stage) -> None:
-    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.obey([running(ONE)])
     stage.executor.starting.retries._tries[ONE] = 5000  # 2 to the power of that is no float
     stage.executor.hear([Unable(ONE, "why")])
     assert stage.executor.starting.retries.timers[ONE].when() - time.monotonic() == pytest.approx(30, abs=0.2)
 
 
 async def test_what_is_reported_can_be_sent_and_stored(stage: Stage) -> None:
-    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.obey([running(ONE)])
     stage.executor.hear([NotSpawned(ONE, "command a\0b\udcff: " + "ü" * 5000)])
     (report,) = stage.spool.pending()
     assert isinstance(report.event, Exited)
@@ -173,7 +183,7 @@ async def test_what_fails_in_a_callback_is_told(stage: Stage, monkeypatch: pytes
     def broken(*_: object) -> None:
         raise OSError("in the timer")
 
-    stage.executor.obey([StopOrder(ONE, 60)])
+    stage.executor.obey([stopped(ONE, 60)])
     timer = stage.executor.stopping.deadlines[ONE]
     monkeypatch.setattr(module, "kill_group", broken)
     timer._run()  # type: ignore[attr-defined]
@@ -202,7 +212,7 @@ async def test_what_the_kernel_killed_for_want_of_memory(stage: Stage, monkeypat
     stage.running(told, 79)
     stage.executor.hear([Ended(ONE, 0, signal.SIGKILL)])
     kills = 6
-    stage.executor.obey([StopOrder(told, 0)])
+    stage.executor.obey([stopped(told, 0)])
     stage.executor.hear([Ended(TWO, 0, signal.SIGKILL), Ended(told, 0, signal.SIGKILL)])
     later = RunKey(4, 1)
     stage.running(later, 80)
@@ -246,7 +256,7 @@ async def test_a_run_that_was_done_when_the_signal_came(
     stage.running(ONE, 77)
     if said is not None:
         Path(stage.paths.done(ONE)).write_text(said)
-    stage.executor.obey([StopOrder(ONE, 60)])
+    stage.executor.obey([stopped(ONE, 60)])
     stage.executor.hear([Ended(ONE, *ended)])
     assert stage.spool.pending()[-1].event == replace(reported, told=True)
 
@@ -254,21 +264,21 @@ async def test_a_run_that_was_done_when_the_signal_came(
 async def test_a_run_that_ended_before_it_was_told_to_stop_is_not_said_to_have_been_told(stage: Stage) -> None:
     stage.running(ONE, 77)
     stage.executor.hear([Ended(ONE, 0, 0)])
-    stage.executor.obey([StopOrder(ONE, 60)])
+    stage.executor.obey([stopped(ONE, 60)])
     (exited,) = [r.event for r in stage.spool.pending() if isinstance(r.event, Exited)]
     assert exited == Exited()
 
 
 async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    order = StartOrder(ONE, ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2")))
+    wanted = Prepared(LaunchSpec(ONE, ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2"))), 1)
 
     def unknown() -> str:
         raise OSError("Name or service not known")
 
     monkeypatch.setattr(stage.rendezvous, "address", unknown)
-    stage.executor.obey([order])
+    stage.executor.obey([wanted])
     assert stage.spool.pending() == []
-    assert stage.spool.runs[ONE].phase is RunPhase.STARTING
+    assert stage.spool.runs[ONE].phase is RunPhase.PREPARING
     monkeypatch.undo()
     stage.executor.starting.retries.timers[ONE]._run()  # type: ignore[attr-defined]
     (report,) = stage.spool.pending()
@@ -277,7 +287,7 @@ async def test_a_gang_that_cannot_get_ready_tries_again(stage: Stage, monkeypatc
 
 
 async def test_a_run_that_has_started_is_not_tried_again(stage: Stage) -> None:
-    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.obey([running(ONE)])
     stage.executor.hear([Unable(ONE, "no room on the disk")])
     assert ONE in stage.executor.starting.retries.timers
     stage.executor.hear([Spawned(ONE, 77, 770, child=True)])
@@ -285,10 +295,10 @@ async def test_a_run_that_has_started_is_not_tried_again(stage: Stage) -> None:
 
 
 async def test_an_agent_that_is_closed_tries_nothing_and_kills_nobody_any_more(stage: Stage) -> None:
-    stage.executor.obey([StartOrder(TWO, ("true",))])
+    stage.executor.obey([running(TWO)])
     stage.executor.hear([Unable(TWO, "no room on the disk")])
     stage.running(ONE, 77)
-    stage.executor.obey([StopOrder(ONE, 60)])
+    stage.executor.obey([stopped(ONE, 60)])
     stage.executor.close()
     assert stage.executor.starting.retries.timers[TWO].cancelled()
     assert stage.executor.stopping.deadlines[ONE].cancelled()

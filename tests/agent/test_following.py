@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 

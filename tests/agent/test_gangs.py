@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import group_members
@@ -58,8 +58,8 @@ def test_two_tasks_get_ready_and_go(agent: Start, scheduler: FakeScheduler, stat
     }
     go = ("127.0.0.1", first.port)
     for _ in range(2):
-        scheduler.start(1, "ignored", gang=pb.Gang(rank=0, go=True, master_address=go[0], master_port=go[1]))
-        scheduler.start(1, "ignored", gang=pb.Gang(rank=1, go=True, master_address=go[0], master_port=go[1]))
+        scheduler.start(1, "ignored", gang=pb.Gang(rank=0, master_address=go[0], master_port=go[1]))
+        scheduler.start(1, "ignored", gang=pb.Gang(rank=1, master_address=go[0], master_port=go[1]))
     assert scheduler.exited(1).exit_code == scheduler.exited(1, task=1).exit_code == 0
     assert kinds(scheduler, 1) == kinds(scheduler, 1, task=1) == ["ready", "started", "exited"]
     assert Path(scheduler.started(1).log_path).read_text() == "once\n"
@@ -115,7 +115,7 @@ def test_killed_before_it_was_ready(agent: Start, scheduler: FakeScheduler, stat
     scheduler.stop(1, 30, task=1)
     assert scheduler.exited(1, task=1).yielded  # it was not ready either
     scheduler.hang_up()
-    assert {(r.task, r.phase) for r in scheduler.connected(2).runs} == {(0, 1)}
+    assert {(r.task, r.phase) for r in scheduler.connected(2).runs} == {(0, pb.RUN_PHASE_PREPARING)}
     first.kill()
     (state / "runs").unlink()
     agent()

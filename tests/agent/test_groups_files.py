@@ -13,8 +13,8 @@ from node_agent.errors import ControlGroupsMissing
 from node_agent.jobs import cgroups as module
 from node_agent.jobs.cgroups import Groups, Place, found, look, own_group, take
 from node_agent.jobs.launcher.client import Ended, Spawned
-from node_agent.jobs.model import Exited, RunKey, StartOrder, StopOrder
-from tests.agent.test_executor import ONE, TWO, Stage
+from node_agent.jobs.model import Exited, RunKey
+from tests.agent.test_executor import ONE, TWO, Stage, running, stopped
 
 # ---- where groups can be made, and what is missing ----------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ def stage(tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 def starts(stage: Stage, files: Path, key: RunKey, pid: int) -> Path:
-    stage.executor.obey([StartOrder(key, ("true",), memory_mib=100)])
+    stage.executor.obey([running(key, memory_mib=100)])
     folder = files / f"{stage.spool.short_id}.{key.name}"
     (folder / "cgroup.events").write_text("populated 1\n")
     stage.executor.hear([Spawned(key, pid, pid * 10, child=True)])
@@ -187,7 +187,7 @@ async def test_a_run_that_the_kernel_holds_to_its_memory_is_not_watched(stage: S
     folder = starts(stage, files, ONE, 77)
     assert (folder / "memory.max").read_text().strip() == str(100 << 20)
     assert stage.executor.limits() == {}
-    stage.executor.obey([StartOrder(TWO, ("true",), memory_mib=100)])  # by a launcher that knows no groups
+    stage.executor.obey([running(TWO, memory_mib=100)])  # by a launcher that knows no groups
     stage.executor.hear([Spawned(TWO, 78, 780, child=True)])
     assert stage.executor.limits() == {TWO: (78, 100 << 20)}
     stage.executor._holding._groups = Groups(str(files))
@@ -217,16 +217,16 @@ async def test_the_kernel_says_what_it_has_killed_for_want_of_memory(
 async def test_a_kill_is_for_all_of_the_group(stage: Stage, files: Path) -> None:
     folder = starts(stage, files, ONE, 77)
     (folder / "cgroup.kill").write_text("")
-    stage.executor.obey([StopOrder(ONE, 60)])
+    stage.executor.obey([stopped(ONE, 60)])
     assert (folder / "cgroup.kill").read_text() == ""  # not yet, and not by SIGTERM
-    stage.executor.obey([StopOrder(ONE, 0)])
+    stage.executor.obey([stopped(ONE, 0, generation=3)])
     assert (folder / "cgroup.kill").read_text() == "1"
     assert stage.signals == [(77, signal.SIGTERM), (77, signal.SIGKILL)]
 
 
 async def test_a_group_that_cannot_be_made_is_the_nodes_fault(stage: Stage, files: Path) -> None:
     files.rmdir()
-    stage.executor.obey([StartOrder(ONE, ("true",))])
+    stage.executor.obey([running(ONE)])
     assert stage.launcher.asked == []
     assert stage.executor.starting.retries.timers[ONE].when() > time.monotonic()
 

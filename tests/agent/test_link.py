@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc.aio
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from google.protobuf import any_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
@@ -18,7 +18,7 @@ from node_agent.devices.base import Inventory
 from node_agent.errors import Disconnected, Refused
 from node_agent.transport import convert, link
 from node_agent.transport.connection_ends import ended
-from node_agent.transport.messages import Acknowledgement, Hello, Welcome
+from node_agent.transport.messages import Acknowledgement, Hello, NodeConfiguration, Welcome
 from node_agent.transport.security import Security
 from tests.agent.fake_scheduler import FakeScheduler
 
@@ -90,7 +90,8 @@ class QuietNode:
 
 
 async def _converse(call: EndedCall, node: QuietNode) -> None:
-    await link._converse("here", call, node, interval=0.001, proof=link.Proof(5.0), answer=id)  # type: ignore[arg-type]
+    session = link.Session(link.Pace(heartbeat=0.001))
+    await link._converse("here", call, node, session, answer=id)  # type: ignore[arg-type]
 
 
 async def test_a_stream_that_ends_is_a_disconnection() -> None:
@@ -181,7 +182,7 @@ async def test_how_long_is_waited_at_most(
             raise KeyError("enough")
         raise Refused(target="here", reason=reason, why=f"because {next(tries)}")
 
-    monkeypatch.setattr(link, "_session", refused)
+    monkeypatch.setattr(link, "_connected", refused)
     monkeypatch.setattr(link.random, "uniform", lambda _low, high: waits.append(high) or 0)
     with pytest.raises(KeyError, match="enough"):
         await link.run("here", QuietNode(), link.Pace(first=4))  # type: ignore[arg-type]
@@ -199,17 +200,17 @@ async def test_what_shows_that_a_link_works() -> None:
                 return Acknowledgement(1)
             return await super().read()
 
-    proof = link.Proof(5.0)
-    proof.welcomed()
-    assert not proof
+    session = link.Session(link.Pace(heartbeat=0.001, proven=5.0))
+    session.welcomed(NodeConfiguration())
+    assert not session.worked
     with pytest.raises(Disconnected):
-        await link._converse("here", Acknowledging(), QuietNode(), interval=0.001, proof=proof, answer=id)  # type: ignore[arg-type]
-    assert proof
-    lived = link.Proof(0.01)
-    assert not lived
-    lived.welcomed()
+        await link._converse("here", Acknowledging(), QuietNode(), session, answer=id)  # type: ignore[arg-type]
+    assert session.worked
+    lived = link.Session(link.Pace(proven=0.01))
+    assert not lived.worked
+    lived.welcomed(NodeConfiguration())
     await asyncio.sleep(0.02)
-    assert lived
+    assert lived.worked
 
 
 @pytest.mark.parametrize("turns", range(5))
@@ -224,7 +225,7 @@ async def test_an_answer_that_comes_with_the_cancellation_does_not_hide_it(turns
 
     talking = asyncio.create_task(talk())
     await asyncio.sleep(0)
-    call.answered.set_result(Welcome("c1", 1, 0, 0))
+    call.answered.set_result(Welcome("c1", 1, 0))
     for _ in range(turns):
         await asyncio.sleep(0)
     talking.cancel()
@@ -240,7 +241,8 @@ async def test_agents_of_a_large_cluster_spread_when_they_connect_again(monkeypa
 
     async def session(*arguments: Any) -> None:
         if (within := next(sessions)) is not None:
-            next(each for each in arguments if isinstance(each, link.Proof)).welcomed(within)
+            configuration = NodeConfiguration(reconnect_within=within)
+            next(each for each in arguments if isinstance(each, link.Session)).welcomed(configuration)
         raise Disconnected(target="here", why="is gone")
 
     async def sleep(seconds: float) -> None:
@@ -248,7 +250,7 @@ async def test_agents_of_a_large_cluster_spread_when_they_connect_again(monkeypa
         if len(waits) == 3:
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(link, "_session", session)
+    monkeypatch.setattr(link, "_connected", session)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(random, "uniform", lambda _low, high: high)
     with pytest.raises(asyncio.CancelledError):
@@ -257,7 +259,8 @@ async def test_agents_of_a_large_cluster_spread_when_they_connect_again(monkeypa
 
 
 def test_a_welcome_says_how_long_agents_may_take_to_connect_again() -> None:
-    said = pb.Welcome(cluster_id="c", epoch=1, reconnect_within=Duration(seconds=2, nanos=500_000_000))
+    configuration = pb.NodeConfiguration(reconnect_within=Duration(seconds=2, nanos=500_000_000))
+    said = pb.Welcome(cluster_id="c", epoch=1, configuration=configuration)
     welcome = convert.decode(pb.ConnectResponse(welcome=said).SerializeToString())
     assert isinstance(welcome, Welcome)
-    assert welcome.reconnect_within == 2.5
+    assert welcome.configuration.reconnect_within == 2.5

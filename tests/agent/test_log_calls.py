@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 
 from node_agent.jobs.logs import PIECE
 from node_agent.transport.logs import AT_ONCE
@@ -65,8 +65,7 @@ def test_what_it_does_not_have(agent: Start, scheduler: FakeScheduler, asked: di
 def test_followed_from_before_its_start_to_its_end(agent: Start, scheduler: FakeScheduler) -> None:
     one = agent()
     scheduler.connected()
-    order = pb.RunOrder(job_id=1, run=1, start=pb.StartRun(spec={"command": ["/bin/sh", "-c", WAITS]}, user="u"))
-    scheduler.order(order)
+    scheduler.start(1, "/bin/sh", "-c", WAITS)
     scheduler.ask_log("early", 1, follow=True)  # right behind the order, as it may well come
     scheduler.log("early", lambda log: log.data == b"1.1\n")
     scheduler.ask_log("late", 1, offset=2, follow=True)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2
 from google.protobuf.duration_pb2 import Duration
 
@@ -22,7 +22,8 @@ from node_agent.jobs import observations as observing
 from node_agent.jobs.model import Exited, Report, RunKey, RunPhase, RunRecord
 from node_agent.jobs.observations import Observations, Observing, RunCycle, owners
 from node_agent.jobs.processes import stat_fields
-from node_agent.jobs.spool.spool import Spool, open_spool
+from node_agent.jobs.spool.opening import open_spool
+from node_agent.jobs.spool.spool import Spool
 from node_agent.transport import link
 from tests.agent.conftest import AgentProcess, until
 from tests.agent.fake_scheduler import FakeScheduler

@@ -8,7 +8,7 @@ import pytest
 from node_agent.devices.simulated import simulated
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder, remove
-from node_agent.jobs.model import Gang, RunKey, StartOrder
+from node_agent.jobs.model import Gang, LaunchSpec, RunKey
 from node_agent.jobs.preparation import prepare
 
 
@@ -100,7 +100,7 @@ def test_checkpoints_are_saved_in_a_folder_that_is_never_exchanged(
     prepared = PreparedFolder(paths.prepared_checkpoint("n1"))
     prepared.make()
     made = Path(prepared.path).stat().st_ino
-    order = StartOrder(RunKey(1, 1), ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2"), go=True) if gang else None)
-    prepare(order, {}, "n1", paths, "c1", simulated("dgx-a100", "n1"), "", prepared)
+    launch = LaunchSpec(RunKey(1, 1), ("true",), gang=Gang(0, 2, 0, 1, 0, ("n1", "n2"), "n1", 7) if gang else None)
+    prepare(launch, {}, "n1", paths, "c1", simulated("dgx-a100", "n1"), "", prepared)
     assert (place.stat().st_ino == made) is exchanged
     assert prepared.missing is exchanged

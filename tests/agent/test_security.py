@@ -213,11 +213,11 @@ def test_jobs_do_not_find_what_the_agent_was_given() -> None:
     """A token in the agent's environment is not passed on to jobs."""
     from node_agent.devices.base import Inventory
     from node_agent.jobs.environment import Paths, environment
-    from node_agent.jobs.model import RunKey, StartOrder
+    from node_agent.jobs.model import LaunchSpec, RunKey
 
-    order = StartOrder(RunKey(1, 1), command=("true",), environment=(), working_directory="/", name="", user="u", devices=())
+    launch = LaunchSpec(RunKey(1, 1), command=("true",), environment=(), working_directory="/", name="", user="u", devices=())
     secret = {"EBB_TOKEN": "ebb_x", "EBB_TOKEN_FILE": "/t", "EBB_AGENT_TOKEN_FILE": "/t", "PATH": "/bin"}
     paths = Paths(Path("/s"), Path("/c"), "x")
-    found = environment(secret, order, "n", paths, Path("/c/1"), Inventory(1000, 1024), {})
+    found = environment(secret, launch, "n", paths, Path("/c/1"), Inventory(1000, 1024), {})
     assert found["PATH"] == "/bin"
     assert not {name for name in found if "TOKEN" in name}

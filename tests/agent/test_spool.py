@@ -8,24 +8,25 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs.model import Exited, Gang, Ready, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
+from node_agent.jobs.model import Exited, Gang, LaunchSpec, Ready, RunKey, RunPhase, RunRecord, Started, StopReason
 from node_agent.jobs.processes import boot_id
 from node_agent.jobs.spool import identity
 from node_agent.jobs.spool.identity import Identity
-from node_agent.jobs.spool.spool import KEEP_ENDED, Spool, open_spool
+from node_agent.jobs.spool.opening import forget, open_spool
+from node_agent.jobs.spool.spool import KEEP_ENDED, Spool
 
 ROOT = Path(__file__).parents[2]
 KEY = RunKey(1, 1)
 GARBAGE = b"this is no database, though it is long enough to be taken for one" * 10
-GANG = Gang(1, 3, 1, 2, 0, ("a", "b"), True, "a", 77)
-ORDER = StartOrder(KEY, ("a", "b c"), (("X", "1"), ("Y", "ü")), "/w", "name", "user", (0, 3), 64, 5, GANG)
-STARTING = RunRecord(KEY, RunPhase.STARTING, ORDER, log_path="/l")
+GANG = Gang(1, 3, 1, 2, 0, ("a", "b"), "a", 77)
+LAUNCH = LaunchSpec(KEY, ("a", "b c"), (("X", "1"), ("Y", "ü")), "/w", "name", "user", (0, 3), 64, 5, GANG)
+STARTING = RunRecord(KEY, RunPhase.STARTING, LAUNCH, log_path="/l", generation=2)
 RUNNING = RunRecord(KEY, RunPhase.RUNNING, None, 12, 345, "/l")
 ENDED = replace(RUNNING, phase=RunPhase.ENDED, ended_at=1000.0)
 
@@ -143,7 +144,7 @@ def test_what_fails_together_changes_nothing(path: Path) -> None:
 
 WRITER = """
 import os, pathlib, sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from node_agent.jobs.model import Report, RunKey
 from node_agent.jobs.spool.spool import _Unwritten
 from tests.agent.test_spool import RUNNING, Exited, Started, open_spool
@@ -211,7 +212,7 @@ def test_a_spool_that_is_given_up_takes_everything_with_it(path: Path) -> None:
     spool = open_spool(path)
     spool.report(ENDED, Started(1, ""), Exited(0))
     spool.obey("c", 9)
-    new = spool.forget()
+    new = forget(spool)
     assert (dict(new.runs), new.pending(), new.cluster) == ({}, [], ("", 0))
     assert new.boot_id != spool.boot_id
     new.report(RUNNING, Started(1, ""))
@@ -266,9 +267,9 @@ def test_a_spool_of_the_first_agents_is_taken_over(path: Path) -> None:
     identity.write(path.with_name(identity.FILE), Identity(boot_id(), "c", 9))
     for _ in range(2):
         spool = open_spool(path)
-        order = StartOrder(RunKey(1, 2), ("a",), (("X", "1"),), "/w", "n", "u", (0,))
-        waiting = RunRecord(order.key, RunPhase.STARTING, order, log_path="/l")
-        assert dict(spool.runs) == {KEY: RUNNING, order.key: waiting}
+        launch = LaunchSpec(RunKey(1, 2), ("a",), (("X", "1"),), "/w", "n", "u", (0,))
+        waiting = RunRecord(launch.key, RunPhase.STARTING, launch, log_path="/l")
+        assert dict(spool.runs) == {KEY: RUNNING, launch.key: waiting}
         assert [(r.sequence, r.key, r.event) for r in spool.pending()] == [(7, KEY, Started(12, "/l"))]
         assert (spool.short_id, spool.cluster) == ("abc", ("c", 9))
         spool.close()
@@ -276,6 +277,48 @@ def test_a_spool_of_the_first_agents_is_taken_over(path: Path) -> None:
     spool.report(replace(RUNNING, key=RunKey(1, 1, 1)), Started(13, "/l"))
     assert [(r.sequence, r.key) for r in spool.pending()] == [(7, KEY), (8, RunKey(1, 1, 1))]
     spool.close()
+
+
+SECOND = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE run (
+    job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, phase INTEGER NOT NULL, start_order TEXT,
+    pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, log_path TEXT NOT NULL, stop_received REAL, stop_deadline REAL,
+    signalled INTEGER NOT NULL, ended_at REAL, stop_reason INTEGER NOT NULL, stop_cause INTEGER NOT NULL,
+    port INTEGER NOT NULL, memory_mib INTEGER NOT NULL, oom_kills INTEGER NOT NULL, out_of_memory INTEGER NOT NULL,
+    PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
+CREATE TABLE report (
+    sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, event TEXT NOT NULL);
+INSERT INTO meta VALUES ('spool_id', 'abc'), ('next_sequence', '1'), ('schema', 2);
+"""
+
+
+@pytest.mark.parametrize(
+    ("phase", "go", "becomes"),
+    [
+        (RunPhase.STARTING, False, RunPhase.PREPARING),
+        (RunPhase.READY, False, RunPhase.READY),
+        (RunPhase.STARTING, True, RunPhase.STARTING),
+        (RunPhase.STARTING, None, RunPhase.STARTING),
+    ],
+)
+def test_a_spool_without_generations_is_taken_over(path: Path, phase: RunPhase, go: bool | None, becomes: RunPhase) -> None:
+    """Then a start order said whether a task of a gang was to go; a task that was not goes on getting ready."""
+    gang = Gang(1, 3, 1, 2, 0, ("a", "b"), "a" if go else "", 77 if go else 0)
+    launch = LaunchSpec(KEY, ("a",), gang=None if go is None else gang)
+    said = asdict(launch)
+    if go is not None:
+        said["gang"]["go"] = go
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(SECOND)
+        row = (1, 1, 0, int(phase), json.dumps(said), 0, 0, "/l", None, None, 0, None, 0, 0, 0, 0, 0, 0)
+        db.execute(f"INSERT INTO run VALUES ({', '.join('?' * len(row))})", row)
+        db.commit()
+    identity.write(path.with_name(identity.FILE), Identity(boot_id(), "c", 9))
+    for _ in range(2):
+        spool = open_spool(path)
+        assert dict(spool.runs) == {KEY: RunRecord(KEY, becomes, launch, log_path="/l")}
+        spool.close()
 
 
 def test_a_spool_of_a_newer_agent_is_not_misread(path: Path) -> None:
@@ -324,7 +367,7 @@ def test_a_damaged_spool_is_set_aside_and_said(path: Path, damaged: bytes | str,
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         case "row":
             with closing(sqlite3.connect(path)) as db, db:
-                db.execute("UPDATE run SET start_order = '{'")
+                db.execute("UPDATE run SET launch = '{'")
         case _:
             path.with_name(identity.FILE).unlink()
     found = path.read_bytes()

@@ -12,10 +12,10 @@ from scheduler_service.core.messages import (
     Event,
     FaultsSeen,
     Joined,
+    Launch,
     NodeSilent,
     RunExited,
     RunStarted,
-    Start,
     Step,
 )
 from scheduler_service.core.model import NodeState, RunKey, RunPhase
@@ -149,8 +149,8 @@ class Acting(Base):
     def _joined(self, agent: Agent, reply: object) -> None:
         assert isinstance(reply, Joined), reply
         for order in reply.orders:
-            if isinstance(order, Start):
-                self.watch.see_start(order)
+            if isinstance(order.desired, Launch):
+                self.watch.see_launch(order.desired)
         agent.inbox[:0] = reply.orders  # the orders of the step itself come after
         agent.spool = [report for report in agent.spool if report.sequence > reply.acknowledged]
 

@@ -3,7 +3,7 @@ a reboot."""
 
 from dataclasses import dataclass, field
 
-from scheduler_service.core.messages import KnownRun, NodeSeen, Order, RunExited, RunReady, RunStarted, Start
+from scheduler_service.core.messages import KnownRun, Launch, NodeSeen, Order, RunExited, Running, RunReady, RunStarted
 from scheduler_service.core.model import RunKey, RunPhase
 from scheduler_service.core.model.values import Vector
 from tests.core.driver import inventory
@@ -34,6 +34,7 @@ class Agent:
     inbox: list[Order] = field(default_factory=list)
     obeyed: list[Order] = field(default_factory=list)
     runs: dict[RunKey, RunPhase] = field(default_factory=dict)
+    generations: dict[RunKey, int] = field(default_factory=dict)
     waiting: set[RunKey] = field(default_factory=set)
     """Tasks of gangs that were not told to go yet."""
     told: set[RunKey] = field(default_factory=set)
@@ -49,49 +50,52 @@ class Agent:
         return f"{self.boot_id} with {self.runs}"
 
     def forget(self, key: RunKey) -> None:
-        del self.runs[key]
-        self.obeyed = [order for order in self.obeyed if key != (order.run.key if isinstance(order, Start) else order.key)]
+        del self.runs[key], self.generations[key]
+        self.obeyed = [order for order in self.obeyed if order.key != key]
 
     def reboot(self) -> None:
         self.boot += 1
         self.sequence = 0
-        for memory in (self.spool, self.inbox, self.obeyed, self.runs, self.waiting, self.told):
+        for memory in (self.spool, self.inbox, self.obeyed, self.runs, self.generations, self.waiting, self.told):
             memory.clear()
 
     def seen(self) -> NodeSeen:
         """Connecting drops what was on the way to it."""
         self.inbox.clear()
-        known = tuple(KnownRun(key, phase) for key, phase in sorted(self.runs.items()))
+        known = tuple(KnownRun(key, phase, self.generations[key]) for key, phase in sorted(self.runs.items()))
         return NodeSeen(self.name, self.boot_id, inventory(self.capacity, faults=self.faults), known)
 
     def obey(self) -> None:
         order = self.inbox.pop(0)
         self.obeyed.append(order)
-        if isinstance(order, Start):
-            key = order.run.key
+        key = order.key
+        if order.generation <= self.generations.get(key, 0):
+            return
+        self.generations[key] = order.generation
+        if isinstance(order.desired, Launch):
             if key not in self.runs:
                 assert key not in self.launched, f"run {key} was started twice"
                 self.launched.add(key)
                 self.runs[key] = RunPhase.STARTING
-                if order.gang is not None:
+                if order.desired.gang is not None:
                     self.waiting.add(key)
-            self._hear_gang(order)
-        elif order.key not in self.runs:
-            self.runs[order.key] = RunPhase.ENDED
-            self._report(RunExited, order.key, yielded=True)
-        elif self.runs[order.key] is not RunPhase.ENDED:
-            self.runs[order.key] = RunPhase.STOPPING
+            self._hear_gang(order.desired)
+        elif key not in self.runs:
+            self.runs[key] = RunPhase.ENDED
+            self._report(RunExited, key, yielded=True)
+        elif self.runs[key] is not RunPhase.ENDED:
+            self.runs[key] = RunPhase.STOPPING
 
-    def _hear_gang(self, order: Start) -> None:
+    def _hear_gang(self, launch: Launch) -> None:
         """What a task is told of its gang must be true, whichever of the others are still there."""
-        gang, key, tasks = order.gang, order.run.key, len(order.job.spec.tasks())
-        assert (gang is None) == (not order.job.spec.gang)
+        gang, key, tasks = launch.gang, launch.run.key, len(launch.job.spec.tasks())
+        assert (gang is None) == (not launch.job.spec.gang)
         if gang is None:
             return
         assert (gang.world_size, 0 <= gang.local_rank < gang.local_world_size) == (tasks, True), gang
-        assert gang.nodes[gang.node_rank] == order.run.node
-        if order.job.rendezvous:
-            assert order.job.rendezvous == self.launches.ready[key._replace(task=0)], "they would not meet"
+        assert gang.nodes[gang.node_rank] == launch.run.node
+        if isinstance(launch, Running):
+            assert launch.job.rendezvous == self.launches.ready[key._replace(task=0)], "they would not meet"
             self.waiting.discard(key)
 
     def prepare(self, key: RunKey) -> None:

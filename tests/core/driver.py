@@ -4,7 +4,7 @@ Each step is first taken and undone, to see that undo leaves nothing behind and 
 again. Tests of the core and of the policies are written against this one class.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from types import MappingProxyType
 
@@ -17,18 +17,20 @@ from scheduler_service.core.messages import (
     CancelRequested,
     Event,
     FaultsSeen,
+    Joined,
     KnownRun,
+    Launch,
     NodeSeen,
     NodeSilent,
     Order,
     Reply,
     Rng,
     RunExited,
+    Running,
     RunReady,
     RunStarted,
-    Start,
     Step,
-    Stop,
+    Stopped,
     Submitted,
 )
 from scheduler_service.core.model import (
@@ -46,6 +48,7 @@ from scheduler_service.core.model import (
     Run,
     RunKey,
     RunPhase,
+    StopReason,
 )
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.run_phase import NEXT
@@ -99,6 +102,8 @@ class Driver:
         """Every run there ever was, as it was last."""
         self.sent: dict[tuple[str, str], int] = {}
         """(node, boot) -> its last report."""
+        self.told: dict[RunKey, int] = {}
+        """The generation of the last order about a run."""
 
     # ---- steps ---------------------------------------------------------------------------------------------------------
 
@@ -170,7 +175,8 @@ class Driver:
                 self._check_run(change.old, change.new)
                 told_before = change.old is not None and change.old.stop_us is not None
                 told_before = told_before and change.old.stop_grace_us == change.new.stop_grace_us
-                if change.old is None:
+                behind = change.old is not None and change.old.generation < change.new.generation  # its node knew of more
+                if change.old is None or (behind and change.new.phase.to_launch):
                     wanted.append(("start", change.key))
                 if change.new.stop_us is not None and not told_before and change.new.phase is not RunPhase.ENDED:
                     wanted.append(("stop", change.key))
@@ -178,9 +184,13 @@ class Driver:
         wanted = [(what, key) for what, key in wanted if what != "start" or key not in told]
         given = [_named(order) for order in taken.orders]
         assert sorted(given) == sorted(wanted), "orders do not go with the changes"
+        for reply in taken.replies:
+            if isinstance(reply, Joined):
+                self._check_repeated(reply.orders)
         for order in taken.orders:
-            key = order.run.key if isinstance(order, Start) else order.key
-            assert order.node == self.state.runs.rows[key].node
+            assert order.node == self.state.runs.rows[order.key].node
+            assert order.generation > self.told.get(order.key, 0), f"what is desired of {order.key} changed, and it is no newer"
+            self.told[order.key] = order.generation
         ends = [event.job_id for event in taken.log if event.kind is EventKind.ENDED]
         assert sorted(ends) == sorted(c.key for c in taken.changes if c.table == "job" and c.new.state in ENDED)
         for job in self.state.jobs.rows.values():
@@ -190,6 +200,14 @@ class Driver:
                 )
             if job.id in self.state.active:
                 assert job.state is self._shown(job)
+
+    def _check_repeated(self, orders: tuple[Order, ...]) -> None:
+        """What an agent is told that comes back is never older than what it was told before. A run that nobody claims has no
+        row that counts, and follows what the agent says of it."""
+        assert len({order.key for order in orders}) == len(orders)
+        for order in orders:
+            claimed = order.key not in self.runs or self.runs[order.key].phase is not RunPhase.ENDED
+            assert not claimed or order.generation >= self.told.get(order.key, 0), f"{order.key}: an old order"
 
     def _shown(self, job: Job) -> JobState:
         """What `shown_state` makes of counts, of the tasks themselves."""
@@ -234,7 +252,8 @@ class Driver:
     def seen(self, name: str, capacity: Vector = NODE, boot: str = "a", known: tuple[RunKey, ...] | None = None) -> NodeSeen:
         runs = self.state.runs_on.get(self.state.node_ids.get(name, 0), ()) if known is None else known
         phases = {key: self.runs[key].phase if key in self.runs else RunPhase.RUNNING for key in runs}
-        return NodeSeen(name, boot, inventory(capacity), tuple(KnownRun(key, phases[key]) for key in sorted(runs)))
+        known_runs = tuple(KnownRun(key, phases[key], self.told.get(key, 0)) for key in sorted(runs))
+        return NodeSeen(name, boot, inventory(capacity), known_runs)
 
     def faulty(self, faults: dict[int, str], name: str = "n1") -> Step:
         """The node's agent says which of its devices are faulty."""
@@ -334,17 +353,26 @@ def _differ(one: dict[str, object], other: dict[str, object]) -> dict[str, tuple
 
 
 def _named(order: Order) -> tuple[str, RunKey]:
-    if isinstance(order, Stop):
-        return "stop", order.key
-    return "go" if order.job.rendezvous else "start", order.run.key
+    match order.desired:
+        case Stopped():
+            return "stop", order.key
+        case Launch(job, run, gang):
+            assert (order.key, gang is None) == (run.key, not job.spec.gang)
+            assert isinstance(order.desired, Running) == (gang is None or bool(job.rendezvous))
+            return "go" if job.rendezvous else "start", run.key
 
 
 def orders_to_stop(taken: Step) -> list[RunKey]:
-    return [order.key for order in taken.orders if isinstance(order, Stop)]
+    return [order.key for order in taken.orders if isinstance(order.desired, Stopped)]
 
 
 def orders_to_start(taken: Step) -> list[RunKey]:
-    return [order.run.key for order in taken.orders if isinstance(order, Start)]
+    return [order.key for order in taken.orders if isinstance(order.desired, Launch)]
+
+
+def stopped(orders: Sequence[Order]) -> list[tuple[RunKey, StopReason]]:
+    """Which runs are to be stopped by them, and why."""
+    return [(order.key, order.desired.reason) for order in orders if isinstance(order.desired, Stopped)]
 
 
 def kinds(taken: Step, job_id: int) -> list[EventKind]:

@@ -14,16 +14,17 @@ from scheduler_service.core.messages import (
     NodeRequest,
     NodeSeen,
     NodeSilent,
+    Order,
     Reply,
     RunExited,
-    Stop,
+    Stopped,
     Submitted,
     UndrainRequested,
 )
 from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
-from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec
+from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec, stopped
 from tests.core.test_gangs import begun
 from tests.policies.made import fitgpp
 
@@ -75,7 +76,7 @@ def test_evicted_runs_leave_and_queue_again_elsewhere() -> None:
     running, starting = d.submit(), d.submit()
     d.start(running)
     told = d.step(drain(evict=True))
-    assert {(o.key.job_id, o.reason) for o in told.orders if isinstance(o, Stop)} == {
+    assert {(key.job_id, why) for key, why in stopped(told.orders)} == {
         (running, StopReason.DRAINED),
         (starting, StopReason.DRAINED),
     }
@@ -104,7 +105,7 @@ def test_runs_of_a_silent_node_are_evicted_when_it_is_back() -> None:
     assert d.job(job).state is JobState.UNREACHABLE
     reply = d.join("n1", SMALL).replies[0]
     assert isinstance(reply, Joined)
-    assert reply.orders == (Stop(1, RunKey(job, 1), 10 * SECOND, StopReason.DRAINED),)
+    assert reply.orders == (Order(1, RunKey(job, 1), 2, Stopped(10 * SECOND, StopReason.DRAINED)),)
 
 
 def test_a_run_that_leaves_already_leaves_for_the_same_reason_when_its_node_is_drained() -> None:
@@ -167,7 +168,7 @@ def test_what_ran_on_a_dead_node_queues_again_and_is_stopped_should_it_come_back
     runs = tuple(KnownRun(RunKey(number, 1), RunPhase.RUNNING) for number in (job, cancelled))
     reply = d.reply(NodeSeen("n1", "a", inventory(SMALL), runs))
     assert isinstance(reply, Joined)
-    assert {(order.key, order.reason) for order in reply.orders if isinstance(order, Stop)} == {
+    assert set(stopped(reply.orders)) == {
         (RunKey(job, 1), StopReason.UNCLAIMED),
         (RunKey(cancelled, 1), StopReason.UNCLAIMED),
     }
@@ -236,9 +237,7 @@ def test_a_deleted_node_joins_as_a_new_one(boot: str) -> None:
     reply = d.reply(NodeSeen("n1", boot, inventory(SMALL), (KnownRun(RunKey(job, 1), RunPhase.RUNNING),)), after=60)
     assert isinstance(reply, Joined)
     assert (reply.node, reply.acknowledged) == (1, sequence if boot == "a" else 0), "reports go on where they were"
-    assert [(order.key, order.reason) for order in reply.orders if isinstance(order, Stop)] == [
-        (RunKey(job, 1), StopReason.UNCLAIMED)
-    ]
+    assert stopped(reply.orders) == [(RunKey(job, 1), StopReason.UNCLAIMED)]
     node = d.node()
     assert (node.state, node.since_us, node.drained_us, node.strikes) == (NodeState.UP, d.now, None, 0)
     assert (d.job(job).state, d.job(job).run) == (JobState.STARTING, 2)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_service.core.messages import NodeDeleteRequested, NodeSilent, Stop, SuspendRequested, UndrainRequested
+from scheduler_service.core.messages import NodeDeleteRequested, NodeSilent, Order, Stopped, SuspendRequested, UndrainRequested
 from scheduler_service.core.model import EventKind, JobSpec, JobState, Reason, Retry, RunKey, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
@@ -37,7 +37,7 @@ def test_a_run_is_told_to_leave_when_its_time_is_over_and_not_before() -> None:
     d.start(job)
     assert not d.step(after=59).orders
     told = d.step(after=1)
-    assert told.orders == (Stop(1, RunKey(job, 1), 10 * SECOND, StopReason.TIME_LIMIT),)
+    assert told.orders == (Order(1, RunKey(job, 1), 2, Stopped(10 * SECOND, StopReason.TIME_LIMIT)),)
     assert kinds(told, job) == [EventKind.TIME_LIMIT]
     assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.TIME_LIMIT)
     d.now += 3 * SECOND

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_service.core.engine import step
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.messages import Joined, RunStarted, Start, Step, Stop, Submitted, SuspendRequested
+from scheduler_service.core.messages import Joined, Launch, Running, RunStarted, Step, Submitted, SuspendRequested
 from scheduler_service.core.model import (
     EventKind,
     JobSpec,
@@ -24,7 +24,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
-from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec
+from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec, stopped
 from tests.policies.made import fitgpp
 
 SMALL = Vector(4_000, 8_192, 2)
@@ -57,7 +57,7 @@ def begun(d: Driver, tasks: int = 3, **more: Any) -> int:
 
 
 def told_to_go(step: Step) -> list[RunKey]:
-    return [order.run.key for order in step.orders if isinstance(order, Start) and order.job.rendezvous]
+    return [order.key for order in step.orders if isinstance(order.desired, Running)]
 
 
 def written(step: Step) -> list[str]:
@@ -96,7 +96,7 @@ def test_tasks_that_differ_go_where_they_fit_the_largest_first() -> None:
 def test_ranks_count_through_nodes_in_the_order_in_which_they_are_first_used() -> None:
     d = cluster()
     step = d.step(Submitted("ann", "", gang(3)))
-    places = [order.gang for order in step.orders if isinstance(order, Start) and order.gang]
+    places = [order.desired.gang for order in step.orders if isinstance(order.desired, Launch) and order.desired.gang]
     assert [(p.world_size, p.local_rank, p.local_world_size, p.node_rank, p.nodes) for p in places] == [
         (3, 0, 2, 0, (1, 2)),
         (3, 1, 2, 0, (1, 2)),
@@ -131,10 +131,11 @@ def test_a_node_that_was_away_is_told_to_go_when_it_is_back() -> None:
     reply = d.join("n2", SMALL).replies[0]
     assert isinstance(reply, Joined)
     (order,) = reply.orders
-    assert isinstance(order, Start)
-    assert order.gang is not None
-    assert (order.gang.world_size, order.gang.node_rank, order.gang.nodes) == (3, 1, (1, 2))
-    assert order.job.rendezvous == "n1:20000"
+    assert isinstance(order.desired, Running)
+    gang_of_order = order.desired.gang
+    assert gang_of_order is not None
+    assert (gang_of_order.world_size, gang_of_order.node_rank, gang_of_order.nodes) == (3, 1, (1, 2))
+    assert (order.desired.job.rendezvous, order.generation) == ("n1:20000", 2)
 
 
 def test_a_gang_that_is_late_is_released_and_tried_elsewhere() -> None:
@@ -143,7 +144,7 @@ def test_a_gang_that_is_late_is_released_and_tried_elsewhere() -> None:
     ready(d, job, 0, 1)
     assert not d.step(after=29).orders
     told = d.step(after=1)
-    assert {(o.reason, o.key.task) for o in told.orders if isinstance(o, Stop)} == {(StopReason.GANG, t) for t in range(3)}
+    assert {(why, key.task) for key, why in stopped(told.orders)} == {(StopReason.GANG, t) for t in range(3)}
     assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.GANG_NOT_READY)
     assert d.job(job).detail == "1 of 3 tasks were not ready in time, on n2"
     assert (d.node("n2").strikes, d.node("n1").strikes) == (1, 0)
@@ -210,7 +211,7 @@ def test_one_task_that_fails_takes_the_others_with_it_and_is_what_is_said() -> N
     d = cluster()
     job = begun(d)
     told = d.step(d.exited(job, 2, exit_code=7))
-    assert [(o.key.task, o.reason) for o in told.orders if isinstance(o, Stop)] == [(0, StopReason.GANG), (1, StopReason.GANG)]
+    assert [(key.task, why) for key, why in stopped(told.orders)] == [(0, StopReason.GANG), (1, StopReason.GANG)]
     assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.TASK_FAILED)
     d.step(d.exited(job, 0, exit_signal=15))
     d.step(d.exited(job, 1, yielded=True))

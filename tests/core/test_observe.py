@@ -8,12 +8,13 @@ from scheduler_service.core.messages import (
     Acknowledged,
     CancelRequested,
     Joined,
+    Launch,
     NodeSeen,
     NodeSilent,
+    Order,
     RunExited,
     RunStarted,
-    Start,
-    Stop,
+    Stopped,
     Submitted,
 )
 from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
@@ -102,7 +103,7 @@ def test_cancel_of_a_run_stops_it(begun: bool) -> None:
     if begun:
         d.start(job)
     step = d.cancel(job)
-    assert step.orders == (Stop(1, RunKey(job, 1), 7 * SECOND, StopReason.CANCELLED),)
+    assert step.orders == (Order(1, RunKey(job, 1), 2, Stopped(7 * SECOND, StopReason.CANCELLED)),)
     assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.CANCELLED)
     again = d.cancel(job)
     assert again.replies == (Accepted(job),)
@@ -131,7 +132,7 @@ def test_cancel_of_an_unreachable_job_waits_for_its_node() -> None:
     assert (d.job(job).state, d.job(job).reason) == (JobState.UNREACHABLE, Reason.NODE_SILENT)
     reply = d.join().replies[0]
     assert isinstance(reply, Joined)
-    assert reply.orders == (Stop(1, RunKey(job, 1), 10 * SECOND, StopReason.CANCELLED),)
+    assert reply.orders == (Order(1, RunKey(job, 1), 2, Stopped(10 * SECOND, StopReason.CANCELLED)),)
     assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.CANCELLED)
 
 
@@ -385,7 +386,7 @@ def test_a_run_that_its_agent_lost_is_requeued_and_one_never_started_is_ordered_
     reply = d.join(known=(RunKey(kept, 1),)).replies[0]
     assert isinstance(reply, Joined)
     assert reply.acknowledged == 2
-    assert [order.run.key for order in reply.orders if isinstance(order, Start)] == [RunKey(starting, 1)]
+    assert [order.key for order in reply.orders if isinstance(order.desired, Launch)] == [RunKey(starting, 1)]
     assert d.states(starting, lost, kept) == [JobState.STARTING, JobState.STARTING, JobState.RUNNING]
     assert d.job(lost).run == 2
 
@@ -395,7 +396,7 @@ def test_an_agent_is_told_to_kill_what_nobody_claims() -> None:
     d = Driver()
     reply = d.join(known=(RunKey(5, 2),)).replies[0]
     assert isinstance(reply, Joined)
-    assert reply.orders == (Stop(1, RunKey(5, 2), 0, StopReason.UNCLAIMED),)
+    assert reply.orders == (Order(1, RunKey(5, 2), 1, Stopped(0, StopReason.UNCLAIMED)),)
 
 
 def test_a_stop_is_repeated_to_an_agent_that_comes_back() -> None:
@@ -403,7 +404,7 @@ def test_a_stop_is_repeated_to_an_agent_that_comes_back() -> None:
     step = d.join(capacity=SMALL)
     reply = step.replies[0]
     assert isinstance(reply, Joined)
-    assert reply.orders == (Stop(1, RunKey(job, 1), 10 * SECOND, StopReason.PREEMPTED, trial),)
+    assert reply.orders == (Order(1, RunKey(job, 1), 2, Stopped(10 * SECOND, StopReason.PREEMPTED, trial)),)
     assert not orders_to_stop(step), "it is no news"
 
 

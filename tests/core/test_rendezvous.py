@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler_service.core.errors import FailedPrecondition
-from scheduler_service.core.messages import NodeSeen, Start
+from scheduler_service.core.messages import NodeSeen, Running
 from scheduler_service.core.model import JobSpec, RunPhase, TaskGroup
 from scheduler_service.core.model.values import Vector
 from tests.core.driver import Driver, inventory
@@ -21,7 +21,7 @@ def test_rank_0_may_say_again_where_it_is_until_all_are_ready() -> None:
     assert [run.phase for run in driver.state.runs_of(job)] == [RunPhase.READY, RunPhase.STARTING]
     told = driver.step(driver.ready(job, 1))
     assert driver.job(job).rendezvous == "n1:30000"
-    assert [order.job.rendezvous for order in told.orders if isinstance(order, Start)] == ["n1:30000"] * 2
+    assert [order.desired.job.rendezvous for order in told.orders if isinstance(order.desired, Running)] == ["n1:30000"] * 2
     driver.step(replace(driver.ready(job, 0), port=40_000))
     assert driver.job(job).rendezvous == "n1:30000"
 

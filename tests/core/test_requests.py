@@ -8,10 +8,11 @@ from scheduler_service.core.messages import (
     HoldRequested,
     JobRequest,
     NodeSilent,
+    Order,
     ReleaseRequested,
     RequeueRequested,
     ResumeRequested,
-    Stop,
+    Stopped,
     SuspendRequested,
     UpdateRequested,
 )
@@ -20,7 +21,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
-from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec
+from tests.core.driver import Driver, kinds, orders_to_start, orders_to_stop, spec, stopped
 from tests.policies.made import fitgpp
 
 SMALL = Vector(4_000, 8_192, 1)
@@ -66,7 +67,7 @@ def test_a_suspended_run_leaves_and_frees_its_devices() -> None:
     d = cluster()
     job, waiting = running(d), d.submit()
     told = d.step(SuspendRequested(job))
-    assert told.orders == (Stop(1, RunKey(job, 1), 10 * SECOND, StopReason.SUSPENDED),)
+    assert told.orders == (Order(1, RunKey(job, 1), 2, Stopped(10 * SECOND, StopReason.SUSPENDED)),)
     assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.SUSPENDED)
     left = d.exit(job, yielded=True)
     assert (d.job(job).state, d.job(job).reason) == (JobState.SUSPENDED, Reason.SUSPENDED)
@@ -269,7 +270,7 @@ def test_a_requeued_job_leaves_and_runs_again(begun: bool) -> None:
     if begun:
         d.start(job)
     told = d.step(RequeueRequested(job))
-    assert [order.reason for order in told.orders if isinstance(order, Stop)] == [StopReason.REQUEUED]
+    assert [why for _, why in stopped(told.orders)] == [StopReason.REQUEUED]
     assert (d.job(job).state, d.job(job).reason) == (JobState.STOPPING, Reason.REQUEUED)
     assert d.reply(RequeueRequested(job)) == Accepted(job)
     left = d.exit(job, yielded=True)
@@ -349,7 +350,7 @@ def test_a_limit_shorter_than_what_a_job_has_run_ends_it_at_once() -> None:
     job = running(d)
     d.step(after=100)
     told = d.step(UpdateRequested(job, time_limit_us=60 * SECOND))
-    assert [order.reason for order in told.orders if isinstance(order, Stop)] == [StopReason.TIME_LIMIT]
+    assert [why for _, why in stopped(told.orders)] == [StopReason.TIME_LIMIT]
     d.exit(job, yielded=True)
     assert (d.job(job).state, d.job(job).reason) == (JobState.TIMED_OUT, Reason.TIME_LIMIT)
 

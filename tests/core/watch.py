@@ -1,6 +1,6 @@
 """What must hold over a history and cannot be seen in one state: the state machine tells it every step."""
 
-from scheduler_service.core.messages import Start, Step
+from scheduler_service.core.messages import Launch, Step
 from scheduler_service.core.model import (
     Dependency,
     DependencyKind,
@@ -46,8 +46,8 @@ class Watch:
                 if change.new.spec.array is not None and change.new.ended_us is not None:
                     self._array_over(change.new)
         for order in taken.orders:
-            if isinstance(order, Start):
-                self.see_start(order)
+            if isinstance(order.desired, Launch):
+                self.see_launch(order.desired)
 
     def _placed(self, run: Run) -> None:
         driver = self.driver
@@ -99,16 +99,17 @@ class Watch:
         assert len(ends) == array.spec.array.size, f"array {array.id} ended with elements still to come"
         assert (array.state is JobState.SUCCEEDED) == all(end is JobState.SUCCEEDED for end in ends)
 
-    def see_start(self, order: Start) -> None:
+    def see_launch(self, launch: Launch) -> None:
         """Nodes, local and global ranks are those of the whole launch."""
-        if order.gang is None:
+        run, gang = launch.run, launch.gang
+        if gang is None:
             return
-        at = order.run.key[:2]
+        at = run.key[:2]
         placed = tuple(self.driver.runs[RunKey(*at, task)].node for task in range(len(self.driver.job(at[0]).spec.tasks())))
         assert self.launches.setdefault(at, placed) == placed
-        here = [task for task, node in enumerate(placed) if node == order.node]
-        assert order.gang.nodes == tuple(dict.fromkeys(placed))
-        assert (order.gang.local_rank, order.gang.local_world_size) == (here.index(order.run.task), len(here))
+        here = [task for task, node in enumerate(placed) if node == run.node]
+        assert gang.nodes == tuple(dict.fromkeys(placed))
+        assert (gang.local_rank, gang.local_world_size) == (here.index(run.task), len(here))
 
 
 def _was_preempted(run: Run | None) -> bool:

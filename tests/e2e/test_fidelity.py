@@ -22,7 +22,7 @@ from tests.harness import Site, run_module
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
-ORDER = re.compile(r"order (Start|Stop) (\d+)\.(\d+) to \d+")
+ORDER = re.compile(r"order (Running|Stopped) (\d+)\.(\d+) to \d+")
 
 
 def lrtp(_name: str, _parameters: Mapping[str, Any]) -> Policy:
@@ -54,9 +54,9 @@ def test_two_hundred_jobs_of_a_live_service_are_replayed_byte_for_byte(folder: P
     # The recording is of this: its orders are the runs that took place, and it holds every submit.
     summary = Summary()
     steps = [line for _, line in read(file, summary) if isinstance(line, Stepped)]
-    assert sorted(orders(steps, "Start")) == sorted((row["job_id"], row["run"]) for row in runs)
+    assert sorted(orders(steps, "Running")) == sorted((row["job_id"], row["run"]) for row in runs)
     stopped = sorted((row["job_id"], row["run"]) for row in runs if row["stop_reason"] is not None)
-    assert sorted(orders(steps, "Stop")) == stopped
+    assert sorted(orders(steps, "Stopped")) == stopped
     assert summary.events[Submitted.__name__] == len(jobs) == 200
     assert (summary.unended, summary.torn, set(summary.outcomes)) == (0, False, {"adopted"})
 

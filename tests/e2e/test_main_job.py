@@ -202,7 +202,7 @@ def test_a_client_without_our_files(site: Site) -> None:
             answer = health.Check(health_pb2.HealthCheckRequest(service=name), timeout=LIMIT)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
         described = ProtoReflectionDescriptorDatabase(channel)
-        assert {"ebb.v1.Scheduler", "ebb.v1.Cluster", "ebb.v1.AgentLink"} <= set(described.get_services())
+        assert {"ebb.v1.Scheduler", "ebb.v1.Cluster", "ebb.agent.v1.AgentLink"} <= set(described.get_services())
         for symbol in ("ebb.v1.Scheduler", "ebb.v1.Scheduler.Submit", "ebb.v1.SubmitRequest", "ebb.v1.SubmitRequest.spec"):
             asked_anew = ProtoReflectionDescriptorDatabase(channel)
             assert asked_anew.FindFileContainingSymbol(symbol).name == "ebb/v1/scheduler.proto"

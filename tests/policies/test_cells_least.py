@@ -9,17 +9,17 @@ from random import Random
 
 from scheduler_service.core.cells.positions import positions
 from scheduler_service.core.engine import step
-from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (
     CancelRequested,
     Event,
     NodeSeen,
+    Prepared,
     RunExited,
+    Running,
     RunReady,
     RunStarted,
-    Start,
     Step,
-    Stop,
+    Stopped,
     Submitted,
     VcRequested,
 )
@@ -66,10 +66,11 @@ class Site:
         self.state.adopt()
         up: list[Event] = []
         for order in taken.orders:
-            run = self.state.runs.rows.get(order.run.key) if isinstance(order, Start) else None
-            if run is not None and run.phase is not RunPhase.STOPPING:
-                assert isinstance(order, Start)
-                up.append(RunStarted(*self.report(run), run.key) if begins(order.job) else self.ready(run))
+            match order.desired:
+                case Prepared(_, run):
+                    up.append(self.ready(run))
+                case Running(_, run):
+                    up.append(RunStarted(*self.report(run), run.key))
         if up:
             self.take(*up)
 
@@ -97,7 +98,7 @@ class Site:
         vc, grace = rng.choice("AB"), rng.randint(0, 30)
         event = Submitted("ann", "", request(vc, *sizes, guarantee=guarantee, grace=grace))
         taken = self.tried(event)
-        leave = {order.key for order in taken.orders if isinstance(order, Stop)}
+        leave = {order.key for order in taken.orders if isinstance(order.desired, Stopped)}
         if leave and guarantee is Guarantee.GUARANTEED:
             self.state.undo()
             self.compare(found, taken, Owner(self.state.vc_ids[vc]), sizes, len(leave))

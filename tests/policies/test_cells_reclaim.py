@@ -2,7 +2,7 @@
 
 import pytest
 
-from scheduler_service.core.messages import CancelRequested, Step, Stop, Submitted, SuspendRequested
+from scheduler_service.core.messages import CancelRequested, Step, Stopped, Submitted, SuspendRequested
 from scheduler_service.core.model import JobState, Reason
 from scheduler_service.core.model.values import SECOND
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, request
@@ -21,8 +21,8 @@ def opportunistic_job(tenants: Tenants, *sizes: int, **wants: object) -> int:
     return tenants.ask("B", *sizes, guarantee=OPPORTUNISTIC, **wants)
 
 
-def stops(taken: Step) -> list[Stop]:
-    return [order for order in taken.orders if isinstance(order, Stop)]
+def stops(taken: Step) -> list[Stopped]:
+    return [order.desired for order in taken.orders if isinstance(order.desired, Stopped)]
 
 
 def leaving(tenants: Tenants, *jobs: int) -> list[int]:
@@ -88,10 +88,10 @@ def test_who_leaves_anyhow_has_the_sites_grace_period_from_then_on() -> None:
 def test_the_node_is_told_of_the_shorter_grace_period() -> None:
     tenants = site("one", reclaim_grace_us=30 * SECOND)
     slow = opportunistic_job(tenants, 4, grace=24 * 3600)
-    assert [order.grace_us for order in stops(tenants.step(SuspendRequested(slow)))] == [24 * 3600 * SECOND]
+    assert [stopped.grace_us for stopped in stops(tenants.step(SuspendRequested(slow)))] == [24 * 3600 * SECOND]
     tenants.step(after=10)
     taken = tenants.step(Submitted("ann", "", request("A", 4)))
-    assert [order.grace_us for order in stops(taken)] == [40 * SECOND], "it counts from the first"
+    assert [stopped.grace_us for stopped in stops(taken)] == [40 * SECOND], "it counts from the first"
     assert stops(tenants.step(Submitted("ann", "", request("A", 4)))) == []
 
 

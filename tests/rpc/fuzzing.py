@@ -1,4 +1,4 @@
-"""Requests that nobody would send, drawn from the descriptors of ebb.v1."""
+"""Requests that nobody would send, drawn from the descriptors of ebb.v1 and ebb.agent.v1."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from buf.validate import validate_pb2
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, exchange_pb2, job_pb2, scheduler_pb2, virtual_clusters_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
@@ -42,6 +42,7 @@ KNOWN: Mapping[str, Sequence[Any]] = {
     "exchange_id": (1, 2),
     "exit_codes": (1, 3),
     "exit_signals": (9, 15),
+    "generation": (0, 1, 2),
     "index": (0, 1, 2, 3),
     "job_id": tuple(range(1, 13)),
     "level": ("node", "switch", "device"),

@@ -11,9 +11,9 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2_grpc
 from ebb.v1 import (
-    agent_link_pb2_grpc,
     cluster_pb2,
     cluster_pb2_grpc,
     exchange_pb2_grpc,
@@ -242,7 +242,7 @@ class Agent:
         return getattr(message, kind)
 
     def orders(self) -> list[Any]:
-        return list(self.receive("orders").orders)
+        return list(self.receive("desired_runs").runs)
 
     def acknowledged(self) -> int:
         return int(self.receive("acknowledgement").sequence)

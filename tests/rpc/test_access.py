@@ -8,7 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2, cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.agent.v1 import agent_link_pb2
+from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from sqlalchemy import Engine
@@ -283,7 +284,7 @@ async def test_a_stream_is_heard_before_it_is_refused(monkeypatch: pytest.Monkey
 
     backend = Backend(None, "u", 0, 1, 1)  # type: ignore[arg-type]
     known = token_cache.Tokens(dict)  # type: ignore[arg-type]
-    method = Method("/ebb.v1.AgentLink/Connect", agent_link_pb2.ConnectRequest.FromString, streams_requests=True)
+    method = Method("/ebb.agent.v1.AgentLink/Connect", agent_link_pb2.ConnectRequest.FromString, streams_requests=True)
     connect: Any = Access(backend, known).admitted(method, never)
     with pytest.raises(Refused, match="asks for a token"):
         await connect(speaking(), Context())

@@ -1,4 +1,4 @@
-"""ebb.v1.AgentLink: who may connect, what is acknowledged and when, and what an agent is told that comes back."""
+"""ebb.agent.v1.AgentLink: who may connect, what is acknowledged and when, and what an agent is told that comes back."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
@@ -96,10 +96,17 @@ def test_welcome_and_what_becomes_of_the_node(server: Server) -> None:
         welcome = agent.connect()
         (node,) = server.nodes()
     assert (welcome.cluster_id, welcome.epoch) == (server.backend.leading.cluster_id, 1)
-    assert welcome.heartbeat_interval == Duration(seconds=2)
+    assert welcome.configuration.heartbeat_interval == Duration(seconds=2)
     assert welcome.acknowledged == 0
     assert (node.name, node.state, node.agent_version) == ("n1", cluster_pb2.NODE_STATE_UP, "1.2")
     assert [device.uuid for device in node.devices] == ["n1-0", "n1-1"]
+
+
+def test_an_agent_is_told_of_another_configuration_while_it_is_connected(server: Server, agent: Agent) -> None:
+    server.backend.heartbeat_seconds = 0.5
+    with Agent(server, node="n2") as other:
+        assert other.connect().configuration.heartbeat_interval == Duration(nanos=500_000_000)
+        assert agent.receive("configuration").heartbeat_interval == Duration(nanos=500_000_000)
 
 
 def test_other_devices_while_runs_hold_them(server: Server, agent: Agent) -> None:
@@ -116,8 +123,8 @@ def test_other_devices_while_runs_hold_them(server: Server, agent: Agent) -> Non
 def test_orders_go_down_and_reports_up(server: Server, agent: Agent) -> None:
     job = server.submit(command=["a", "b"], devices=2, name="x", environment={"K": "v"})
     (order,) = agent.orders()
-    assert (order.job_id, order.run, list(order.start.devices)) == (job.id, 1, [0, 1])
-    assert (list(order.start.spec.command), dict(order.start.spec.environment)) == (["a", "b"], {"K": "v"})
+    assert (order.job_id, order.run, list(order.running.devices)) == (job.id, 1, [0, 1])
+    assert (list(order.running.spec.command), dict(order.running.spec.environment)) == (["a", "b"], {"K": "v"})
     agent.started(1, job.id)
     assert agent.acknowledged() == 1
     running = server.get(job.id)
@@ -201,16 +208,16 @@ def test_the_same_boot_again(server: Server, agent: Agent) -> None:
     assert agent.acknowledged() == 2
     server.cancel(stopping.id)
     (stop,) = agent.orders()
-    assert (stop.stop.reason, stop.stop.grace_period) == (link_pb.STOP_REASON_CANCELLED, Duration(seconds=30))
+    assert (stop.stopped.reason, stop.stopped.grace_period) == (link_pb.STOP_REASON_CANCELLED, Duration(seconds=30))
     runs = [known(running.id, link_pb.RUN_PHASE_RUNNING), known(stopping.id, link_pb.RUN_PHASE_RUNNING)]
     stray = known(77, link_pb.RUN_PHASE_RUNNING)
     with Agent(server, runs=[*runs, stray]) as again:
         assert again.connect().acknowledged == 2
-        told = {(o.job_id, o.WhichOneof("order"), o.stop.reason) for o in again.orders()}
+        told = {(o.job_id, o.WhichOneof("state"), o.stopped.reason) for o in again.orders()}
         assert told == {
-            (unknown.id, "start", link_pb.STOP_REASON_UNSPECIFIED),
-            (stopping.id, "stop", link_pb.STOP_REASON_CANCELLED),
-            (77, "stop", link_pb.STOP_REASON_UNCLAIMED),
+            (unknown.id, "running", link_pb.STOP_REASON_UNSPECIFIED),
+            (stopping.id, "stopped", link_pb.STOP_REASON_CANCELLED),
+            (77, "stopped", link_pb.STOP_REASON_UNCLAIMED),
         }
         replaced = agent.ended()
         assert replaced is not None
@@ -218,6 +225,21 @@ def test_the_same_boot_again(server: Server, agent: Agent) -> None:
         again.exited(3, stopping.id, exit_signal=15)
         assert again.acknowledged() == 3
     assert server.get(running.id).state == job_pb2.JOB_STATE_RUNNING
+
+
+def test_an_agent_that_has_heard_more_than_the_database_knows_is_outdone(server: Server, agent: Agent) -> None:
+    """As after a restore from a backup: it would take the next order for an old one."""
+    job = server.submit()
+    (order,) = agent.orders()
+    assert order.generation == 1
+    agent.started(1, job.id)
+    assert agent.acknowledged() == 1
+    heard = link_pb.RunStatus(job_id=job.id, run=1, phase=link_pb.RUN_PHASE_RUNNING, generation=9)
+    with Agent(server, runs=[heard]) as again:
+        again.connect()
+        server.cancel(job.id)
+        (stop,) = again.orders()
+        assert (stop.WhichOneof("state"), stop.generation) == ("stopped", 11)
 
 
 def test_an_agent_that_does_not_read_is_told_that_its_link_ended(server: Server, agent: Agent) -> None:
@@ -242,7 +264,7 @@ def test_another_boot(server: Server, agent: Agent) -> None:
     with Agent(server, boot="boot-2") as rebooted:
         assert rebooted.connect().acknowledged == 0
         (order,) = rebooted.orders()
-        assert (order.job_id, order.run, order.WhichOneof("order")) == (job.id, 2, "start")
+        assert (order.job_id, order.run, order.WhichOneof("state")) == (job.id, 2, "running")
         rebooted.started(1, job.id, run=2)
         assert rebooted.acknowledged() == 1
     assert server.get(job.id).run == 2

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import grpc.aio
 import pytest
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import job_pb2
 
 from scheduler_service.core.messages import Joined
@@ -24,7 +24,7 @@ from scheduler_service.run.view import View
 
 LIMIT = 30
 AGENTS = 2_500
-CONNECT = "/ebb.v1.AgentLink/Connect"
+CONNECT = "/ebb.agent.v1.AgentLink/Connect"
 
 
 @asynccontextmanager
@@ -173,4 +173,4 @@ def test_agents_are_told_to_spread_over_a_time_that_grows_with_the_cluster(nodes
     leading.seals.of.return_value = b""
     backend: Any = SimpleNamespace(heartbeat_seconds=2, silent_after_seconds=10)
     said = AgentLink(backend, Transfers())._welcome(leading, Joined(1, 0, ()))
-    assert said.welcome.reconnect_within.ToMilliseconds() == 1000 * seconds
+    assert said.welcome.configuration.reconnect_within.ToMilliseconds() == 1000 * seconds

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 from buf.validate import validate_pb2
-from ebb.v1 import agent_link_pb2, cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.agent.v1 import agent_link_pb2
+from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from scheduler_service.rpc.interceptors import PATTERNS, InvalidArgument, check

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import job_pb2, scheduler_pb2
 from ebb.v1 import virtual_clusters_pb2 as vc_pb
 from sqlalchemy import Engine
@@ -27,7 +27,7 @@ from tests.thorough import examples
 
 T = TypeVar("T")
 
-CONNECT, SEND_LOG = "/ebb.v1.AgentLink/Connect", "/ebb.v1.AgentLink/SendLog"
+CONNECT, SEND_LOG = "/ebb.agent.v1.AgentLink/Connect", "/ebb.agent.v1.AgentLink/SendLog"
 Code = grpc.StatusCode
 NOT_THE_CALLERS = (Code.INTERNAL, Code.UNKNOWN, Code.CANCELLED, Code.UNIMPLEMENTED)
 ANSWER = 0.25

@@ -4,7 +4,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import job_pb2
 
 from scheduler_service.rpc.services import logs
@@ -154,9 +154,9 @@ def test_followed_before_it_starts(server: Server, agent: Agent, job: Any) -> No
     waiting = server.submit(devices=1)
     with closing(server.logs(waiting.id, follow=True)) as got:
         agent.exited(2, job.id)
-        told = heard(agent, "orders", "acknowledgement", "log_request")
-        assert list(told).index("orders") < list(told).index("log_request"), "it knows the run whose log is asked for"
-        assert [order.job_id for order in told["orders"].orders] == [waiting.id]
+        told = heard(agent, "desired_runs", "acknowledgement", "log_request")
+        assert list(told).index("desired_runs") < list(told).index("log_request"), "it knows the run whose log is asked for"
+        assert [order.job_id for order in told["desired_runs"].runs] == [waiting.id]
         with Sending(agent, told["log_request"]) as sending:
             sending.send(b"", b"hello", end=True)
             assert [(piece.data, piece.run) for piece in got] == [(b"", 1), (b"hello", 1)]
@@ -180,12 +180,12 @@ def test_runs_by_their_numbers(server: Server, agent: Agent, job: Any) -> None:
     with closing(server.logs(job.id, run=2, follow=True)) as second:
         server.submit(devices=1, job_class=job_pb2.JOB_CLASS_TRIAL)  # the job has to go
         (stop,) = agent.orders()
-        assert stop.WhichOneof("order") == "stop"
+        assert stop.WhichOneof("state") == "stopped"
         agent.exited(2, job.id, yielded=True)
-        (trial,) = heard(agent, "orders", "acknowledgement")["orders"].orders
+        (trial,) = heard(agent, "desired_runs", "acknowledgement")["desired_runs"].runs
         agent.exited(3, trial.job_id)
-        told = heard(agent, "orders", "acknowledgement", "log_request")
-        assert [(order.job_id, order.run) for order in told["orders"].orders] == [(job.id, 2)]
+        told = heard(agent, "desired_runs", "acknowledgement", "log_request")
+        assert [(order.job_id, order.run) for order in told["desired_runs"].runs] == [(job.id, 2)]
         with Sending(agent, told["log_request"]) as sending:
             sending.send(b"", b"two", end=True)
             assert [(piece.data, piece.run) for piece in second] == [(b"", 2), (b"two", 2)]

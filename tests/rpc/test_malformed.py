@@ -5,7 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 
 from scheduler_service.core.model.access import Role
 from scheduler_service.rpc import decoding
@@ -52,7 +52,7 @@ def test_every_method_says_so_and_no_other_call_is_disturbed(
 
 def test_after_messages_that_were_taken(server: Server, agent: Agent) -> None:
     hello = link_pb.ConnectRequest(hello=Agent(server, "n2").hello).SerializeToString()
-    assert send(server, "/ebb.v1.AgentLink/Connect", hello, MALFORMED).reason == "MALFORMED"
+    assert send(server, "/ebb.agent.v1.AgentLink/Connect", hello, MALFORMED).reason == "MALFORMED"
     assert [node.name for node in server.nodes()] == ["n1", "n2"], "what came before is kept"
     job = server.submit()
     agent.orders()
@@ -64,7 +64,7 @@ def test_after_messages_that_were_taken(server: Server, agent: Agent) -> None:
     assert cut.reason == "NODE_NOT_CONNECTED"
     asked = server.logs(job.id)
     request = link_pb.SendLogRequest(id=agent.receive("log_request").id, data=b"abc").SerializeToString()
-    answer = agent._channel.stream_unary("/ebb.v1.AgentLink/SendLog").future(iter([request, MALFORMED]), timeout=LIMIT)
+    answer = agent._channel.stream_unary("/ebb.agent.v1.AgentLink/SendLog").future(iter([request, MALFORMED]), timeout=LIMIT)
     assert next(asked).data == b"abc"
     assert failure(lambda: next(asked)).reason == "NODE_NOT_CONNECTED"
     assert failure(answer.result).reason == "MALFORMED"

@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from typing import Any
 
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.duration_pb2 import Duration
 from sqlalchemy import Connection, text
@@ -170,7 +170,7 @@ def test_a_fault_is_made_durable_and_goes(server: Server, agent: Agent, conn: Co
     server.cancel(job.id)
     fits = server.submit(devices=1)
     (order,) = agent.orders()
-    assert (order.job_id, list(order.start.devices)) == (fits.id, [0])
+    assert (order.job_id, list(order.running.devices)) == (fits.id, [0])
     see(agent)
     wait_for(lambda: faults(server) == {}, LIMIT)
     assert conn.execute(text("SELECT count(*) FROM device WHERE fault <> ''")).scalar_one() == 0
@@ -242,7 +242,7 @@ def test_what_cannot_be_seen_there_ends_the_stream(
     server: Server, agent: Agent, devices: Any, cycles: Any, reason: str, said: str
 ) -> None:
     see(agent, *devices, cycles=cycles)
-    why = failure(lambda: agent.receive("orders"))
+    why = failure(lambda: agent.receive("desired_runs"))
     assert why.reason == reason
     assert said in why.text
     assert faults(server) == {}

@@ -47,7 +47,7 @@ def test_suspend_and_resume(server: Server, agent: Agent) -> None:
     told = ask(server, "Suspend", job.id)
     assert (state(told), reason(told), told.suspend_requested) == ("STOPPING", "SUSPENDED", True)
     (order,) = agent.orders()
-    assert (order.stop.grace_period.seconds, order.stop.reason) == (7, 4)
+    assert (order.stopped.grace_period.seconds, order.stopped.reason) == (7, 4)
     agent.exited(2, job.id, exit_code=143, yielded=True)
     aside = server.until(job.id, "SUSPENDED")
     assert aside.preempted_for_trial == 0
@@ -56,7 +56,7 @@ def test_suspend_and_resume(server: Server, agent: Agent) -> None:
     back = ask(server, "Resume", job.id)
     assert back.run == 2 or reason(back) == "RESUMED"
     (order,) = agent.orders()
-    assert (order.job_id, order.run, order.WhichOneof("order")) == (job.id, 2, "start")
+    assert (order.job_id, order.run, order.WhichOneof("state")) == (job.id, 2, "running")
 
 
 def test_requeue_and_update(server: Server, agent: Agent) -> None:
@@ -66,7 +66,7 @@ def test_requeue_and_update(server: Server, agent: Agent) -> None:
     assert ask(server, "Update", job.id, time_limit=Duration()).HasField("time_limit") is False
     assert state(ask(server, "Requeue", job.id)) == "STOPPING"
     (order,) = agent.orders()
-    assert order.stop.reason == 5
+    assert order.stopped.reason == 5
     agent.exited(2, job.id, exit_signal=15)
     (order,) = [order for _ in range(2) for order in next_orders(agent)]
     assert order.run == 2
@@ -184,21 +184,19 @@ def test_a_gang_prepares_and_begins(server: Server, agent: Agent) -> None:
         task_groups=[*gang(1, devices=1), job_pb2.TaskGroup(count=1, resources=job_pb2.Resources(cpu_milli=1), command=["b"])]
     )
     orders = sorted(agent.orders(), key=lambda order: order.task)
-    assert [order.start.gang.rank for order in orders] == [0, 1]
-    assert [order.start.gang.go for order in orders] == [False, False]
-    assert [(order.start.gang.world_size, order.start.gang.local_rank, list(order.start.gang.nodes)) for order in orders] == [
-        (2, 0, ["n1"]),
-        (2, 1, ["n1"]),
-    ]
-    assert [list(order.start.spec.command) for order in orders] == [["true"], ["b"]]
+    assert [order.prepared.gang.rank for order in orders] == [0, 1]
+    assert [(order.WhichOneof("state"), order.generation) for order in orders] == [("prepared", 1)] * 2
+    gangs = [order.prepared.gang for order in orders]
+    assert [(gang.world_size, gang.local_rank, list(gang.nodes)) for gang in gangs] == [(2, 0, ["n1"]), (2, 1, ["n1"])]
+    assert [list(order.prepared.spec.command) for order in orders] == [["true"], ["b"]]
     for task in (0, 1):
         agent.ready(task + 1, job.id, task, address="10.0.0.1", port=4000 + task)
     begun: list[Any] = []
     while len(begun) < 2:  # two acknowledgements, or one for both, come between
         begun += next_orders(agent)
-    assert {(o.task, o.start.gang.go, o.start.gang.master_address, o.start.gang.master_port) for o in begun} == {
-        (0, True, "10.0.0.1", 4000),
-        (1, True, "10.0.0.1", 4000),
+    assert {(o.task, o.generation, o.running.gang.master_address, o.running.gang.master_port) for o in begun} == {
+        (0, 2, "10.0.0.1", 4000),
+        (1, 2, "10.0.0.1", 4000),
     }
     shown = server.get(job.id)
     assert [(task.rank, task.node, list(task.devices)) for task in shown.tasks] == [(0, "n1", [0]), (1, "n1", [])]
@@ -207,7 +205,7 @@ def test_a_gang_prepares_and_begins(server: Server, agent: Agent) -> None:
 def next_orders(agent: Agent) -> list[Any]:
     """Of the next message; none where it is an acknowledgement."""
     message = next(agent.call)
-    return list(message.orders.orders)
+    return list(message.desired_runs.runs)
 
 
 def test_an_array_is_one_row_until_its_elements_start(server: Server, agent: Agent) -> None:
@@ -215,9 +213,9 @@ def test_an_array_is_one_row_until_its_elements_start(server: Server, agent: Age
     shown = server.get(array.id)
     assert (shown.array.size, shown.array.pending, shown.array.live) == (10_000, 9_998, 2)
     orders = agent.orders()
-    assert [order.start.array_index for order in orders] == [0, 1]
+    assert [order.running.array_index for order in orders] == [0, 1]
     agent.exited(1, orders[0].job_id)
-    assert [order.start.array_index for _ in range(2) for order in next_orders(agent)] == [2]
+    assert [order.running.array_index for _ in range(2) for order in next_orders(agent)] == [2]
     element = server.get(orders[0].job_id)
     assert (state(element), element.array_job_id, element.array_index) == ("SUCCEEDED", array.id, 0)
     server.cancel(array.id)
@@ -262,7 +260,7 @@ def test_drain_and_undrain(server: Server, agent: Agent) -> None:
     job = running(server, agent)
     drained = node(server, "Drain", reason="new fans", evict=True)
     assert (drained.drain.reason, drained.drain.user) == ("new fans", USER)
-    assert agent.orders()[0].stop.reason == 8
+    assert agent.orders()[0].stopped.reason == 8
     agent.exited(2, job.id, exit_signal=15)
     assert agent.acknowledged() == 2
     assert state(server.get(job.id)) == "QUEUED"

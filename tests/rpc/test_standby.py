@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
-from ebb.v1 import agent_link_pb2 as link_pb
+from ebb.agent.v1 import agent_link_pb2 as link_pb
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 from sqlalchemy import Connection, text
 

@@ -107,7 +107,7 @@ async def test_turns_of_clients_that_hang_up_are_not_lost() -> None:
 
 def test_what_changes_nothing_waits_for_no_turn() -> None:
     work = Work()
-    for name in ("/ebb.v1.Scheduler/Get", "/ebb.v1.AgentLink/Connect", "/grpc.health.v1.Health/Check"):
+    for name in ("/ebb.v1.Scheduler/Get", "/ebb.agent.v1.AgentLink/Connect", "/grpc.health.v1.Health/Check"):
         method = Method(name, bytes, streams_requests=False)
         assert Turns().serve_in_turn(method, work.call) == work.call
     assert access.MAY.keys() >= CHANGES

@@ -98,6 +98,23 @@ def test_an_update_changes_what_it_names_and_leaves_the_rest(site: Server, nodes
     assert (unknown.code, unknown.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "policy.name")
 
 
+def test_a_policy_has_settings_of_its_own(site: Server, nodes: list[Agent]) -> None:
+    create(site, "a", quota("node", 1), policy=pb.VirtualClusterPolicy(name="las", settings={"threshold": 60}))
+
+    def update(**fields: Any) -> Any:
+        request = pb.UpdateVirtualClusterRequest(name="a", policy=pb.VirtualClusterPolicy(**fields))
+        return dict(site.vcs.UpdateVirtualCluster(request, timeout=LIMIT).virtual_cluster.policy.settings)
+
+    assert update(settings={"patience": 2}) == {"threshold": 60, "patience": 2}, "they are added"
+    assert update(cap=2) == {"threshold": 60, "patience": 2}
+    assert update(name="las", settings={"budget": 3}) == {"budget": 3}, "who names the policy begins anew"
+    for settings, why in (({"limit": 1}, "no setting 'limit'"), ({"threshold": -1}, "threshold is -1")):
+        refused = failure(lambda settings=settings: update(settings=settings))  # type: ignore[misc]
+        assert (refused.code, refused.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "policy.settings")
+        assert why in refused.text
+    assert update(name="fifo") == {}
+
+
 def test_a_pin_is_of_a_cell_that_is_there_and_free(site: Server, nodes: list[Agent]) -> None:
     def pin(index: int, name: str = "x") -> Any:
         return pb.PinnedCell(name=name, pool=POOL, level="switch", index=index)
@@ -300,7 +317,7 @@ def test_a_pool_without_devices_has_cpus_for_cells(site: Server) -> None:
         agent.connect()
         create(site, "a", quota("cpu", 3, "cpu-8"))
         job = site.submit(virtual_cluster="a", cpu_milli=1000)
-        start = agent.orders()[0].start
+        start = agent.orders()[0].running
         assert (list(start.devices), list(site.get(job.id).devices), site.get(job.id).guaranteed) == ([], [], True)
         [pool] = cells(site)
         assert (pool.name, pool.model, [level.name for level in pool.levels]) == ("cpu-8", "", ["cpu", "node"])

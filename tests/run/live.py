@@ -17,8 +17,7 @@ from scheduler_service.core.messages import (
     Reply,
     RunExited,
     RunStarted,
-    Start,
-    Stop,
+    Stopped,
     Submitted,
 )
 from scheduler_service.core.model import JobClass, JobEvent, JobSpec, RunKey, RunPhase
@@ -68,10 +67,11 @@ class Agent:
         self.spool.append(kind(self.name, f"boot-{self.boot}", self.sequence, key, **facts))
 
     def obey(self, order: Order, random: Random) -> None:
-        if isinstance(order, Start) and order.run.key not in self.runs:
-            self.runs[order.run.key] = RunPhase.RUNNING
-            self.report(RunStarted, order.run.key, log_path="/log")
-        elif isinstance(order, Stop) and self.runs.get(order.key) is not RunPhase.ENDED:
+        stops = isinstance(order.desired, Stopped)
+        if not stops and order.key not in self.runs:
+            self.runs[order.key] = RunPhase.RUNNING
+            self.report(RunStarted, order.key, log_path="/log")
+        elif stops and self.runs.get(order.key) is not RunPhase.ENDED:
             self.end(order.key, yielded=random.random() < 0.7, exit_signal=15)
 
     def end(self, key: RunKey, **how: object) -> None:

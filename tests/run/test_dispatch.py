@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_service.core.messages import NodeSilent, Start, Stop
+from scheduler_service.core.messages import NodeSilent, Order, Running, Stopped
 from scheduler_service.core.model import Job, JobSpec, Node, NodeState, Run, RunKey, RunPhase, StopReason
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run import dispatch as dispatch_module
-from scheduler_service.run.dispatch import Dispatch, Link
+from scheduler_service.run.dispatch import Dispatch, Link, NodeConfiguration
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.view import View
 
@@ -40,8 +40,9 @@ def a_view(*names: str) -> View:
     return View([("node", node.id, node) for node in nodes], commit_no=1)
 
 
-def start(job_id: int, node: int = 1) -> Start:
-    return Start(node, Run(job_id, 1, 0, node, SPEC.demand, (0,), RunPhase.STARTING, 0), Job(job_id, SPEC, "u", "", 0))
+def start(job_id: int, node: int = 1) -> Order:
+    run = Run(job_id, 1, node, (0,), SPEC.demand, RunPhase.STARTING, 0)
+    return Order(node, run.key, 1, Running(Job(job_id, SPEC, "u", "", 0), run))
 
 
 async def opened(dispatch: Dispatch, node: str) -> Link:
@@ -75,7 +76,7 @@ async def silences(
 
 async def test_what_is_to_start_while_no_agent_is_there_is_told_with_the_silence(clock: Clock) -> None:
     dispatch, view = Dispatch(), a_view("n1", "n2")
-    dispatch.send(view, [start(2), start(1), start(3, node=2), Stop(1, RunKey(9, 1), 0, StopReason.CANCELLED)])
+    dispatch.send(view, [start(2), start(1), start(3, node=2), Order(1, RunKey(9, 1), 2, Stopped(0, StopReason.CANCELLED))])
     clock.now += 1
     told = await silences(dispatch, view, lambda told: len(told) == 2)
     assert told == [NodeSilent("n1", (RunKey(1, 1), RunKey(2, 1))), NodeSilent("n2", (RunKey(3, 1),))]
@@ -195,3 +196,30 @@ async def test_when_a_boot_of_a_node_was_heard(clock: Clock) -> None:
     link.heard = clock.now
     dispatch.close(link)
     assert dispatch.boot_heard(node) < began
+
+
+async def configured(link: Link) -> NodeConfiguration | None:
+    """What waits for its agent, if anything does."""
+    if link.outbox.empty():
+        return None
+    waiting = await link.next()
+    assert waiting is not None
+    return waiting.configuration
+
+
+async def test_agents_are_told_when_their_configuration_changes_and_not_of_every_node_that_joins() -> None:
+    dispatch = Dispatch()
+    link, connecting = await opened(dispatch, "n1"), await opened(dispatch, "n2")
+    dispatch.joined(link)
+    told = []
+    for nodes in range(1, 2001):
+        dispatch.configure(NodeConfiguration(2_000_000, nodes * 1000))
+        if (configuration := await configured(link)) is not None:
+            told.append(configuration.reconnect_within_us)
+    assert told == [100_000, 200_000, 400_000, 800_000, 1_600_000]
+    dispatch.configure(NodeConfiguration(1_000_000, 2_000_000))
+    dispatch.configure(NodeConfiguration(500_000, 2_000_000))
+    assert await configured(link) == NodeConfiguration(500_000, 2_000_000), "the last one counts"
+    dispatch.configure(NodeConfiguration(500_000, 2_000_000))
+    assert await configured(link) is None
+    assert await configured(connecting) is None, "it is told in its welcome"

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from scheduler_service.commands.main import main
 from scheduler_service.core.engine import Policy, Proposals, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import Accepted, Rng, Step, Stop, Submitted, Wait
+from scheduler_service.core.messages import Accepted, Order, Rng, Step, Stopped, Submitted, Wait
 from scheduler_service.core.model import Cluster, EventKind, Job, JobEvent, JobSpec, Reason, RunKey, StopReason
 from scheduler_service.core.model.values import ZERO
 from scheduler_service.core.state.state import State
@@ -170,7 +170,7 @@ def test_the_digest_is_of_all_that_came_out() -> None:
     came_out = Step(
         ((jobs, 1, None, Job(1, spec, "ada", "", 0)),),
         (Accepted(1), Refused("WHY", "because", job_id="1")),
-        (Stop(1, RunKey(1, 1), 0, StopReason.CANCELLED),),
+        (Order(1, RunKey(1, 1), 2, Stopped(0, StopReason.CANCELLED)),),
         (JobEvent(1, 0, EventKind.SUBMITTED),),
         ("a plan",),
     )
@@ -188,7 +188,7 @@ async def test_words_and_undone_steps(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     said = [word for line in lines if line[0] == "Stepped" for word in line[1]["did"]]
     assert any(word.startswith("SUBMITTED 1.0") for word in said)
-    assert any(word.startswith("order Start ") for word in said)
+    assert any(word.startswith("order Running ") for word in said)
     assert "undone" in {line[1]["outcome"] for line in lines if line[0] == "Stepped"}
     result = CliRunner().invoke(main, ["record", "show", str(path)])
     assert result.exit_code == 0

@@ -297,6 +297,7 @@ def runs(draw: st.DrawFn, job_id: int, number: int, node: int, alive: bool, task
         draw(st.booleans()),
         draw(st.booleans()),
         draw(words),
+        draw(st.integers(1, 2**63 - 1)),
     )
 
 

@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 from scheduler_service import store
+from scheduler_service.core.model import RunPhase
 from scheduler_service.store.migrate import configuration, latest
 from scheduler_service.store.schema import tables
 from tests.store import make
@@ -109,6 +110,18 @@ def test_a_gang_keeps_its_nodes_when_they_are_renamed(engine: Engine, writer: An
         assert conn.execute(kept).scalar_one() == {"seats": [1, 2], "rendezvous": "node-1:29400"}
         command.upgrade(configuration(conn), "heads")
         assert conn.execute(kept).scalar_one() == before == {"task_nodes": [1, 2], "rendezvous": "node-1:29400"}
+
+
+def test_a_run_that_is_being_stopped_is_in_its_second_generation(engine: Engine, writer: Any, epoch: int) -> None:
+    stopping = make.run(2, phase=RunPhase.STOPPING, stop_us=make.T, generation=3)
+    rows = (make.CLUSTER, make.NODE, make.job(1), make.job(2), make.run(1), stopping)
+    store.commit(writer, epoch, make.new(*rows), [])
+    kept = text("SELECT generation FROM run ORDER BY job_id")
+    with engine.begin() as conn:
+        assert conn.execute(kept).scalars().all() == [None, 3]
+        command.downgrade(configuration(conn), "0008")
+        command.upgrade(configuration(conn), "heads")
+        assert conn.execute(kept).scalars().all() == [None, 2]
 
 
 def test_migrating_again_changes_nothing_and_keeps_the_leader(engine: Engine, conn: Any, epoch: int) -> None:

@@ -8,41 +8,31 @@ tells of it are one transaction. All runs are held in memory as well, and memory
 Each spool has an id of its own, which is part of the boot id: a new spool means that older runs are gone.
 """
 
-import contextlib
-import itertools
-import logging
 import sqlite3
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from node_agent.errors import SpoolDamaged, StateUnusable
-from node_agent.jobs import stray_processes
+from node_agent.errors import StateUnusable
 from node_agent.jobs.model import Exited, Report, RunEvent, RunKey, RunPhase, RunRecord, short
-from node_agent.jobs.processes import boot_id
-from node_agent.jobs.spool import identity, tables
+from node_agent.jobs.spool import files, identity, tables
 from node_agent.jobs.spool.identity import Identity
-
-log = logging.getLogger(__name__)
-
-_MAGIC = b"SQLite format 3\0"
 
 KEEP_ENDED = 24 * 3600.0
 """How long an ended run is remembered, so that its start, sent again, does not run it twice."""
 
 
 class Spool:
-    """The only writer and reader of its file. Create it with `open_spool`."""
+    """The only writer and reader of its file. Create it with `opening.open_spool`."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, spool_id: str, held: Identity) -> None:
-        self._path = path
+        self.path = path
         self._db = db
         self._identity = held
         self._unwritten: _Unwritten | None = None
+        self.kernel_boot = held.kernel_boot
         self.boot_id = f"{held.kernel_boot}/{spool_id}"
         self.short_id = short(spool_id)
         self._read()
@@ -103,9 +93,9 @@ class Spool:
     def _hold(self, held: Identity) -> None:
         if held != self._identity:
             try:
-                identity.write(self._path.with_name(identity.FILE), held)
+                identity.write(self.path.with_name(identity.FILE), held)
             except OSError as error:
-                raise StateUnusable(path=self._path.parent, why=error.strerror) from error
+                raise StateUnusable(path=self.path.parent, why=error.strerror) from error
             self._identity = held
 
     def together(self) -> AbstractContextManager[object]:
@@ -166,14 +156,7 @@ class Spool:
     def discard(self) -> None:
         """Ends this spool. The next one that is opened here is a new one, and obeys the same."""
         self.close()
-        _discard(self._path)
-
-    def forget(self) -> "Spool":
-        """Ends this spool, and with it whom the node obeys; the new one that takes its place."""
-        self.close()
-        _discard(self._path)
-        identity.write(self._path.with_name(identity.FILE), Identity(self._identity.kernel_boot))
-        return open_spool(self._path, kernel_boot=self._identity.kernel_boot)
+        files.discard(self.path)
 
     def _meta(self, name: str, default: str) -> str:
         row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
@@ -197,7 +180,7 @@ class Spool:
                 self._db.execute("ROLLBACK")
             self._read()
             if isinstance(error, sqlite3.OperationalError):
-                raise StateUnusable(path=self._path.parent, why=error) from error
+                raise StateUnusable(path=self.path.parent, why=error) from error
             raise
         finally:
             self._unwritten = None
@@ -226,80 +209,3 @@ class _Unwritten:
             db.execute("INSERT OR REPLACE INTO meta VALUES ('next_sequence', ?)", (str(next_sequence),))
         if self.forgotten:
             db.executemany("DELETE FROM run WHERE job_id = ? AND run = ? AND task = ?", self.forgotten)
-
-
-def open_spool(path: Path, *, kernel_boot: str | None = None) -> Spool:
-    """Opens or creates a spool. One that was written before the machine's last boot is replaced by a new one, which
-    obeys the same: its runs are gone. One that cannot be read is set aside, and a new one takes its place."""
-    kernel_boot = kernel_boot or boot_id()
-    try:
-        held = identity.read(path.with_name(identity.FILE))
-        if held is not None and held.kernel_boot == kernel_boot:
-            try:
-                return _opened(path, held)
-            except tables.Newer as error:
-                raise SpoolDamaged(path=path, why=error) from error
-            except sqlite3.OperationalError:  # the disk is full, or cannot be read: nothing is wrong with the spool
-                raise
-            except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
-                damage = str(error)
-        elif held is not None:
-            damage = ""
-            _discard(path)
-            held = replace(held, kernel_boot=kernel_boot)
-        else:
-            damage = f"{identity.FILE} beside it is missing" if path.exists() else ""
-            held = Identity(kernel_boot)
-        aside = _set_aside(path) if damage else path
-        identity.write(path.with_name(identity.FILE), held)
-        spool = _opened(path, held)
-    except (OSError, sqlite3.Error) as error:
-        raise StateUnusable(path=path.parent, why=error) from error
-    if damage:
-        log.warning(
-            "The spool %s cannot be used (%s). It is set aside as %s, and a new one takes its place, as after a reboot: runs "
-            "that are still alive are killed, and their jobs go back to their queues. Runs found alive: %s",
-            path,
-            damage,
-            aside.name,
-            ", ".join(sorted(set(stray_processes.find(path.parent, spool.short_id).values()))) or "none",
-        )
-    return spool
-
-
-def _opened(path: Path, held: Identity) -> Spool:
-    """Raises OSError, sqlite3.Error, and what reading broken rows raises."""
-    if path.exists():
-        with path.open("rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:  # SQLite takes a file of one byte, or of none, for a new one
-                raise ValueError("file is not a database")
-    db = sqlite3.connect(path, isolation_level=None)
-    try:
-        db.execute("PRAGMA locking_mode=EXCLUSIVE")
-        db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=OFF")
-        tables.make(db)
-        db.execute("INSERT OR IGNORE INTO meta VALUES ('spool_id', ?)", (uuid.uuid4().hex,))
-        (spool_id,) = db.execute("SELECT value FROM meta WHERE name = 'spool_id'").fetchone()
-        spool = Spool(path, db, spool_id, held)
-        spool.prune(time.time())
-    except BaseException:
-        db.close()
-        raise
-    return spool
-
-
-def _set_aside(path: Path) -> Path:
-    """Renames the spool, and what SQLite keeps beside it, to a name that is free."""
-    number = next(number for number in itertools.count(1) if not path.with_name(f"{path.name}.damaged-{number}").exists())
-    aside = path.with_name(f"{path.name}.damaged-{number}")
-    for suffix in ("-wal", "-shm", ""):
-        with contextlib.suppress(FileNotFoundError):
-            path.with_name(path.name + suffix).rename(aside.with_name(aside.name + suffix))
-    return aside
-
-
-def _discard(path: Path) -> None:
-    """The spool first: without it, what SQLite keeps beside it means nothing."""
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from node_agent.jobs.model import Exited, Gang, Ready, RunEvent, RunKey, RunPhase, RunRecord, Started, StartOrder, StopReason
+from node_agent.jobs.model import Exited, Gang, LaunchSpec, Ready, RunEvent, RunKey, RunPhase, RunRecord, Started, StopReason
 
-_VERSION = 2
-"""Of the tables below. The first had no number, and no tasks."""
+_VERSION = 3
+"""Of the tables below. The first had no number, and no tasks; the second knew no generations."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS run (
-    job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, phase INTEGER NOT NULL, start_order TEXT,
+    job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, phase INTEGER NOT NULL, launch TEXT,
     pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, log_path TEXT NOT NULL, stop_received REAL, stop_deadline REAL,
     signalled INTEGER NOT NULL, ended_at REAL, stop_reason INTEGER NOT NULL, stop_cause INTEGER NOT NULL,
     port INTEGER NOT NULL, memory_mib INTEGER NOT NULL, oom_kills INTEGER NOT NULL, out_of_memory INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
     PRIMARY KEY (job_id, run, task)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS report (
     sequence INTEGER PRIMARY KEY, job_id INTEGER NOT NULL, run INTEGER NOT NULL, task INTEGER NOT NULL, event TEXT NOT NULL);
@@ -27,11 +28,20 @@ ALTER TABLE run RENAME TO run_1;
 ALTER TABLE report RENAME TO report_1;
 {_SCHEMA}
 INSERT INTO run SELECT job_id, run, 0, phase, start_order, pid, start_ticks, log_path, stop_received, stop_deadline,
-    signalled, ended_at, 0, 0, 0, 0, 0, 0 FROM run_1;
+    signalled, ended_at, 0, 0, 0, 0, 0, 0, 0 FROM run_1;
 INSERT INTO report SELECT sequence, job_id, run, 0, event FROM report_1;
 DROP TABLE run_1;
 DROP TABLE report_1;
-INSERT INTO meta VALUES ('schema', 2);
+INSERT INTO meta VALUES ('schema', {_VERSION});
+COMMIT;
+"""
+_FROM_2 = f"""
+BEGIN;
+ALTER TABLE run RENAME COLUMN start_order TO launch;
+ALTER TABLE run ADD COLUMN generation INTEGER NOT NULL DEFAULT 0;
+UPDATE run SET phase = {RunPhase.PREPARING:d} WHERE phase = {RunPhase.STARTING:d} AND json_extract(launch, '$.gang.go') = 0;
+UPDATE run SET launch = json_remove(launch, '$.gang.go') WHERE launch IS NOT NULL;
+UPDATE meta SET value = {_VERSION} WHERE name = 'schema';
 COMMIT;
 """
 
@@ -49,15 +59,15 @@ def make(db: sqlite3.Connection) -> None:
     (version,) = db.execute("SELECT coalesce(max(value), 1) FROM meta WHERE name = 'schema'").fetchone()
     if version > _VERSION:
         raise Newer(f"a newer agent wrote it (version {version}; this one knows {_VERSION})")
-    if version == 1:
-        db.executescript(_FROM_1)
+    if version < _VERSION:
+        db.executescript({1: _FROM_1, 2: _FROM_2}[version])
 
 
 def row(record: RunRecord) -> tuple[object, ...]:
     return (
         *record.key,
         int(record.phase),
-        None if record.order is None else _text(record.order),
+        None if record.launch is None else _text(record.launch),
         record.pid,
         record.start_ticks,
         record.log_path,
@@ -71,6 +81,7 @@ def row(record: RunRecord) -> tuple[object, ...]:
         record.memory_mib,
         record.oom_kills,
         record.out_of_memory,
+        record.generation,
     )
 
 
@@ -78,22 +89,23 @@ PLACES = ", ".join("?" * len(row(RunRecord(RunKey(0, 0), RunPhase.ENDED))))
 
 
 def record(values: tuple[Any, ...]) -> RunRecord:
-    (job_id, run, task, phase, order, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
-     memory, kills, out_of_memory) = values  # fmt: skip
+    (job_id, run, task, phase, launch, pid, ticks, log_path, received, deadline, signalled, ended_at, reason, cause, port,
+     memory, kills, out_of_memory, generation) = values  # fmt: skip
+    spec = None if launch is None else _launch(json.loads(launch))
     return RunRecord(
-        RunKey(job_id, run, task), RunPhase(phase), None if order is None else _order(json.loads(order)), pid, ticks, log_path,
-        received, deadline, bool(signalled), ended_at, StopReason(reason), cause, port, memory, kills, bool(out_of_memory),
+        RunKey(job_id, run, task), RunPhase(phase), spec, pid, ticks, log_path, received, deadline, bool(signalled), ended_at,
+        StopReason(reason), cause, port, memory, kills, bool(out_of_memory), generation,
     )  # fmt: skip
 
 
-def _order(held: dict[str, Any]) -> StartOrder:
+def _launch(held: dict[str, Any]) -> LaunchSpec:
     plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in held.items()}
     plain["key"] = RunKey(*held["key"])
     for pairs in ("environment", "inherited"):
         plain[pairs] = tuple((name, value) for name, value in held.get(pairs, ()))
     if gang := held.get("gang"):
         plain["gang"] = Gang(**gang | {"nodes": tuple(gang["nodes"])})
-    return StartOrder(**plain)
+    return LaunchSpec(**plain)
 
 
 def event_text(event: RunEvent) -> str:
@@ -103,13 +115,13 @@ def event_text(event: RunEvent) -> str:
 _encode = json.JSONEncoder(default=asdict).encode
 
 
-def _text(value: StartOrder | RunEvent, **more: str) -> str:
+def _text(value: LaunchSpec | RunEvent, **more: str) -> str:
     """As JSON. `asdict` alone copies all that it meets, and so costs several times what the row does."""
     return _encode(more | {name: getattr(value, name) for name in _NAMES[type(value)]})
 
 
 _NAMES: Mapping[type[Any], tuple[str, ...]] = {
-    kind: tuple(field.name for field in fields(kind)) for kind in (StartOrder, Ready, Started, Exited)
+    kind: tuple(field.name for field in fields(kind)) for kind in (LaunchSpec, Ready, Started, Exited)
 }
 
 _EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in (Ready, Started, Exited)}

@@ -61,7 +61,14 @@ class PinnedCell(_message.Message):
     def __init__(self, name: _Optional[str] = ..., pool: _Optional[str] = ..., level: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
 
 class VirtualClusterPolicy(_message.Message):
-    __slots__ = ("name", "s", "cap", "trials_in_flight", "proxy_after", "proxy_window", "proxy_keep")
+    __slots__ = ("name", "s", "cap", "trials_in_flight", "proxy_after", "proxy_window", "proxy_keep", "settings")
+    class SettingsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     S_FIELD_NUMBER: _ClassVar[int]
     CAP_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +76,7 @@ class VirtualClusterPolicy(_message.Message):
     PROXY_AFTER_FIELD_NUMBER: _ClassVar[int]
     PROXY_WINDOW_FIELD_NUMBER: _ClassVar[int]
     PROXY_KEEP_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     name: str
     s: float
     cap: int
@@ -76,7 +84,8 @@ class VirtualClusterPolicy(_message.Message):
     proxy_after: _duration_pb2.Duration
     proxy_window: _duration_pb2.Duration
     proxy_keep: int
-    def __init__(self, name: _Optional[str] = ..., s: _Optional[float] = ..., cap: _Optional[int] = ..., trials_in_flight: _Optional[int] = ..., proxy_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., proxy_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., proxy_keep: _Optional[int] = ...) -> None: ...
+    settings: _containers.ScalarMap[str, float]
+    def __init__(self, name: _Optional[str] = ..., s: _Optional[float] = ..., cap: _Optional[int] = ..., trials_in_flight: _Optional[int] = ..., proxy_after: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., proxy_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., proxy_keep: _Optional[int] = ..., settings: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class CellUse(_message.Message):
     __slots__ = ("pool", "level", "owned", "bound", "free", "faulty", "taken", "given")

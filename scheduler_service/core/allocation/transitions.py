@@ -155,15 +155,18 @@ def requeue(
 
 
 def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Micros, cause_job: int = 0) -> Run:
-    """Tells a run to leave. A second reason replaces the first; the grace period is the first one, and counts from then."""
+    """Stops a run. A second reason replaces the first, which changes nothing for the node; the grace period is the first one,
+    and counts from then."""
+    first = run.stop_us is None
     stopping = changed(
         run,
         phase=RunPhase.STOPPING,
         stop_reason=why,
-        stop_grace_us=run.stop_grace_us if run.stop_us is not None else grace_us,
-        stop_us=run.stop_us if run.stop_us is not None else now,
+        stop_grace_us=grace_us if first else run.stop_grace_us,
+        stop_us=now if first else run.stop_us,
         stop_for=cause_job,
         guarded_us=None,
+        generation=run.generation + first,
     )
     state.put(state.runs, run.key, stopping)
     return stopping
@@ -172,7 +175,9 @@ def stop_run(state: State, now: Micros, run: Run, why: StopReason, grace_us: Mic
 def shorten_grace(state: State, now: Micros, run: Run, most_us: Micros) -> None:
     """Leaves a run that was told to leave at most so much more time for it. The grace period still counts from then."""
     assert run.stop_us is not None  # it was told to
-    state.put(state.runs, run.key, changed(run, stop_grace_us=min(run.stop_grace_us, now - run.stop_us + most_us)))
+    grace_us = min(run.stop_grace_us, now - run.stop_us + most_us)
+    shorter = changed(run, stop_grace_us=grace_us, generation=run.generation + (grace_us < run.stop_grace_us))
+    state.put(state.runs, run.key, shorter)
 
 
 def stop_job(

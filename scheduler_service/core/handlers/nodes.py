@@ -2,9 +2,9 @@
 
 from scheduler_service.core.allocation.transitions import end_run, show
 from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.lifecycle.desired import desired, generation_of, unclaimed
 from scheduler_service.core.lifecycle.device_faults import take_faults
 from scheduler_service.core.lifecycle.ending import task_over
-from scheduler_service.core.lifecycle.gangs import gang_place
 from scheduler_service.core.lifecycle.node_health import drop_earmarks_on, named
 from scheduler_service.core.messages import (
     FenceRequested,
@@ -15,18 +15,16 @@ from scheduler_service.core.messages import (
     NodeSeen,
     NodeSilent,
     Order,
-    Start,
-    Stop,
 )
 from scheduler_service.core.model import (
     EventKind,
+    Job,
     Node,
     NodeDevice,
     NodeState,
     Reason,
     Run,
     RunKey,
-    StopReason,
 )
 from scheduler_service.core.model.inventory import Device
 from scheduler_service.core.model.rows import changed
@@ -36,7 +34,7 @@ from scheduler_service.core.state.story import log_event
 
 
 def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
-    """A node joins, or comes back.
+    """A node joins, or comes back. It is told what is desired of every run that is on it.
 
     Runs of an older boot are gone and go back to their queues. Runs of this boot that the agent does not know: one that
     was never reported ready or started is ordered again; one that was is lost.
@@ -209,24 +207,25 @@ def _facts(device: NodeDevice | Device) -> tuple[object, ...]:
     return (device.uuid, device.model, device.memory_mib, device.path, device.numa_node, device.link_domain)
 
 
-def _has_to_begin(state: State, run: Run) -> bool:
-    """A task of a gang that was ready, and may not have heard that all are."""
-    return run.phase.counts_for_gang and bool(state.jobs.rows[run.job_id].rendezvous)
-
-
 def _standing_orders(state: State, node_id: int, known: dict[RunKey, KnownRun]) -> tuple[Order, ...]:
-    """Everything that is to hold on the node, given what its agent knows. Harmless to repeat."""
+    """Everything that is to hold on the node, harmless to repeat, and the end of what it has and nobody claims."""
     orders: list[Order] = []
     active = state.runs_on.get(node_id, set())
     for key in sorted(active):
-        run = state.runs.rows[key]
-        if run.phase.exits_soon and run.stop_reason is not None:
-            orders.append(Stop(node_id, key, run.stop_grace_us, run.stop_reason, run.stop_for))
-        elif (run.phase.to_launch and key not in known) or _has_to_begin(state, run):
-            job = state.jobs.rows[run.job_id]
-            orders.append(Start(node_id, run, job, gang_place(job, run)))
-    for run_known in known.values():
-        if run_known.key not in active and not run_known.phase.over:
-            # Without grace: what it saved now could take the place of what its job has saved elsewhere since.
-            orders.append(Stop(node_id, run_known.key, 0, StopReason.UNCLAIMED))
+        run, job = state.runs.rows[key], state.jobs.rows[key.job_id]
+        if key in known:
+            run = _ahead_of(state, job, run, known[key])
+        if (order := desired(job, run)) is not None:
+            orders.append(order)
+    orders += [unclaimed(node_id, run) for run in known.values() if run.key not in active and not run.phase.over]
     return tuple(orders)
+
+
+def _ahead_of(state: State, job: Job, run: Run, known: KnownRun) -> Run:
+    """The run, with a generation above its node's where that was the higher one: the database was restored from a backup, and
+    lacks the changes that the node has heard of. Otherwise the node would take the next order for an old one."""
+    behind = known.generation - generation_of(job, run)
+    if behind > 0:
+        run = changed(run, generation=run.generation + behind + 1)
+        state.put(state.runs, run.key, run)
+    return run

@@ -3,12 +3,8 @@
 Within a limit, that is: else all of them are released, and tried elsewhere.
 """
 
-from collections import Counter
-from functools import lru_cache
-
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.lifecycle.node_health import strike
-from scheduler_service.core.messages import GangPlace
 from scheduler_service.core.model import EventKind, Job, Reason, Run, RunPhase, StopReason
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Micros
@@ -53,26 +49,3 @@ def all_started(state: State, job: Job) -> Job:
         return job
     failed = job.verdict is not Reason.NONE  # where it did is to be avoided
     return changed(job, start_by_us=None, avoid=job.avoid if failed else ())
-
-
-def gang_place(job: Job, run: Run) -> GangPlace | None:
-    """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
-    return _places(job.task_nodes)[run.task] if job.spec.gang else None
-
-
-@lru_cache(maxsize=64)
-def _places(task_nodes: tuple[int, ...]) -> tuple[GangPlace, ...]:
-    """Of tasks on these nodes, by rank."""
-    nodes = tuple(dict.fromkeys(task_nodes))
-    number, there = {node: i for i, node in enumerate(nodes)}, Counter(task_nodes)
-    seen: Counter[int] = Counter()
-    places = []
-    for node in task_nodes:
-        places.append(GangPlace(len(task_nodes), seen[node], there[node], number[node], nodes))
-        seen[node] += 1
-    return tuple(places)
-
-
-def begins(job: Job) -> bool:
-    """Whether a start order means: now."""
-    return not job.spec.gang or bool(job.rendezvous)

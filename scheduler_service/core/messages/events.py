@@ -178,6 +178,8 @@ class KnownRun:
 
     key: RunKey
     phase: RunPhase
+    generation: int = 0
+    """Of the last order about it that the node took; 0: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

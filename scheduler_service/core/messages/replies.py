@@ -1,12 +1,12 @@
-"""What a step answers: replies to events, orders to nodes, and all that it changed."""
+"""What a step answers: replies to events, and all that it changed and ordered."""
 
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
-from scheduler_service.core.model import Job, JobEvent, Run, RunKey, StopReason
+from scheduler_service.core.messages.orders import Order
+from scheduler_service.core.model import JobEvent
 from scheduler_service.core.model.rows import dataclass
-from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.journal import Change, Entry, net
 
 
@@ -51,7 +51,7 @@ class Joined:
 
     node: int
     acknowledged: int
-    orders: "tuple[Order, ...]"
+    orders: tuple[Order, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,39 +64,6 @@ class Acknowledged:
 
 
 Reply = Accepted | NodeChanged | VcChanged | PostingChanged | Exchanged | Joined | Acknowledged | None
-
-
-@dataclass(frozen=True, slots=True)
-class GangPlace:
-    """What a task of a gang is told about it. Ranks count through nodes in the order in which they are first used."""
-
-    world_size: int
-    local_rank: int
-    local_world_size: int
-    node_rank: int
-    nodes: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Start a run; for a task of a gang: prepare it, and begin once its job has a rendezvous."""
-
-    node: int
-    run: Run
-    job: Job
-    gang: GangPlace | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    node: int
-    key: RunKey
-    grace_us: Micros
-    reason: StopReason
-    cause_job: int = 0
-
-
-Order = Start | Stop
 
 
 @dataclass(frozen=True)

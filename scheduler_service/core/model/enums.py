@@ -69,7 +69,7 @@ class Reason(IntEnum):
 
 
 class StopReason(IntEnum):
-    """Why a run was told to stop. Values as in ebb.v1.StopReason."""
+    """Why a run was told to stop. Values as in ebb.agent.v1.StopReason."""
 
     PREEMPTED = 1
     CANCELLED = 2

@@ -202,6 +202,8 @@ class Run:
     """It exited with 0, and that means that its work is done."""
     program: str = ""
     """The file that was executed, once it runs; empty if its node did not say."""
+    generation: int = 1
+    """Grows with each change of what is desired of this task on its node; see `core.lifecycle.desired`."""
 
     @property
     def given(self) -> tuple[int, ...]:

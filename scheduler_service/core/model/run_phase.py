@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 
 class RunPhase(IntEnum):
-    """Values as in ebb.v1.RunPhase."""
+    """Of a run, as the scheduler knows it. Its agent has phases of its own (ebb.agent.v1.RunPhase)."""
 
     to_launch: bool
     """The agent has been told nothing yet, or has not prepared it yet."""

@@ -163,9 +163,9 @@ class Tables:
         """Job -> those that wait for its end."""
         self.elements_of: dict[int, set[int]] = {}
         """Array -> its live elements."""
-        self.news: dict[RunKey | int, bool] = {}
-        """What nodes may have to be told of since the last adopt, in order: runs, with whether they are new, and jobs whose
-        tasks are to meet. No key changes once it is there, so that an undo takes away the last ones."""
+        self.news: dict[RunKey | int, None] = {}
+        """What nodes may have to be told of since the last adopt, in order: runs that are new, or of another generation, and
+        jobs whose tasks are to meet. No key moves once it is there, so that an undo takes away the last ones."""
 
         self.cluster = cluster
         self.cluster_table: Table[int, Cluster] = Table("cluster", MethodType(reindex["cluster"], self))

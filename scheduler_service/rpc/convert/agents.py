@@ -1,30 +1,40 @@
-"""Between the core and ebb.v1.AgentLink: what agents say, and what they are told."""
+"""Between the core and ebb.agent.v1.AgentLink: what agents say, and what they are told."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from ebb.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2 as pb
 from ebb.v1 import cluster_pb2, job_pb2
 
-from scheduler_service.core.lifecycle.gangs import begins
 from scheduler_service.core.messages import (
     GangPlace,
     KnownRun,
+    Launch,
     NodeSeen,
     Order,
+    Prepared,
     Report,
     RunExited,
+    Running,
     RunReady,
     RunStarted,
-    Start,
-    Stop,
+    Stopped,
 )
 from scheduler_service.core.model import Job, JobSpec, Run, RunKey, RunPhase
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.rpc.chunking import chunks
 from scheduler_service.rpc.convert.specs import spec_out
 from scheduler_service.rpc.convert.values import Nodes, duration_out, message_of, name_of, vector_in, vector_out
-from scheduler_service.run.dispatch import LogRequest
+from scheduler_service.run.dispatch import LogRequest, NodeConfiguration
+
+_PHASES: Mapping[int, RunPhase] = {
+    pb.RUN_PHASE_STARTING: RunPhase.STARTING,
+    pb.RUN_PHASE_PREPARING: RunPhase.STARTING,
+    pb.RUN_PHASE_READY: RunPhase.READY,
+    pb.RUN_PHASE_RUNNING: RunPhase.RUNNING,
+    pb.RUN_PHASE_STOPPING: RunPhase.STOPPING,
+    pb.RUN_PHASE_ENDED: RunPhase.ENDED,
+}
 
 
 def hello_in(hello: pb.Hello, address: str) -> NodeSeen:
@@ -33,7 +43,7 @@ def hello_in(hello: pb.Hello, address: str) -> NodeSeen:
         name=hello.node,
         boot_id=hello.boot_id,
         inventory=Inventory(vector_in(hello.capacity), tuple(hello.levels), devices),
-        runs=tuple(KnownRun(RunKey(r.job_id, r.run, r.task), RunPhase(r.phase)) for r in hello.runs),
+        runs=tuple(KnownRun(RunKey(r.job_id, r.run, r.task), _PHASES[r.phase], r.generation) for r in hello.runs),
         address=address,
         agent_version=hello.agent_version,
     )
@@ -66,29 +76,35 @@ def _clean(text: str) -> str:
 
 
 def orders_out(orders: Iterable[Order], commit_no: int, nodes: Nodes) -> Iterator[pb.ConnectResponse]:
-    """Each start has the whole spec of its job in it."""
-    for piece in chunks(orders, lambda order: _order_out(order, nodes)):
-        yield pb.ConnectResponse(orders=pb.Orders(commit_no=commit_no, orders=piece))
+    """Each that starts a run has the whole spec of its job in it."""
+    for piece in chunks(orders, lambda order: _desired_run(order, nodes)):
+        yield pb.ConnectResponse(desired_runs=pb.DesiredRuns(commit_no=commit_no, runs=piece))
 
 
-def _order_out(order: Order, nodes: Nodes) -> pb.RunOrder:
-    match order:
-        case Start(run=run, job=job):
-            start = pb.StartRun(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
-            if order.gang is not None:
-                start.gang.CopyFrom(_gang_out(job, run, order.gang, nodes))
-            if job.array_job:
-                start.array_index = job.array_index
-            return pb.RunOrder(job_id=run.job_id, run=run.run, task=run.task, start=start)
-        case Stop(key=key):
-            stop = pb.StopRun(
-                grace_period=duration_out(order.grace_us),
-                reason=int(order.reason),  # type: ignore[arg-type]
-                cause_job_id=order.cause_job,
-            )
-            return pb.RunOrder(job_id=key.job_id, run=key.run, task=key.task, stop=stop)
+def _desired_run(order: Order, nodes: Nodes) -> pb.DesiredRun:
+    job_id, run, task = order.key
+    out = pb.DesiredRun(job_id=job_id, run=run, task=task, generation=order.generation)
+    match order.desired:
+        case Prepared() as launch:
+            out.prepared.CopyFrom(_launch(launch, nodes))
+        case Running() as launch:
+            out.running.CopyFrom(_launch(launch, nodes))
+        case Stopped(grace_us, reason, cause_job):
+            grace = duration_out(grace_us)
+            out.stopped.CopyFrom(pb.Stop(grace_period=grace, reason=int(reason), cause_job_id=cause_job))  # type: ignore[arg-type]
         case _:
-            assert_never(order)
+            assert_never(order.desired)
+    return out
+
+
+def _launch(launch: Launch, nodes: Nodes) -> pb.Launch:
+    job, run, place = launch.job, launch.run, launch.gang
+    out = pb.Launch(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
+    if place is not None:
+        out.gang.CopyFrom(_gang(job, run, place, nodes))
+    if job.array_job:
+        out.array_index = job.array_index
+    return out
 
 
 def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
@@ -107,14 +123,13 @@ def _task_spec(spec: JobSpec, run: Run) -> job_pb2.JobSpec:
     return out
 
 
-def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> pb.Gang:
+def _gang(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> pb.Gang:
     address, _, port = job.rendezvous.rpartition(":")
     return message_of(
         pb.Gang,
         place,
         rank=run.task,
         nodes=[name_of(nodes, node) for node in place.nodes],
-        go=begins(job),
         master_address=address,
         master_port=int(port or 0),
     )
@@ -122,3 +137,8 @@ def _gang_out(job: Job, run: Run, place: GangPlace, nodes: Nodes) -> pb.Gang:
 
 def log_request_out(asked: LogRequest) -> pb.LogRequest:
     return message_of(pb.LogRequest, asked)
+
+
+def configuration_out(configuration: NodeConfiguration) -> pb.NodeConfiguration:
+    interval, within = duration_out(configuration.heartbeat_us), duration_out(configuration.reconnect_within_us)
+    return pb.NodeConfiguration(heartbeat_interval=interval, reconnect_within=within)

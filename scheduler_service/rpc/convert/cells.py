@@ -49,6 +49,7 @@ def _policy_out(policy: VcPolicy) -> pb.VirtualClusterPolicy:
         trials_in_flight=policy.trials_in_flight or 0,
         proxy_after=duration_out(policy.proxy_after_us),
         proxy_window=duration_out(policy.proxy_window_us),
+        settings=dict(policy.settings),
     )
 
 

@@ -1,4 +1,4 @@
-"""ebb.v1.AgentLink: one stream for each agent. Reports go up and are acknowledged once committed; orders go down."""
+"""ebb.agent.v1.AgentLink: one stream for each agent. Reports go up and are acknowledged once committed; orders go down."""
 
 import asyncio
 import contextlib
@@ -7,28 +7,25 @@ import time
 from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
-from ebb.v1 import agent_link_pb2 as pb
-from ebb.v1 import agent_link_pb2_grpc
-from google.protobuf.duration_pb2 import Duration
+from ebb.agent.v1 import agent_link_pb2 as pb
+from ebb.agent.v1 import agent_link_pb2_grpc
 
 from scheduler_service.core.errors import FailedPrecondition
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED
 from scheduler_service.core.messages import Acknowledged, Joined, NumbersLost, Reply
 from scheduler_service.core.model import NodeState
 from scheduler_service.rpc.backend import Backend, Leading
-from scheduler_service.rpc.convert.agents import hello_in, log_request_out, orders_out, report_in
+from scheduler_service.rpc.convert.agents import configuration_out, hello_in, log_request_out, orders_out, report_in
 from scheduler_service.rpc.hello import HELLO_LIMIT, asker, hello_of
 from scheduler_service.rpc.interceptors import check
 from scheduler_service.rpc.method_table import Context
+from scheduler_service.rpc.node_configuration import configuration
 from scheduler_service.rpc.services.logs import Transfers
 from scheduler_service.rpc.services.observations import Observer
 from scheduler_service.run.dispatch import Link
 from scheduler_service.run.ports import NotCommitted
 
 log = logging.getLogger(__name__)
-
-JOINING_RATE = 1000
-"""Agents that connect in a second without users' calls taking notably longer."""
 
 
 class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
@@ -78,6 +75,7 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         joined: Joined,
         requests: AsyncIterator[pb.ConnectRequest],
     ) -> AsyncIterator[pb.ConnectResponse]:
+        leading.dispatch.configure(configuration(self._front, leading))
         yield self._welcome(leading, joined)
         if joined.orders:
             for piece in orders_out(joined.orders, leading.view.commit_no, leading.view.nodes):
@@ -88,13 +86,15 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
         acknowledging = asyncio.create_task(_acknowledge(link, committed))
         try:
             while (waiting := await link.next()) is not None:
-                orders, acknowledged, logs = waiting
+                orders, acknowledged, logs, changed = waiting
                 if orders:
                     for piece in orders_out(orders, leading.view.commit_no, leading.view.nodes):
                         yield piece
                 if acknowledged:
                     acknowledgement = pb.Acknowledgement(sequence=acknowledged)
                     yield pb.ConnectResponse(acknowledgement=acknowledgement)
+                if changed is not None:
+                    yield pb.ConnectResponse(configuration=configuration_out(changed))
                 for asked in logs:
                     yield pb.ConnectResponse(log_request=log_request_out(asked))
             for task in (acknowledging, reading):
@@ -150,18 +150,13 @@ class AgentLink(agent_link_pb2_grpc.AgentLinkServicer):
             )
 
     def _welcome(self, leading: Leading, joined: Joined) -> pb.ConnectResponse:
-        interval = Duration()
-        interval.FromNanoseconds(int(self._front.heartbeat_seconds * 1e9))
-        within = Duration()
-        within.FromMilliseconds(int(1000 * min(len(leading.view.nodes) / JOINING_RATE, self._front.silent_after_seconds / 2)))
         return pb.ConnectResponse(
             welcome=pb.Welcome(
                 cluster_id=leading.cluster_id,
                 epoch=leading.epoch,
-                heartbeat_interval=interval,
                 acknowledged=joined.acknowledged,
                 seal=leading.seals.of(leading.epoch),
-                reconnect_within=within,
+                configuration=configuration_out(configuration(self._front, leading)),
             )
         )
 

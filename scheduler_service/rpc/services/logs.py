@@ -10,7 +10,8 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from ebb.v1 import agent_link_pb2, scheduler_pb2
+from ebb.agent.v1 import agent_link_pb2
+from ebb.v1 import scheduler_pb2
 
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, ResourceExhausted
 from scheduler_service.core.model import Job, RunKey

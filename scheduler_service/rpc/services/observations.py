@@ -3,7 +3,8 @@
 import asyncio
 import logging
 
-from ebb.v1 import agent_link_pb2, cluster_pb2
+from ebb.agent.v1 import agent_link_pb2
+from ebb.v1 import cluster_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.messages import FaultsSeen, Reply

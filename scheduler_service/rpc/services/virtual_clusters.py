@@ -17,6 +17,7 @@ from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy, VirtualCluster
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.registry import for_virtual_clusters
+from scheduler_service.policies.stages import stages_within
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.convert.cells import nodes_out, pins_in, pool_out, pools_asked, quotas_in, vc_out
 from scheduler_service.rpc.convert.values import duration_in
@@ -124,12 +125,20 @@ def policy_in(asked: pb.VirtualClusterPolicy, otherwise: VcPolicy) -> VcPolicy:
             given[f"{name}_us"] = duration_in(getattr(asked, name))
     if asked.HasField("trials_in_flight"):
         given["trials_in_flight"] = asked.trials_in_flight or None
+    if asked.name or asked.settings:
+        before = {} if asked.name else dict(otherwise.settings)
+        given["settings"] = tuple(sorted({**before, **asked.settings}.items()))
     policy = otherwise._replace(name=asked.name or otherwise.name, **given)
     if policy.name not in (known := for_virtual_clusters()):
         raise invalid("policy.name", "policy.known", f"there is no {policy.name!r}; there are {', '.join(known)}")
     if policy.proxy_after_us and (policy.proxy_window_us or policy.proxy_after_us) < SECOND:
         field = "policy.proxy_window" if policy.proxy_window_us else "policy.proxy_after"
         raise invalid(field, "proxy.least", "must be a second at least; when an offer's time is over, the next one is posted")
+    if policy.settings:
+        try:
+            stages_within(policy)
+        except ValueError as error:
+            raise invalid("policy.settings", "settings.known", str(error)) from None
     return policy
 
 

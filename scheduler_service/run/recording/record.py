@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import Event, Start, Step
+from scheduler_service.core.messages import Event, Step
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.state import State
@@ -111,9 +111,7 @@ def words(came_out: Step | Exception) -> tuple[str, ...]:
     for event in came_out.log:
         why = f" for {event.cause_job}" if event.cause_job else ""
         said.append(f"{event.kind.name} {event.job_id}.{event.run}" + (f" on {event.node}" if event.node else "") + why)
-    for order in came_out.orders:
-        about: Any = order.run if isinstance(order, Start) else order
-        said.append(f"order {type(order).__name__} {getattr(about, 'key', '')} to {getattr(order, 'node', '')}")
+    said += [f"order {type(order.desired).__name__} {order.key} to {order.node}" for order in came_out.orders]
     for reply in came_out.replies:
         if isinstance(reply, Refused):
             said.append(f"refused {reply.reason}")

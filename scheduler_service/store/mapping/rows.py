@@ -29,6 +29,12 @@ from scheduler_service.store.mapping.records import Source, vector
 
 # -- rows to records: what is not in a column as the field of the same name --------------------------------------------------
 
+
+def _generation(run: Run) -> int | None:
+    """Most runs never leave the first."""
+    return None if run.generation == 1 else run.generation
+
+
 JOB: dict[str, Source] = {
     **{name: f"spec.{name}" for name in ("name", "job_class", "grace_us", "command", "environment", "working_directory", "vc")},
     **vector("demand", "spec.demand"),
@@ -36,7 +42,7 @@ JOB: dict[str, Source] = {
     "more": sparse_fields.of_job,
     "spec_more": lambda job: sparse_fields.of_spec(job.spec),
 }
-RUN: dict[str, Source] = {**vector("demand", "demand"), "program": lambda run: run.program or None}
+RUN: dict[str, Source] = {**vector("demand", "demand"), "program": lambda run: run.program or None, "generation": _generation}
 NODE = vector("capacity", "capacity")
 EARMARK = vector("want", "want") | vector("kept", "kept")
 MEMO: dict[str, Source] = {"job_id": lambda memo: memo.job_id or None}
@@ -65,9 +71,9 @@ def to_job(v: Sequence[Any]) -> Job:
 
 def to_run(v: Sequence[Any]) -> Run:
     """Of the columns of its table, and the virtual cluster of its job, which is not written twice."""
-    guaranteed, done, program, vc = v[23:27]
+    guaranteed, done, program, generation, vc = v[23:28]
     stop_reason = None if v[12] is None else StopReason(v[12])
-    later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "")
+    later = (*v[8:12], stop_reason, *v[13:23], vc, guaranteed, done, program or "", generation or 1)
     return Run(v[0], v[1], v[2], tuple(v[3]), Vector(v[4], v[5], v[6]), RunPhase(v[7]), *later)
 
 

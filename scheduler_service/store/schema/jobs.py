@@ -98,6 +98,7 @@ run = table(
     flag("guaranteed", "It holds cells of its virtual cluster; false: devices to which it has no right"),
     flag("done", "It exited with 0, and that means that its work is done"),
     string("program", "The file that was executed, on its node; null: not yet, or unknown", null=True),
+    big("generation", "Grows with each change of what is desired of it on its node; null: 1, the first", null=True),
     PrimaryKeyConstraint("job_id", "run", "task", name="run_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="run_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="run_node_exists"),

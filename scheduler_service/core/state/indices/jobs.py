@@ -35,7 +35,7 @@ def of_job(state: Tables, old: Job | None, new: Job | None) -> None:
 
 def _changes(state: Tables, old: Job, new: Job) -> None:
     if new.rendezvous and old.rendezvous != new.rendezvous:
-        state.news.setdefault(new.id, True)
+        state.news[new.id] = None
     if (
         old.priority != new.priority
         or old.time_limit_us != new.time_limit_us
@@ -60,7 +60,7 @@ def _be_too_large(state: Tables, job: Job, there: bool) -> None:
 def _comes_or_goes(state: Tables, job: Job, there: bool) -> None:
     _be_too_large(state, job, there)
     if there and job.rendezvous:
-        state.news.setdefault(job.id, True)
+        state.news[job.id] = None
     if job.request_id:
         set_or_drop(state.requests, (job.user, job.request_id), job.id if there else None)
     if job.array_job:

@@ -15,7 +15,7 @@ GUARD = Deadline.GUARD
 def of_run(state: Tables, old: Run | None, new: Run | None) -> None:
     if old is None:
         if new is not None:
-            state.news.setdefault(new.key, True)
+            state.news[new.key] = None
             _comes_or_goes(state, new, there=True)
     elif new is None:
         _comes_or_goes(state, old, there=False)
@@ -50,11 +50,10 @@ def _changes(state: Tables, old: Run, new: Run) -> None:
     if old.guaranteed != new.guaranteed:
         _stand(state, old, new)
         state.unsettled = True
+    if old.generation != new.generation:
+        state.news[key] = None
     if old.stop_us is None and new.stop_us is not None:
-        state.news.setdefault(key, False)
         state.unsettled = True  # who waits may be promised what is about to leave
-    elif old.stop_grace_us != new.stop_grace_us:
-        state.news.setdefault(key, False)
     if old.guarded_us != new.guarded_us:
         set_deadline(state, GUARD, tuple(key), old.guarded_us, new.guarded_us)
         state.unsettled = True

@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from ebb.v1 import agent_link_pb2 as ebb_dot_v1_dot_agent__link__pb2
+from ebb.agent.v1 import agent_link_pb2 as ebb_dot_agent_dot_v1_dot_agent__link__pb2
 
 GRPC_GENERATED_VERSION = '1.78.0'
 GRPC_VERSION = grpc.__version__
@@ -18,7 +18,7 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in ebb/v1/agent_link_pb2_grpc.py depends on'
+        + ' but the generated code in ebb/agent/v1/agent_link_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
@@ -36,14 +36,14 @@ class AgentLinkStub(object):
             channel: A grpc.Channel.
         """
         self.Connect = channel.stream_stream(
-                '/ebb.v1.AgentLink/Connect',
-                request_serializer=ebb_dot_v1_dot_agent__link__pb2.ConnectRequest.SerializeToString,
-                response_deserializer=ebb_dot_v1_dot_agent__link__pb2.ConnectResponse.FromString,
+                '/ebb.agent.v1.AgentLink/Connect',
+                request_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.ConnectRequest.SerializeToString,
+                response_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.ConnectResponse.FromString,
                 _registered_method=True)
         self.SendLog = channel.stream_unary(
-                '/ebb.v1.AgentLink/SendLog',
-                request_serializer=ebb_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
-                response_deserializer=ebb_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
+                '/ebb.agent.v1.AgentLink/SendLog',
+                request_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
+                response_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
                 _registered_method=True)
 
 
@@ -52,8 +52,8 @@ class AgentLinkServicer(object):
     """
 
     def Connect(self, request_iterator, context):
-        """One stream for each agent. The agent speaks first (Hello); then reports and heartbeats go up, orders and
-        acknowledgements down. Reports carry numbers and are sent again until they are acknowledged, which means committed.
+        """One stream for each agent. The agent speaks first (Hello); then reports and heartbeats go up, desired states of runs
+        and acknowledgements down. Reports carry numbers and are sent again until they are acknowledged, which means committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,19 +71,19 @@ def add_AgentLinkServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Connect': grpc.stream_stream_rpc_method_handler(
                     servicer.Connect,
-                    request_deserializer=ebb_dot_v1_dot_agent__link__pb2.ConnectRequest.FromString,
-                    response_serializer=ebb_dot_v1_dot_agent__link__pb2.ConnectResponse.SerializeToString,
+                    request_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.ConnectRequest.FromString,
+                    response_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.ConnectResponse.SerializeToString,
             ),
             'SendLog': grpc.stream_unary_rpc_method_handler(
                     servicer.SendLog,
-                    request_deserializer=ebb_dot_v1_dot_agent__link__pb2.SendLogRequest.FromString,
-                    response_serializer=ebb_dot_v1_dot_agent__link__pb2.SendLogResponse.SerializeToString,
+                    request_deserializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogRequest.FromString,
+                    response_serializer=ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'ebb.v1.AgentLink', rpc_method_handlers)
+            'ebb.agent.v1.AgentLink', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('ebb.v1.AgentLink', rpc_method_handlers)
+    server.add_registered_method_handlers('ebb.agent.v1.AgentLink', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
@@ -105,9 +105,9 @@ class AgentLink(object):
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/ebb.v1.AgentLink/Connect',
-            ebb_dot_v1_dot_agent__link__pb2.ConnectRequest.SerializeToString,
-            ebb_dot_v1_dot_agent__link__pb2.ConnectResponse.FromString,
+            '/ebb.agent.v1.AgentLink/Connect',
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.ConnectRequest.SerializeToString,
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.ConnectResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -132,9 +132,9 @@ class AgentLink(object):
         return grpc.experimental.stream_unary(
             request_iterator,
             target,
-            '/ebb.v1.AgentLink/SendLog',
-            ebb_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
-            ebb_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
+            '/ebb.agent.v1.AgentLink/SendLog',
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogRequest.SerializeToString,
+            ebb_dot_agent_dot_v1_dot_agent__link__pb2.SendLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

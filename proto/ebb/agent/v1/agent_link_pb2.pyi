@@ -21,6 +21,7 @@ class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUN_PHASE_STOPPING: _ClassVar[RunPhase]
     RUN_PHASE_ENDED: _ClassVar[RunPhase]
     RUN_PHASE_READY: _ClassVar[RunPhase]
+    RUN_PHASE_PREPARING: _ClassVar[RunPhase]
 
 class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -40,6 +41,7 @@ RUN_PHASE_RUNNING: RunPhase
 RUN_PHASE_STOPPING: RunPhase
 RUN_PHASE_ENDED: RunPhase
 RUN_PHASE_READY: RunPhase
+RUN_PHASE_PREPARING: RunPhase
 STOP_REASON_UNSPECIFIED: StopReason
 STOP_REASON_PREEMPTED: StopReason
 STOP_REASON_CANCELLED: StopReason
@@ -64,32 +66,36 @@ class ConnectRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., reports: _Optional[_Union[Reports, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., observations: _Optional[_Union[Observations, _Mapping]] = ...) -> None: ...
 
 class ConnectResponse(_message.Message):
-    __slots__ = ("welcome", "orders", "acknowledgement", "log_request")
+    __slots__ = ("welcome", "desired_runs", "acknowledgement", "log_request", "configuration")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
-    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_RUNS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGEMENT_FIELD_NUMBER: _ClassVar[int]
     LOG_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
-    orders: Orders
+    desired_runs: DesiredRuns
     acknowledgement: Acknowledgement
     log_request: LogRequest
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., orders: _Optional[_Union[Orders, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ...) -> None: ...
+    configuration: NodeConfiguration
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., desired_runs: _Optional[_Union[DesiredRuns, _Mapping]] = ..., acknowledgement: _Optional[_Union[Acknowledgement, _Mapping]] = ..., log_request: _Optional[_Union[LogRequest, _Mapping]] = ..., configuration: _Optional[_Union[NodeConfiguration, _Mapping]] = ...) -> None: ...
 
 class RunStatus(_message.Message):
-    __slots__ = ("job_id", "run", "phase", "pid", "log_path", "task")
+    __slots__ = ("job_id", "run", "phase", "pid", "log_path", "task", "generation")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     LOG_PATH_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
     phase: RunPhase
     pid: int
     log_path: str
     task: int
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ..., task: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal", "instance")
@@ -196,20 +202,26 @@ class Observations(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[_cluster_pb2.DeviceObservation, _Mapping]]] = ..., cycles: _Optional[_Iterable[_Union[_cluster_pb2.MemoryCycle, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("cluster_id", "epoch", "heartbeat_interval", "acknowledged", "seal", "reconnect_within")
+    __slots__ = ("cluster_id", "epoch", "acknowledged", "seal", "configuration")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
-    HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
-    RECONNECT_WITHIN_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     epoch: int
-    heartbeat_interval: _duration_pb2.Duration
     acknowledged: int
     seal: bytes
+    configuration: NodeConfiguration
+    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., configuration: _Optional[_Union[NodeConfiguration, _Mapping]] = ...) -> None: ...
+
+class NodeConfiguration(_message.Message):
+    __slots__ = ("heartbeat_interval", "reconnect_within")
+    HEARTBEAT_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    RECONNECT_WITHIN_FIELD_NUMBER: _ClassVar[int]
+    heartbeat_interval: _duration_pb2.Duration
     reconnect_within: _duration_pb2.Duration
-    def __init__(self, cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., reconnect_within: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    def __init__(self, heartbeat_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., reconnect_within: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class Acknowledgement(_message.Message):
     __slots__ = ("sequence",)
@@ -217,29 +229,33 @@ class Acknowledgement(_message.Message):
     sequence: int
     def __init__(self, sequence: _Optional[int] = ...) -> None: ...
 
-class Orders(_message.Message):
-    __slots__ = ("commit_no", "orders")
+class DesiredRuns(_message.Message):
+    __slots__ = ("commit_no", "runs")
     COMMIT_NO_FIELD_NUMBER: _ClassVar[int]
-    ORDERS_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
     commit_no: int
-    orders: _containers.RepeatedCompositeFieldContainer[RunOrder]
-    def __init__(self, commit_no: _Optional[int] = ..., orders: _Optional[_Iterable[_Union[RunOrder, _Mapping]]] = ...) -> None: ...
+    runs: _containers.RepeatedCompositeFieldContainer[DesiredRun]
+    def __init__(self, commit_no: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[DesiredRun, _Mapping]]] = ...) -> None: ...
 
-class RunOrder(_message.Message):
-    __slots__ = ("job_id", "run", "start", "stop", "task")
+class DesiredRun(_message.Message):
+    __slots__ = ("job_id", "run", "task", "generation", "prepared", "running", "stopped")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
-    START_FIELD_NUMBER: _ClassVar[int]
-    STOP_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_FIELD_NUMBER: _ClassVar[int]
     job_id: int
     run: int
-    start: StartRun
-    stop: StopRun
     task: int
-    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., start: _Optional[_Union[StartRun, _Mapping]] = ..., stop: _Optional[_Union[StopRun, _Mapping]] = ..., task: _Optional[int] = ...) -> None: ...
+    generation: int
+    prepared: Launch
+    running: Launch
+    stopped: Stop
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
-class StartRun(_message.Message):
+class Launch(_message.Message):
     __slots__ = ("spec", "user", "devices", "gang", "array_index")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
@@ -254,14 +270,13 @@ class StartRun(_message.Message):
     def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ...) -> None: ...
 
 class Gang(_message.Message):
-    __slots__ = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "nodes", "go", "master_address", "master_port")
+    __slots__ = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "nodes", "master_address", "master_port")
     RANK_FIELD_NUMBER: _ClassVar[int]
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
     LOCAL_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     NODE_RANK_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
-    GO_FIELD_NUMBER: _ClassVar[int]
     MASTER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     MASTER_PORT_FIELD_NUMBER: _ClassVar[int]
     rank: int
@@ -270,12 +285,11 @@ class Gang(_message.Message):
     local_world_size: int
     node_rank: int
     nodes: _containers.RepeatedScalarFieldContainer[str]
-    go: bool
     master_address: str
     master_port: int
-    def __init__(self, rank: _Optional[int] = ..., world_size: _Optional[int] = ..., local_rank: _Optional[int] = ..., local_world_size: _Optional[int] = ..., node_rank: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., go: bool = ..., master_address: _Optional[str] = ..., master_port: _Optional[int] = ...) -> None: ...
+    def __init__(self, rank: _Optional[int] = ..., world_size: _Optional[int] = ..., local_rank: _Optional[int] = ..., local_world_size: _Optional[int] = ..., node_rank: _Optional[int] = ..., nodes: _Optional[_Iterable[str]] = ..., master_address: _Optional[str] = ..., master_port: _Optional[int] = ...) -> None: ...
 
-class StopRun(_message.Message):
+class Stop(_message.Message):
     __slots__ = ("grace_period", "reason", "cause_job_id")
     GRACE_PERIOD_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]

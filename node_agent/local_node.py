@@ -1,0 +1,88 @@
+"""The node as its link to the scheduler sees it: what it has, what is asked of it, and what it reports."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator, Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from node_agent.devices.base import Inventory
+from node_agent.errors import Forgetful
+from node_agent.jobs.executor import Executor
+from node_agent.jobs.logs import Logs
+from node_agent.jobs.model import Desired, Report
+from node_agent.jobs.observations import Observations, Observing
+from node_agent.jobs.spool.spool import Spool
+from node_agent.transport.messages import Hello, LogRequest, Welcome
+
+
+class LocalNode:
+    """What `transport.link.Node` asks for."""
+
+    def __init__(
+        self, name: str, spool: Spool, inventory: Inventory, logs: Logs, obeyed: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`obeyed` is called with the cluster that it obeys, before that orders anything."""
+        self.reported = asyncio.Event()
+        self._name = name
+        self._spool = spool
+        self._inventory = inventory
+        self._logs = logs
+        self._obeyed = obeyed
+        self._instance = uuid.uuid4().hex
+        self.executor: Executor | None = None
+        self.observing: Observing | None = None
+
+    def hello(self) -> Hello:
+        cluster_id, epoch = self._spool.cluster
+        inventory = self._inventory
+        if (seen := self.observations()) is not None:
+            inventory = inventory.with_faults({device.index: device.fault for device in seen.devices})
+        spool = self._spool
+        return Hello(
+            self._name,
+            spool.boot_id,
+            cluster_id,
+            epoch,
+            inventory,
+            spool.told(),
+            _version(),
+            spool.acknowledged,
+            spool.seal,
+            self._instance,
+        )
+
+    def observations(self) -> Observations | None:
+        return None if self.observing is None else self.observing.latest
+
+    def welcomed(self, welcome: Welcome) -> None:
+        self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)
+        self._obeyed(welcome.cluster_id)
+        if welcome.acknowledged < self._spool.acknowledged:
+            raise Forgetful(theirs=welcome.acknowledged, ours=self._spool.acknowledged)
+
+    def obey(self, wanted: Sequence[Desired]) -> None:
+        assert self.executor is not None
+        self.executor.obey(wanted)
+
+    def pending(self, after: int) -> list[Report]:
+        return self._spool.pending(after)
+
+    async def examined(self, reports: Sequence[Report]) -> None:
+        if self.observing is not None and any(map(self._spool.failed, reports)):
+            await self.observing.once_more()
+
+    def acknowledge(self, sequence: int) -> None:
+        self._spool.acknowledge(sequence)
+
+    async def log(self, request: LogRequest) -> AsyncGenerator[bytes, None]:
+        async with contextlib.aclosing(self._logs.read(request.key, request.offset, request.follow)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+def _version() -> str:
+    try:
+        return version("ebb-cluster")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,96 @@
+"""The agent's state directory: held by one agent, and its spool claimed for this node."""
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from node_agent.config import Settings
+from node_agent.errors import FolderUnusable, OtherNode, RunsElsewhere, RunsLive, StateInUse, StateUnusable
+from node_agent.jobs import stray_processes
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import Process
+from node_agent.jobs.processes import start_ticks
+from node_agent.jobs.spool.opening import forget, open_spool
+from node_agent.jobs.spool.spool import Spool
+
+log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def state_directory(path: Path) -> Iterator[Path]:
+    """Creates the directory and holds it for this agent alone. The lock goes with the process, however that ends."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StateUnusable(path=path, why=error.strerror) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateInUse(path=path, pid=os.read(descriptor, 32).decode() or "unknown") from None
+        try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
+        except OSError as error:  # the disk is full
+            raise StateUnusable(path=path, why=error.strerror) from error
+        yield path
+    finally:
+        os.close(descriptor)
+
+
+_NEVER = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
+"""What is wrong with a place, and does not pass by itself as a full disk does."""
+
+
+def check_folder(name: str, path: Path) -> None:
+    """Makes the folder, and a file in it for a moment. Raises FolderUnusable where no run could ever do so."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        TemporaryFile(dir=path).close()
+    except OSError as error:
+        if error.errno in _NEVER:
+            raise FolderUnusable(name=name, path=path, why=error.strerror) from error
+        log.warning("%s: nothing can be written in %s now: %s", name, path, error.strerror)
+
+
+def claim(settings: Settings, state: Path) -> bool:
+    """Makes the spool that of this node, which nothing else is. Whether there are runs that may hold devices, for all that
+    the scheduler has heard."""
+    if elsewhere := stray_processes.elsewhere(state, settings.node, settings.checkpoint_root):
+        where = ", ".join(f"{path} ({', '.join(sorted(runs))})" for path, runs in elsewhere.items())
+        raise RunsElsewhere(node=settings.node, where=where)
+    spool = open_spool(state / "spool.db")
+    try:
+        if settings.forget_cluster:
+            spool = forgotten(spool, settings)
+        elif spool.node not in ("", settings.node):
+            live, untold = (len({item.key for item in items}) for items in (spool.live(), spool.pending()))
+            if live or untold:
+                raise OtherNode(path=state, theirs=spool.node, ours=settings.node, live=live, untold=untold)
+            log.warning("this was node %s, and is node %s from now on", spool.node, settings.node)
+            spool.discard()
+            spool = open_spool(state / "spool.db")
+        spool.name(settings.node)
+        return bool(spool.live() or spool.pending())
+    finally:
+        spool.close()
+
+
+def forgotten(spool: Spool, settings: Settings) -> Spool:
+    """A new spool in place of this one, which must have no run that is alive."""
+    paths = Paths(settings.state, settings.checkpoint_root, spool.short_id)
+    alive = []
+    for record in spool.live():
+        process = Process(record.pid, record.start_ticks) if record.pid else stray_processes.process_of(paths.run(record.key))
+        if process is not None and start_ticks(process.pid) == process.start_ticks:
+            alive.append(str(record.key))
+    if alive:
+        spool.close()
+        raise RunsLive(cluster=spool.cluster[0] or "(none)", runs=", ".join(alive))
+    return forget(spool)

@@ -1,0 +1,67 @@
+"""What is desired of a run on its node: a function of its row and its job's, and of nothing else.
+
+The engine makes its orders of it, and so does the answer to an agent that connects. The two cannot differ.
+
+    phase              desired                                               generation
+    STARTING, READY    Running; Prepared while its gang has no rendezvous    the row's, and 1 more with the rendezvous
+    RUNNING            none: the node has said that it runs                  the same
+    STOPPING           Stopped, within the grace period of the row           the same; `stop_run` and `shorten_grace` raise it
+    ENDED              none: it is over                                      -
+
+The rendezvous counts by itself because it concerns all tasks of a gang at once: their rows are not written again for it.
+"""
+
+from collections import Counter
+from functools import lru_cache
+from typing import assert_never
+
+from scheduler_service.core.messages import GangPlace, KnownRun, Order, Prepared, Running, Stopped
+from scheduler_service.core.model import Job, Run, RunPhase, StopReason
+
+
+def desired(job: Job, run: Run) -> Order | None:
+    """What the run's node is to bring about; None where there is nothing that the node has to hear of."""
+    match run.phase:
+        case RunPhase.STARTING | RunPhase.READY:
+            state = Prepared if job.spec.gang and not job.rendezvous else Running
+            return Order(run.node, run.key, generation_of(job, run), state(job, run, gang_place(job, run)))
+        case RunPhase.STOPPING:
+            assert run.stop_reason is not None  # `stop_run` gives both
+            stopped = Stopped(run.stop_grace_us, run.stop_reason, run.stop_for)
+            return Order(run.node, run.key, generation_of(job, run), stopped)
+        case RunPhase.RUNNING | RunPhase.ENDED:
+            return None
+        case _:
+            assert_never(run.phase)
+
+
+def unclaimed(node: int, known: KnownRun) -> Order:
+    """Of a run that its node has and the state does not: it was lost, and its job may run elsewhere.
+
+    It has no grace period: what it saved now could take the place of what its job has saved elsewhere since. No row counts
+    its generations, so the order follows whatever the node has heard.
+    """
+    return Order(node, known.key, known.generation + 1, Stopped(0, StopReason.UNCLAIMED))
+
+
+def generation_of(job: Job, run: Run) -> int:
+    """Of what is desired of the run now."""
+    return run.generation + bool(job.rendezvous)
+
+
+def gang_place(job: Job, run: Run) -> GangPlace | None:
+    """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
+    return _places(job.task_nodes)[run.task] if job.spec.gang else None
+
+
+@lru_cache(maxsize=64)
+def _places(task_nodes: tuple[int, ...]) -> tuple[GangPlace, ...]:
+    """Of tasks on these nodes, by rank."""
+    nodes = tuple(dict.fromkeys(task_nodes))
+    number, there = {node: i for i, node in enumerate(nodes)}, Counter(task_nodes)
+    seen: Counter[int] = Counter()
+    places = []
+    for node in task_nodes:
+        places.append(GangPlace(len(task_nodes), seen[node], there[node], number[node], nodes))
+        seen[node] += 1
+    return tuple(places)

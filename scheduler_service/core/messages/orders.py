@@ -1,0 +1,67 @@
+"""Orders: what a node is told of its runs. Each says what is to hold of one run, and the generation of that word.
+
+A state is a class, with what goes with it. To park a run will be one more.
+"""
+
+from scheduler_service.core.model import Job, Run, RunKey, StopReason
+from scheduler_service.core.model.rows import dataclass
+from scheduler_service.core.model.values import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class GangPlace:
+    """What a task of a gang is told about it. Ranks count through nodes in the order in which they are first used."""
+
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a task is started from. `gang` is None for a job of one task."""
+
+    job: Job
+    run: Run
+    gang: GangPlace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Launch):
+    """The task of a gang is ready to begin, and waits for the other tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running(Launch):
+    """The task runs; one of a gang meets the others at the rendezvous in the job's row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Nothing of the run is left. It is told to exit, and has its grace period for that."""
+
+    grace_us: Micros
+    """Counted from the first order to stop."""
+    reason: StopReason
+    cause_job: int = 0
+    """The job that needs the room, or 0."""
+
+
+Desired = Prepared | Running | Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to hold of a run on its node.
+
+    An order with a generation that the node has, or an older one, changes nothing there. So an order may be repeated, and
+    orders may overtake each other.
+    """
+
+    node: int
+    key: RunKey
+    generation: int
+    """Grows with each change of what is to hold of this run, from 1 on."""
+    desired: Desired
