@@ -25,7 +25,8 @@ _NEAR: Final = 32
 
 def flow(instance: Instance, given: Plan, reach: Callable[[Ints], Ints]) -> Plan:
     """A plan for the same jobs that costs no more than the given one, unless times are so long that they have to be rounded for
-    OR-Tools. The position of each job is at most `reach(position)` from where the job would be in the given plan."""
+    OR-Tools. The position of each job is at most `reach(position)` from where the job would be in the given plan. Raises
+    RuntimeError if OR-Tools finds no flow, though the given plan is one."""
     times = instance.times
     placed = given.order
     kinds = len(instance.slots)

@@ -12,7 +12,7 @@ NEVER: Final = int(np.iinfo(np.int64).max)
 NOWHERE: Final = -1
 """The kind, the slot, the position and the start of a job that no slot can run."""
 LONGEST: Final = 1 << 58
-"""Microseconds, some 9,000 years. No computation of this package overflows if the queue is shorter."""
+"""Microseconds, some 9,000 years. No computation of this package overflows if all jobs end before that."""
 
 
 class Problem(NamedTuple):
@@ -54,10 +54,9 @@ def check(problem: Problem) -> None:
         job, kind = np.unravel_index(int(times.argmin()), times.shape)
         raise ValueError(f"job {job} takes {times[job, kind]} us on kind {kind}; a time is at least 1 us")
     longest = int(np.where(times == NEVER, 0, times).max(initial=0))
-    some = [slots for slots in free_at if len(slots)]
-    apart = max(int(slots.max()) for slots in some) - min(int(slots.min()) for slots in some) if some else 0
-    if len(times) * longest + apart >= LONGEST:
+    latest = max((int(np.abs(slots).max(initial=0)) for slots in free_at), default=0)
+    if len(times) * longest + latest >= LONGEST:
         raise ValueError(
-            f"{len(times)} jobs of up to {longest} us, on slots that are free up to {apart} us apart, may take {LONGEST} us or "
-            "longer, which is out of range; cap the estimates of the longest jobs"
+            f"{len(times)} jobs of up to {longest} us, on slots that are free at up to {latest} us, may end at {LONGEST} us or "
+            "later, which is out of range; cap the estimates of the longest jobs"
         )

@@ -107,7 +107,7 @@ def _chain(instance: Instance, plan: Plan) -> _Chain:
 
 
 def _circle(towards: Ints) -> int | None:
-    """A position from which the moves lead back to it. Such a circle saves something, so its prices would sink for ever."""
+    """A position from which the moves lead back to it. Such a circle saves something, and its prices would never settle."""
     ahead = np.where(towards == NOBODY, np.arange(len(towards)), towards)
     for _ in range(len(towards).bit_length()):
         ahead = ahead[ahead]

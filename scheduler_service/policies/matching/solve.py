@@ -30,6 +30,8 @@ def solve(problem: Problem, before: tuple[Ints, Ints] | None = None) -> Matching
     a shape is wrong.
     """
     check(problem)
+    if before is not None and not len(before[0]) == len(before[1]) == len(problem.arrived):
+        raise ValueError(f"{len(before[0])} kinds and {len(before[1])} positions are known of {len(problem.arrived)} jobs")
     of = instance(problem)
     optimum = None if before is None else _nearby(of, *(part[of.jobs] for part in before))
     current, found = optimum or _fresh(of)

@@ -103,7 +103,7 @@ def test_only_differences_of_time_matter(of: Problem, later: int) -> None:
         (Problem(np.ones((2, 1), np.int64), (), np.zeros(2, np.int64)), "times have the shape (2, 1); expected (2, 0)"),
         (Problem(np.ones(2, np.int64), (np.zeros(1, np.int64),), np.zeros(2, np.int64)), "expected (2, 1): jobs x kinds"),
         (problem([[LONGEST // 2], [1]], [[0]]), f"2 jobs of up to {LONGEST // 2} us"),
-        (problem([[1]], [[0, LONGEST]]), f"free up to {LONGEST} us apart"),
+        (problem([[1]], [[0, LONGEST]]), f"free at up to {LONGEST} us"),
     ],
 )
 def test_what_is_out_of_range_is_refused(of: Problem, said: str) -> None:
@@ -111,9 +111,16 @@ def test_what_is_out_of_range_is_refused(of: Problem, said: str) -> None:
         solve(of)
 
 
-def test_the_longest_times_do_not_overflow() -> None:
-    longest = (LONGEST - 1) // 6
-    rng = np.random.default_rng(3)
-    times = rng.integers(longest // 2, longest, (6, 2))
-    of = Problem(times, (np.zeros(1, np.int64), np.array([0, 3])), np.zeros(6, np.int64))
+@pytest.mark.parametrize("jobs", [1, 2, 6])
+def test_the_longest_times_do_not_overflow(jobs: int) -> None:
+    longest = (LONGEST - 4) // jobs
+    times = np.random.default_rng(3).integers(longest // 2, longest + 1, (jobs, 2))
+    times[0, 0] = longest
+    of = Problem(times, (np.zeros(1, np.int64), np.array([0, 3])), np.zeros(jobs, np.int64))
     assert_right(of, solve(of))
+
+
+def test_an_earlier_matching_of_another_number_of_jobs_is_refused() -> None:
+    of = problem([[1], [2]], [[0]])
+    with pytest.raises(ValueError, match="2 kinds and 1 positions are known of 2 jobs"):
+        solve(of, (np.array([0, 0]), np.array([1])))
