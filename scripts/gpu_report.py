@@ -18,7 +18,7 @@ from contextlib import aclosing, contextmanager, suppress
 import click
 import psutil
 
-from node_agent.devices import nvml
+from node_agent.devices import nvml, nvml_health
 from node_agent.devices.base import DeviceCycle, Inventory
 from node_agent.devices.gpus import MEMORY_RATE, Gpus, read_gpus
 from node_agent.devices.health import Standing
@@ -106,7 +106,7 @@ def health() -> str:
     with nvml.opened():
         for index in range(nvml.count()):
             try:
-                said = nvml.health(nvml.handle(index))
+                said = nvml_health.health(nvml.handle(index))
             except nvml.Failed as error:
                 lines.append(f"  GPU {index}: {error}")
                 continue
@@ -139,7 +139,7 @@ def questions(devices: Sequence[nvml.Handle], device: nvml.Handle) -> Iterator[t
     yield "memory in use", memory.used_mib
     yield "utilisation", lambda: nvml.utilisation(device)
     yield "processes", lambda: nvml.processes(device)
-    yield "health", lambda: nvml.health(device)
+    yield "health", lambda: nvml_health.health(device)
     yield "name", lambda: nvml.name(device)
     yield "nearest CPUs", lambda: nvml.cpus(device)
     yield "common ancestor", lambda: nvml.common_ancestor(device, devices[-1])

@@ -1,13 +1,13 @@
 """NVML, the driver's own library, through pynvml: each thing that is asked of it, in plain words and numbers.
 
-The only place that imports pynvml, and it is imported in child processes alone: any call may hang for ever in a sick driver.
+Nothing but this and `nvml_health` imports pynvml, and child processes alone import them: any call may hang for ever in a sick
+driver.
 Everything raises `Failed` where the driver refuses, which is common: old drivers lack functions, and most cards lack features.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from ctypes import CDLL, byref, c_ulonglong, c_void_p, cast
+from ctypes import CDLL, byref, c_ulonglong
 from typing import Any, NamedTuple, TypeVar
 
 import pynvml  # type: ignore[import-untyped]
@@ -41,16 +41,6 @@ _UNUSABLE: Mapping[int, str] = {
 """Answers to the plainest of questions that mean that nothing runs on this GPU."""
 
 _LACKING = (pynvml.NVMLError_FunctionNotFound, pynvml.NVMLError_NotSupported, pynvml.NVMLError_ArgumentVersionMismatch)
-
-_EVENTS = (
-    pynvml.nvmlEventTypeXidCriticalError
-    | pynvml.nvmlEventTypeDoubleBitEccError
-    | pynvml.nvmlEventTypeFatalPoisonError
-    | pynvml.nvmlEventTypeGpuUnavailableError
-    | pynvml.nvmlEventTypeGpuRecoveryAction
-)
-_EVENT_LIMIT_MS = 60_000
-_EVENT_RETRY = 5.0
 
 
 class Unusable(Exception):
@@ -92,17 +82,6 @@ class Gauge:
         if code := self._call(self._device, self._reference):
             raise pynvml.NVMLError(code)
         return self._used.value // _MIB
-
-
-class Health(NamedTuple):
-    """What the driver says of a GPU when it is asked. None: it cannot say."""
-
-    recovery: int | None
-    """The action that it asks for; 0 is none."""
-    remap_pending: bool | None
-    remap_failed: bool | None
-    uncorrectable: int | None
-    """Memory errors since the last reset."""
 
 
 @contextmanager
@@ -229,71 +208,17 @@ def instances(device: Handle) -> list[Handle] | None:
     return found
 
 
-def health(device: Handle) -> Health:
-    """Never raises: what cannot be read is None."""
-    rows = _or_none(lambda: pynvml.nvmlDeviceGetRemappedRows(device))
-    errors = _or_none(
-        lambda: pynvml.nvmlDeviceGetTotalEccErrors(device, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
-    )
-    return Health(
-        recovery=_or_none(lambda: _field(device, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)),
-        remap_pending=None if rows is None else bool(rows[2]),
-        remap_failed=None if rows is None else bool(rows[3]),
-        uncorrectable=errors,
-    )
-
-
-def events(gpus: Sequence[Handle]) -> Iterator[tuple[int | None, int | None]]:
-    """(place in `gpus`, XID) of each thing that goes wrong from now on, as it does; for ever, so in a thread of its own.
-
-    Without a place it is not known where. Without an XID something else changed: `health` has more. Ends at once where no
-    GPU tells of events.
-    """
-    events = pynvml.nvmlEventSetCreate()
-    telling = 0
-    for gpu in gpus:
-        with suppress(pynvml.NVMLError):
-            types = _EVENTS & pynvml.nvmlDeviceGetSupportedEventTypes(gpu)
-            if types:
-                pynvml.nvmlDeviceRegisterEvents(gpu, types, events)
-                telling += 1
-    places = {_address(gpu): place for place, gpu in enumerate(gpus)}
-    return _wait(events, places) if telling else iter(())
-
-
-def _wait(events: Any, places: Mapping[int | None, int]) -> Iterator[tuple[int | None, int | None]]:
-    while True:
-        try:
-            event = pynvml.nvmlEventSetWait(events, _EVENT_LIMIT_MS)
-        except pynvml.NVMLError_Timeout:
-            continue
-        except pynvml.NVMLError:  # most likely a GPU was lost; this fails again and again then
-            yield None, None
-            time.sleep(_EVENT_RETRY)
-            continue
-        xid = int(event.eventData) if event.eventType == pynvml.nvmlEventTypeXidCriticalError else None
-        yield places.get(_address(event.device)), xid
-
-
-def _or_none(call: Callable[[], T]) -> T | None:
+def or_none(call: Callable[[], T]) -> T | None:
+    """What the driver answers; None where it refuses."""
     try:
         return call()
     except pynvml.NVMLError:
         return None
 
 
-def _field(device: Handle, field: int) -> int | None:
-    (value,) = pynvml.nvmlDeviceGetFieldValues(device, [field])
-    return int(value.value.uiVal) if value.nvmlReturn == pynvml.NVML_SUCCESS else None
-
-
 def _end(device: Handle, link: int) -> str:
     ends = {pynvml.NVML_NVLINK_DEVICE_TYPE_GPU: "gpu", pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH: "switch"}
-    return ends.get(_or_none(lambda: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(device, link)), "")
-
-
-def _address(device: Handle) -> int | None:
-    return cast(device, c_void_p).value
+    return ends.get(or_none(lambda: pynvml.nvmlDeviceGetNvLinkRemoteDeviceType(device, link)), "")
 
 
 def _sysfs(bus: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-from node_agent.devices import nvml
+from node_agent.devices import nvml, nvml_health
 from node_agent.devices.health import JOBS_FAULT, Standing
 from node_agent.jobs.memory_cycles import Cycle, Wave
 
@@ -55,7 +55,7 @@ class Watch:
     def run(self, tell: Callable[[Mapping[str, Any]], None]) -> None:
         """Tells about once a second what it sees, for ever."""
         with suppress(nvml.Failed):  # a driver without events: it is asked instead
-            threading.Thread(target=self._listen, args=(nvml.events(self._gpus),), daemon=True).start()
+            threading.Thread(target=self._listen, args=(nvml_health.events(self._gpus),), daemon=True).start()
         look_at = sample_at = time.monotonic()
         while True:
             if (now := time.monotonic()) >= look_at:
@@ -86,7 +86,7 @@ class Watch:
         if self._heard() or now >= self._polled_at + _POLL_INTERVAL:
             self._polled_at = now
             for gpu, standing in zip(self._gpus, self._standing, strict=True):
-                standing.polled(*nvml.health(gpu))
+                standing.polled(*nvml_health.health(gpu))
         devices, processes = {}, []
         for unit in self._units:
             used, fault = _used(unit.memory)
