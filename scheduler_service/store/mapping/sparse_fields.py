@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 
 from scheduler_service.core.model import (
     Array,
+    Configuration,
     Dependency,
     DependencyKind,
     Elements,
     Exit0AfterStop,
     Job,
     JobSpec,
+    NodeSelector,
     Reason,
     Retry,
     TaskGroup,
@@ -50,8 +52,23 @@ def _cells(found: list[Any]) -> CellRequest:
     return CellRequest(pool, model, pin, tuple(levels), tuple(Within(*one) for one in within), *rest)
 
 
+def _pairs(found: list[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in found)
+
+
+def _nodes(found: list[Any]) -> NodeSelector:
+    names, labels, excluded = found
+    return NodeSelector(tuple(names), _pairs(labels), tuple(excluded))
+
+
+def _configuration(found: list[Any]) -> Configuration:
+    demand, gang, cells, device_memory_mib, nodes, command, environment, estimate_us = found
+    where = _cells(cells), device_memory_mib, _nodes(nodes)
+    return Configuration(Vector(*demand), _gang(gang), *where, tuple(command), _pairs(environment), estimate_us)
+
+
 @lru_cache(4096)
-def _pairs(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """One object for all jobs that inherited the same, which are many."""
     return found
 
@@ -64,7 +81,7 @@ def _seldom(kind: type[Job | JobSpec], plain: str, made: Mapping[str, Callable[[
 
 _SPEC = _seldom(
     JobSpec,
-    "priority time_limit_us estimate_us",
+    "priority time_limit_us estimate_us device_memory_mib",
     {
         "retry": _retry,
         "gang": _gang,
@@ -73,14 +90,17 @@ _SPEC = _seldom(
         "guarantee": Guarantee,
         "cells": _cells,
         "exit_0_after_stop": Exit0AfterStop,
-        "inherited": lambda found: _pairs(tuple((name, value) for name, value in found)),
+        "inherited": lambda found: _shared(_pairs(found)),
+        "nodes": _nodes,
+        "alternatives": lambda found: tuple(map(_configuration, found)),
     },
 )
 _JOB = _seldom(
     Job,
-    "priority time_limit_us held suspend_requested retries eligible_us ran_us limit_us start_by_us rendezvous left",
+    "priority time_limit_us held suspend_requested retries eligible_us ran_us limit_us start_by_us rendezvous left "
+    "configuration",
     {
-        **dict.fromkeys(("task_nodes", "failed_on", "avoid"), tuple),
+        **dict.fromkeys(("task_nodes", "failed_on", "avoid", "ran_in"), tuple),
         "verdict": Reason,
         "waits_for": _dependencies,
         "elements": lambda found: Elements(*found),
