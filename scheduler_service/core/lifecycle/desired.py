@@ -1,6 +1,6 @@
 """What is desired of a run on its node: a function of its row and its job's, and of nothing else.
 
-The engine makes its orders of it, and so does the answer to an agent that connects. The two cannot differ.
+The engine's orders and the answer to an agent that connects are both made here, so they cannot differ.
 
     phase              desired                                               generation
     STARTING, READY    Running; Prepared while its gang has no rendezvous    the row's, and 1 more with the rendezvous
