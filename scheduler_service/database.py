@@ -7,9 +7,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine
 
 from scheduler_service import store
-from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
-from scheduler_service.core.model.access import Token
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
+from scheduler_service.core.model import Job, JobEvent, Node
+from scheduler_service.core.model.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.view import View
@@ -107,37 +106,29 @@ class _Reads:
             return _ask(function, connection, *args, **kwargs)
 
 
+def _read_by(function: Callable[Concatenate[Connection, P], R]) -> Callable[Concatenate[_Reads, P], R]:
+    """A method that reads by a function of the store, with its arguments."""
+
+    def read(reads: _Reads, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return reads._read(function, *args, **kwargs)
+
+    return read
+
+
 class Reader(_Reads):
     """run.ports.Reader over the store."""
+
+    find_job = _read_by(store.find_job)
+    find_ends = _read_by(store.find_ends)
+    find_run = _read_by(store.find_run)
+    list_jobs = _read_by(store.list_jobs)
+    count_jobs = _read_by(store.count_jobs)
+    story = _read_by(store.story)
+    find_tokens = _read_by(store.find_tokens)
 
     @property
     def market(self) -> "MarketReader":
         return MarketReader(self._engine)
-
-    def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
-        return self._read(store.find_job, job_id)
-
-    def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
-        return self._read(store.find_ends, job_ids)
-
-    def find_run(self, key: RunKey) -> Run | None:
-        return self._read(store.find_run, key)
-
-    def list_jobs(
-        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = "", user: str = "", name: str = ""
-    ) -> list[tuple[Job, tuple[Run, ...]]]:
-        return self._read(store.list_jobs, states, before_id, limit, vc, user, name)
-
-    def count_jobs(
-        self, states: Sequence[JobState], before_id: int | None, most: int, vc: str = "", user: str = "", name: str = ""
-    ) -> int:
-        return self._read(store.count_jobs, states, before_id, most, vc, user, name)
-
-    def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
-        return self._read(store.story, job_id)
-
-    def find_tokens(self, digests: Collection[bytes]) -> dict[bytes, Token]:
-        return self._read(store.find_tokens, digests)
 
     def nodes(self) -> Mapping[int, Node]:
         return {node.id: node for node in self._read(store.list_nodes)}
@@ -153,32 +144,19 @@ class Reader(_Reads):
 class MarketReader(_Reads):
     """run.ports.MarketReader over the store."""
 
-    def posting(self, posting_id: int) -> Posting | None:
-        return self._read(store.find_posting, posting_id)
-
-    def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
-        return self._read(store.find_exchanges, exchange_ids)
+    posting = _read_by(store.find_posting)
+    exchanges = _read_by(store.find_exchanges)
+    list_postings = _read_by(store.list_postings)
+    list_exchanges = _read_by(store.list_exchanges)
+    live_of_offers = _read_by(store.live_of_offers)
+    ledger = _read_by(store.list_ledger)
+    surpluses = _read_by(store.list_surpluses)
 
     def posted(self, vc: int, request_id: str) -> Posting | None:
         return self._read(store.find_posted, [(vc, request_id)]).get((vc, request_id))
 
     def accepted(self, vc: int, request_id: str) -> Exchange | None:
         return self._read(store.find_accepted, [(vc, request_id)]).get((vc, request_id))
-
-    def list_postings(self, states: Collection[PostingState], vc: int, before_id: int | None, limit: int) -> list[Posting]:
-        return self._read(store.list_postings, states, vc, before_id, limit)
-
-    def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
-        return self._read(store.list_exchanges, states, vc, before_id, limit)
-
-    def live_of_offers(self, offers: Collection[int]) -> list[Exchange]:
-        return self._read(store.live_of_offers, offers)
-
-    def ledger(self, vc: int, before_exchange: int | None, limit: int) -> list[LedgerEntry]:
-        return self._read(store.list_ledger, vc, before_exchange, limit)
-
-    def surpluses(self) -> list[Surplus]:
-        return self._read(store.list_surpluses)
 
     def virtual_clusters(self) -> dict[int, str]:
         return {vc.id: vc.name for vc in self._read(store.list_vcs)}
