@@ -1,4 +1,4 @@
-"""The store behind the ports of `run`, in one epoch, for one leader: PostgreSQL, or its twin in memory."""
+"""The store as the service uses it: the engine's writer in one epoch, the API's reads, the lease. PostgreSQL, or its twin."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -116,7 +116,7 @@ def _read_by(function: Callable[Concatenate[Connection, P], R]) -> Callable[Conc
 
 
 class Reader(_Reads):
-    """run.ports.Reader over the store."""
+    """Reads for the API; thread-safe, blocking. Raise NotCommitted without a database."""
 
     find_job = _read_by(store.find_job)
     find_ends = _read_by(store.find_ends)
@@ -131,18 +131,21 @@ class Reader(_Reads):
         return MarketReader(self._engine)
 
     def nodes(self) -> Mapping[int, Node]:
+        """Every node by its id."""
         return {node.id: node for node in self._read(store.list_nodes)}
 
     def view_of_nodes(self) -> View:
+        """Nodes with what is free on them, as of the last commit. Of jobs it knows nothing."""
         loaded = self._read(store.load, jobs=False)
         return View(live_rows(loaded), loaded.commit_no)
 
     def leader(self) -> str:
+        """Where clients reach whoever holds a valid lease, HOST:PORT; empty when nobody does."""
         return _address_of(self._read(store.holder))
 
 
 class MarketReader(_Reads):
-    """run.ports.MarketReader over the store."""
+    """Reads of cell exchange: what is on the board and what is not any more."""
 
     posting = _read_by(store.find_posting)
     exchanges = _read_by(store.find_exchanges)
@@ -153,17 +156,20 @@ class MarketReader(_Reads):
     surpluses = _read_by(store.list_surpluses)
 
     def posted(self, vc: int, request_id: str) -> Posting | None:
+        """The posting that the request made."""
         return self._read(store.find_posted, [(vc, request_id)]).get((vc, request_id))
 
     def accepted(self, vc: int, request_id: str) -> Exchange | None:
+        """The exchange that a virtual cluster made by accepting a posting with this request_id."""
         return self._read(store.find_accepted, [(vc, request_id)]).get((vc, request_id))
 
     def virtual_clusters(self) -> dict[int, str]:
+        """The names of those that there are, by id."""
         return {vc.id: vc.name for vc in self._read(store.list_vcs)}
 
 
 class Lease:
-    """run.leader.Lease over the store."""
+    """run.leadership.Lease over the store."""
 
     def __init__(self, engine: Engine | Memory, holder: str, ttl: float, address: str) -> None:
         self._engine = engine
