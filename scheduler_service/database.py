@@ -1,4 +1,4 @@
-"""The store as the service uses it: the engine's writer in one epoch, the API's reads, the lease. PostgreSQL, or its twin."""
+"""The store as the service uses it: the engine's writer in one epoch, the API's reads, the lease."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,26 +12,15 @@ from scheduler_service.core.model.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.view import View
-from scheduler_service.store.twin import memory
-from scheduler_service.store.twin.memory import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _ask(
-    function: Callable[Concatenate[Any, P], R], database: Engine | Connection | Memory, *args: P.args, **kwargs: P.kwargs
-) -> R:
-    """Calls the store's function, or, for a twin, that of the twin, which has the same name and arguments."""
-    if isinstance(database, Memory):
-        function = getattr(memory, function.__name__)
-    return function(database, *args, **kwargs)
-
-
 class Writer:
     """run.ports.Writer over the store, in one epoch."""
 
-    def __init__(self, engine: Engine | Memory, epoch: int, commit_no: int) -> None:
+    def __init__(self, engine: Engine, epoch: int, commit_no: int) -> None:
         self._engine = engine
         self._epoch = epoch
         self._commit_no = commit_no
@@ -43,7 +32,7 @@ class Writer:
         if self._broke:
             self._look_again()
         try:
-            self._commit_no = _ask(store.commit, self._connection, self._epoch, changes, events)
+            self._commit_no = self._write(changes, events)
         except store.DuplicateRequest as known:
             raise RequestKnown(str(known)) from known
         except store.Rejected as refused:
@@ -57,7 +46,7 @@ class Writer:
             raise NotCommitted(str(lost)) from lost
         except store.CommitUnknown as unknown:
             try:
-                became = _ask(store.outcome, self._engine, self._epoch, self._commit_no)
+                became = self._outcome()
             except store.Forgotten as older:
                 raise DatabaseOlder(str(older)) from unknown
             except store.StoreError as error:
@@ -67,10 +56,16 @@ class Writer:
             self._commit_no += 1
         return self._commit_no
 
+    def _write(self, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
+        return store.commit(self._connection, self._epoch, changes, events)
+
+    def _outcome(self) -> str:
+        return store.outcome(self._engine, self._epoch, self._commit_no)
+
     def _look_again(self) -> None:
         """A database that was away may be another when it is back: one that was restored, or a copy that lagged behind."""
         try:
-            _ask(store.outcome, self._engine, self._epoch, self._commit_no)
+            self._outcome()
         except store.Unavailable as lost:
             raise NotCommitted(str(lost)) from lost
         except store.Forgotten as older:
@@ -81,15 +76,15 @@ class Writer:
 
     def find_requests(self, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
         with _database_errors():
-            return _ask(store.find_requests, self._connection, requests)
+            return store.find_requests(self._connection, requests)
 
     def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
         with _database_errors():
-            return _ask(store.find_posted, self._connection, requests)
+            return store.find_posted(self._connection, requests)
 
     def find_accepted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
         with _database_errors():
-            return _ask(store.find_accepted, self._connection, requests)
+            return store.find_accepted(self._connection, requests)
 
     def close(self) -> None:
         self._connection.close()
@@ -98,12 +93,12 @@ class Writer:
 class _Reads:
     """Reads of the store, each on a connection of its own."""
 
-    def __init__(self, engine: Engine | Memory) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def _read(self, function: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         with _database_errors(), self._engine.connect() as connection:
-            return _ask(function, connection, *args, **kwargs)
+            return function(connection, *args, **kwargs)
 
 
 def _read_by(function: Callable[Concatenate[Connection, P], R]) -> Callable[Concatenate[_Reads, P], R]:
@@ -171,7 +166,7 @@ class MarketReader(_Reads):
 class Lease:
     """run.leadership.Lease over the store."""
 
-    def __init__(self, engine: Engine | Memory, holder: str, ttl: float, address: str) -> None:
+    def __init__(self, engine: Engine, holder: str, ttl: float, address: str) -> None:
         self._engine = engine
         self._holder = holder
         self._ttl = ttl
@@ -181,19 +176,19 @@ class Lease:
 
     def take(self) -> int | None:
         with self._engine.connect() as connection:
-            return _ask(store.take, connection, self._holder, self._ttl, address=self._address, above=self.above)
+            return store.take(connection, self._holder, self._ttl, address=self._address, above=self.above)
 
     def renew(self, epoch: int) -> bool:
         with self._engine.connect() as connection:
-            return _ask(store.renew, connection, epoch, self._ttl)
+            return store.renew(connection, epoch, self._ttl)
 
     def release(self, epoch: int) -> None:
         with self._engine.connect() as connection:
-            _ask(store.release, connection, epoch)
+            store.release(connection, epoch)
 
     def leader(self) -> str:
         with self._engine.connect() as connection:
-            return _address_of(_ask(store.holder, connection))
+            return _address_of(store.holder(connection))
 
 
 def _address_of(lease: store.Lease) -> str:
@@ -201,10 +196,11 @@ def _address_of(lease: store.Lease) -> str:
     return lease.address if lease.valid else ""
 
 
-def load(engine: Engine | Memory) -> store.Loaded:
-    """What a new leader goes on from."""
+def opened(engine: Engine, epoch: int) -> tuple[store.Loaded, Writer]:
+    """What a new leader goes on from, and what it writes with."""
     with engine.connect() as connection:
-        return _ask(store.load, connection)
+        loaded = store.load(connection)
+    return loaded, Writer(engine, epoch, loaded.commit_no)
 
 
 def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:
