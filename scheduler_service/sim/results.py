@@ -30,42 +30,21 @@ NEVER = np.iinfo(np.int64).min
 """A time that has not come; null in the tables."""
 NUMBERS_END = int(np.iinfo(np.int64).max)
 
-_JOB = np.dtype(
-    [
-        ("job", "<i4"),
-        ("user", "<i4"),
-        ("vc", "<i4"),
-        ("class", "i1"),
-        ("tasks", "<i4"),
-        ("cpu_milli", "<i8"),
-        ("memory_mib", "<i8"),
-        ("gpus", "<i4"),
-        ("grace_us", "<i8"),
-        ("work_us", "<i8"),
-        ("submit_us", "<i8"),
-        ("start_us", "<i8"),
-        ("end_us", "<i8"),
-        ("preemptions", "<i4"),
-        ("done_us", "<i8"),
-        ("lost_us", "<i8"),
-    ]
+_NARROW = {
+    **dict.fromkeys(("job", "user", "vc", "tasks", "gpus", "preemptions", "run", "nodes", "before"), "<i4"),
+    **dict.fromkeys(("class", "why"), "i1"),
+}
+"""What needs less than 64 bits."""
+
+
+def _packed(names: str) -> np.dtype[Any]:
+    return np.dtype([(name, _NARROW.get(name, "<i8")) for name in names.split()])
+
+
+_JOB = _packed(
+    "job user vc class tasks cpu_milli memory_mib gpus grace_us work_us submit_us start_us end_us preemptions done_us lost_us"
 )
-_RUN = np.dtype(
-    [
-        ("job", "<i4"),
-        ("run", "<i4"),
-        ("nodes", "<i4"),
-        ("placed_us", "<i8"),
-        ("began_us", "<i8"),
-        ("works_us", "<i8"),
-        ("signalled_us", "<i8"),
-        ("lost_us", "<i8"),
-        ("ended_us", "<i8"),
-        ("guaranteed_us", "<i8"),
-        ("before", "<i4"),
-        ("why", "i1"),
-    ]
-)
+_RUN = _packed("job run nodes placed_us began_us works_us signalled_us lost_us ended_us guaranteed_us before why")
 _CODES = {"<i8": "q", "<i4": "i", "|i1": "b"}
 _pack_job, _pack_run = (
     struct.Struct("<" + "".join(_CODES[rows[name].str] for name in rows.names or ())).pack for rows in (_JOB, _RUN)
