@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 
 from scheduler_service.sim.commands import say
-from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
+from scheduler_service.sim.reproduce.hived_plan import Study, cases, needed
 from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING, sharing_figures, sharing_tables
 from scheduler_service.sim.reproduce.hived_trace import cut, trace_cases, trace_table
