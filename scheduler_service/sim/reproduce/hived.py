@@ -11,8 +11,7 @@ from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING, sharing_figures, sharing_tables
 from scheduler_service.sim.reproduce.hived_trace import cut, trace_cases, trace_table
 from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, exchange_figures, exchange_tables
-from scheduler_service.sim.reproduce.laid_out import as_markdown
-from scheduler_service.sim.reproduce.studies import fill_in, show, simulated
+from scheduler_service.sim.reproduce.studies import as_markdown, fill_in, show, simulated
 from scheduler_service.sim.workloads import BadTrace
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
