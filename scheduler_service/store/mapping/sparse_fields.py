@@ -1,11 +1,11 @@
 """What of a job is seldom other than usual: kept together, as one JSON object that holds only what is not as usual.
 
-Most jobs have none of it, so that they cost nothing for it. Each field has a name, the value that is not written, and the
-way back from JSON.
+Most jobs have none of it, so that they cost nothing for it. Each field that has a default and no column of its own is kept
+so: a new field of `JobSpec` or `Job` needs nothing here, unless JSON has another form for its value.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
+from scheduler_service.store.schema.jobs import job
 
 
 class _Field(NamedTuple):
@@ -73,15 +74,15 @@ def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return found
 
 
-def _seldom(kind: type[Job | JobSpec], plain: str, made: Mapping[str, Callable[[Any], Any]]) -> tuple[_Field, ...]:
-    """The fields whose defaults are the usual values: those that JSON has as they are, and those that must be made."""
-    usual = {field.name: field.default for field in fields(kind)}
-    return tuple(_Field(name, usual[name], made.get(name)) for name in (*plain.split(), *made))
+def _seldom(kind: type[Job | JobSpec], back: Mapping[str, Callable[[Any], Any]]) -> tuple[_Field, ...]:
+    """The fields without a column; the default of each is the value that is not written. `back`: see `_Field`."""
+    kept = [field for field in fields(kind) if field.default is not MISSING and field.name not in job.columns]
+    assert back.keys() <= {field.name for field in kept}, "a field that is made from JSON is not kept as JSON"
+    return tuple(_Field(field.name, field.default, back.get(field.name)) for field in kept)
 
 
 _SPEC = _seldom(
     JobSpec,
-    "priority time_limit_us estimate_us device_memory_mib",
     {
         "retry": _retry,
         "gang": _gang,
@@ -97,8 +98,6 @@ _SPEC = _seldom(
 )
 _JOB = _seldom(
     Job,
-    "priority time_limit_us held suspend_requested retries eligible_us ran_us limit_us start_by_us rendezvous left "
-    "configuration",
     {
         **dict.fromkeys(("task_nodes", "failed_on", "avoid", "ran_in"), tuple),
         "verdict": Reason,
