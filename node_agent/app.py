@@ -62,7 +62,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     spool = open_spool(state / "spool.db")
     paths = Paths(state, settings.checkpoint_root, spool.short_id)
     logs = Logs(lambda key: spool.runs.get(key), lambda key: past_runs.log_of(paths, spool.cluster[0], key))
-    node = LocalNode(settings.node, spool, provider.inventory, logs, partial(past_runs.note_cluster, paths))
+    node = LocalNode(settings.node, spool, provider.inventory, logs, partial(past_runs.note_cluster, paths), settings.labels)
     ended: asyncio.Future[bool] = loop.create_future()
 
     def heard(events: list[Event]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from ebb_common.settings import FileSettings, UnreadableFile, read, with_file
 from ebb_common.settings import misspelt as misspelt_settings
@@ -49,6 +49,29 @@ def _address(value: str) -> str:
         except ValueError:
             raise ValueError(f"{value!r} is not the name or the address of a machine, without a port") from None
     return value
+
+
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def _labels(value: object) -> object:
+    """Labels as a mapping, also from text such as "zone=a,disk=nvme"."""
+    if isinstance(value, str):
+        pairs = [pair.strip().partition("=") for pair in value.split(",") if pair.strip()]
+        value = {name: text for name, _, text in pairs}
+    if not isinstance(value, dict):
+        raise ValueError("write labels as a mapping of names to values, or as NAME=VALUE,...")
+    labels = {str(name): str(text) for name, text in value.items()}
+    for name, text in labels.items():
+        if len(name) > 63 or len(text) > 63 or not (_LABEL_NAME.fullmatch(name) and _LABEL_VALUE.fullmatch(text)):
+            raise ValueError(
+                f"{name}={text} is not a label: a name and a value of letters, digits, dots, hyphens and underscores (and "
+                "slashes, in the name), at most 63 of each"
+            )
+    if len(labels) > 64:
+        raise ValueError(f"{len(labels)} labels; a node has 64 at most")
+    return labels
 
 
 def _absolute(value: Path) -> Path:
@@ -117,6 +140,8 @@ class Settings(DeviceSettings):
     """Days; None: for ever."""
     launcher_idle: Annotated[float, Field(gt=0, le=86400)] = 60.0
     address: Annotated[str, AfterValidator(_address)] | None = None
+    labels: Annotated[dict[str, str], NoDecode, BeforeValidator(_labels)] = Field(default_factory=dict)
+    """By which jobs may ask for this node."""
     memory_limit: Literal["enforce", "off"] = "enforce"
     control_groups: Literal["auto", "require", "off"] = "auto"
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from node_agent.devices.base import Inventory
@@ -20,7 +20,13 @@ class LocalNode:
     """What `transport.link.Node` asks for."""
 
     def __init__(
-        self, name: str, spool: Spool, inventory: Inventory, logs: Logs, obeyed: Callable[[str], None] = lambda _: None
+        self,
+        name: str,
+        spool: Spool,
+        inventory: Inventory,
+        logs: Logs,
+        obeyed: Callable[[str], None] = lambda _: None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         """`obeyed` is called with the cluster that it obeys, before that orders anything."""
         self.reported = asyncio.Event()
@@ -29,6 +35,7 @@ class LocalNode:
         self._inventory = inventory
         self._logs = logs
         self._obeyed = obeyed
+        self._labels = tuple(sorted((labels or {}).items()))
         self._instance = uuid.uuid4().hex
         self.executor: Executor | None = None
         self.observing: Observing | None = None
@@ -50,6 +57,7 @@ class LocalNode:
             spool.acknowledged,
             spool.seal,
             self._instance,
+            self._labels,
         )
 
     def observations(self) -> Observations | None:

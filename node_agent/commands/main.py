@@ -56,6 +56,11 @@ When the agent stops, its jobs go on, and the next agent on the same state direc
     metavar="HOST",
     help="Where other nodes reach this one, for gangs. [default: its address on the way to the scheduler]",
 )
+@click.option(
+    "--labels",
+    metavar="NAME=VALUE[,...]",
+    help="Labels by which jobs may ask for this node, such as zone=a,disk=nvme. [default: none]",
+)
 @click.option("--checkpoints", metavar="DIR", help="Where jobs save their work. [default: STATE/checkpoints]")
 @click.option("--token-file", metavar="FILE", help="The agent's token, from `ebb-scheduler token create --role agent`.")
 @click.option("--tls-ca", metavar="FILE", help="Use TLS; the CA's certificate (PEM), which vouches for the scheduler.")

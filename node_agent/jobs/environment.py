@@ -80,7 +80,8 @@ def environment(
 ) -> dict[str, str]:
     """The agent's own variables where they make sense, then those that the job took over from its submitter, then those that
     its user set, then those that nobody may change."""
-    uuids = {device.index: device.uuid for device in inventory.devices}
+    held = [device for device in inventory.devices if device.index in launch.devices]
+    uuids = {device.index: device.uuid for device in held}
     here = _DEFAULTS | {name: base[name] for name in _INHERITED if name in base}
     inherited = dict(launch.inherited)
     if "PATH" in inherited:
@@ -92,6 +93,9 @@ def environment(
         "EBB_NODE": node,
         "EBB_DEVICES": ",".join(map(str, launch.devices)),
         "EBB_DEVICE_UUIDS": ",".join(uuids[index] for index in launch.devices),
+        "EBB_DEVICE_MODEL": ",".join(sorted({device.model for device in held})),
+        "EBB_DEVICE_MEMORY_MIB": str(min((device.memory_mib for device in held), default=0)),
+        "EBB_CONFIGURATION": str(launch.configuration),
         "EBB_CHECKPOINT_DIR": checkpoint,
         "EBB_RUN_DIR": paths.folder(launch.key),
         "EBB_YIELD_FILE": paths.yielded(launch.key),

@@ -95,6 +95,8 @@ class LaunchSpec:
     """None for a job of one task."""
     inherited: tuple[tuple[str, str], ...] = ()
     """What the job takes over from the environment of whoever submitted it."""
+    configuration: int = 0
+    """The number of the job's configuration that the run is launched in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ def _hello(hello: Hello) -> pb.Hello:
         acknowledged=hello.acknowledged,
         seal=hello.seal,
         instance=hello.instance,
+        labels=dict(hello.labels),
     )
 
 
@@ -233,6 +234,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         memory_mib=spec.resources.memory_mib,
         array_index=launch.array_index if launch.HasField("array_index") else None,
         gang=_gang(launch.gang) if launch.HasField("gang") else None,
+        configuration=launch.configuration,
     )
 
 

@@ -24,6 +24,8 @@ class Hello:
     """Of the epoch, as its welcome had it."""
     instance: str = ""
     """Of this agent's process: no other has the same."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """By which jobs may ask for this node, as (name, value)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ PATTERNS = {
     r"^([A-Za-z0-9][A-Za-z0-9 ._:/=+-]*)?$": "must begin with a letter (A-Z, a-z) or digit; then also spaces and ._:/=+-",
     r"^[A-Za-z_][A-Za-z0-9_]*$": "the names of variables have letters (A-Z, a-z), digits and _, and begin with no digit",
     r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$": "must have letters (A-Z, a-z) and digits, with ._- only between these",
+    r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$": "must have letters (A-Z, a-z) and digits, with ._/- only between these",
     r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "must begin with a letter (A-Z, a-z) or digit; then also ._-",
     r"^[A-Za-z0-9._:-]*$": "must have nothing but letters (A-Z, a-z), digits and ._:-",
     r"^[a-z0-9_-]*$": "must have nothing but small letters (a-z), digits, _ and -",
@@ -88,11 +89,24 @@ def check(request: message.Message) -> None:
     found = protovalidate.collect_violations(request, fail_fast=request.ByteSize() > ALL_CHECKED)
     violations = [violation.proto for violation in found]
     if violations:
-        names = [".".join(element.field_name for element in v.field.elements) if v.field else "request" for v in violations]
+        names = list(map(_name, found))
         said = [f"{name}: {_words(v.message)}"[:200] for name, v in zip(names[:SHOWN], violations, strict=False)]
         if len(violations) > SHOWN:  # a status must fit into the trailers of HTTP/2
             said.append(f"and {len(violations) - SHOWN} more")
         raise InvalidArgument("INVALID_FIELD", "; ".join(said), field=names[0], rule=violations[0].rule_id)
+
+
+def _name(violation: protovalidate.Violation) -> str:
+    """The field that breaks a rule, and in which item of a list it is: spec.alternatives[1].estimate."""
+    path = violation.proto.field
+    if path is None:
+        return "request"
+    *outer, last = path.elements
+    return ".".join([*(f"{one.field_name}{_item(one.subscript)}" for one in outer), last.field_name])
+
+
+def _item(subscript: Any) -> str:
+    return f"[{subscript.value}]" if subscript is not None and subscript.field == "index" else ""
 
 
 def _words(said: str) -> str:

@@ -22,14 +22,18 @@ class Sight(NamedTuple):
         """Takes out of the job's spec what the caller may not see, and names it in `redacted`."""
         if self.everything or job.user == self.user:
             return
-        if spec.environment or spec.inherited_environment:
-            spec.ClearField("environment")
+        configurations = {"": spec} | {f"alternatives[{at}].": one for at, one in enumerate(spec.alternatives)}
+        if spec.inherited_environment or any(one.environment for one in configurations.values()):
+            for one in configurations.values():
+                one.ClearField("environment")
             spec.ClearField("inherited_environment")
             spec.redacted.append("environment")
         if self.secrets.none:
             return
-        commands = {"command": spec.command}
-        commands |= {f"task_groups[{at}].command": group.command for at, group in enumerate(spec.task_groups)}
+        commands = {}
+        for where, one in configurations.items():
+            commands[f"{where}command"] = one.command
+            commands |= {f"{where}task_groups[{at}].command": group.command for at, group in enumerate(one.task_groups)}
         for name, command in commands.items():
             if (shown := self.secrets.hide(command)) != tuple(command):
                 command[:] = shown

@@ -102,7 +102,7 @@ class Agents:
 
     def come(self, job: Job, run: Run, life: Life, now: Micros) -> None:
         """A task is there, to begin by itself or, of a gang, to be prepared."""
-        alone = not job.spec.gang
+        alone = not job.launch_spec.gang
         if alone:
             party = self._party(life, (run.node,), now, run.guaranteed)
         else:

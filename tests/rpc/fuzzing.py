@@ -45,9 +45,12 @@ KNOWN: Mapping[str, Sequence[Any]] = {
     "generation": (0, 1, 2),
     "index": (0, 1, 2, 3),
     "job_id": tuple(range(1, 13)),
+    "device_memory_mib": (0, 16_000),
     "level": ("node", "switch", "device"),
     "model": ("", "P100"),
     "name": ("a", "b", "c"),
+    "names": NODES,
+    "excluded": NODES,
     "nanos": (0,),
     "node": NODES,
     "posting_id": (1, 2, 3),
@@ -83,34 +86,35 @@ class Drawing(NamedTuple):
     rng: Random
     known: Mapping[str, Sequence[Any]] = KNOWN
 
-    def message(self, kind: Descriptor, wild: float = 0.0) -> Any:
-        """A message that might be meant, in which so large a part of the values is not."""
+    def message(self, kind: Descriptor, wild: float = 0.0, most: int = 1100) -> Any:
+        """A message that might be meant, in which so large a part of the values is not. A list has `most` items at most; those
+        within items of a list have fewer, lest all of it be as large as the product."""
         made = GetMessageClass(kind)()
         chosen = {oneof.name: self.rng.choice(oneof.fields).name for oneof in kind.oneofs if len(oneof.fields) > 1}
         for field in kind.fields:
             oneof = field.containing_oneof
             if oneof is None or chosen.get(oneof.name, field.name) == field.name:
-                self._fill(made, field, wild)
+                self._fill(made, field, wild, most)
         return made
 
-    def _fill(self, made: Any, field: FieldDescriptor, wild: float) -> None:
+    def _fill(self, made: Any, field: FieldDescriptor, wild: float, most: int) -> None:
         rules = field.GetOptions().Extensions[validate_pb2.field]
         odd = self.rng.random() < wild
         if field.is_repeated:
             least = max(rules.repeated.min_items, 0)
             count = self.rng.choice((0, 1, 1100)) if odd else self.rng.randint(least, least + 1)
             target = getattr(made, field.name)
-            for _ in range(min(count, 50) if field.message_type is not None and count > 50 else count):
+            for _ in range(min(count, most, 50 if field.message_type is not None else count)):
                 if field.message_type is not None and field.message_type.GetOptions().map_entry:
                     key, value = field.message_type.fields
                     target[self._value(key, wild) or "K"] = self._value(value, wild)
                 elif field.message_type is not None:
-                    target.add().CopyFrom(self.message(field.message_type, wild))
+                    target.add().CopyFrom(self.message(field.message_type, wild, most // 50))
                 else:
                     target.append(self._value(field, wild))
         elif field.message_type is not None:
             if rules.required != odd or self.rng.random() < 0.2:
-                getattr(made, field.name).CopyFrom(self.message(field.message_type, wild))
+                getattr(made, field.name).CopyFrom(self.message(field.message_type, wild, most))
         elif not (field.has_presence and self.rng.random() < 0.5):
             setattr(made, field.name, self._value(field, wild))
 

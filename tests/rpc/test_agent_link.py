@@ -45,11 +45,11 @@ def devices_of(*uuids: str, **device: Any) -> list[Any]:
         ({"devices": devices_of("u", "v", "u")}, "DEVICES", "devices 0, 2 have the same UUID 'u'"),
         ({"levels": ["switch"]}, "DEVICES", "the path [] of device 0 must have one number for each of the node's 1 levels"),
         ({"devices": devices_of("u", "v", path=[0])}, "DEVICES", "the path [0] of device 0 must have one number"),
-        ({"levels": ["switch"], "devices": devices_of("u", "v", path=[-1])}, "INVALID_FIELD", "devices.path"),
+        ({"levels": ["switch"], "devices": devices_of("u", "v", path=[-1])}, "INVALID_FIELD", "devices[0].path"),
         ({"levels": ["switch", "switch"]}, "INVALID_FIELD", "levels"),
         ({"levels": [""]}, "INVALID_FIELD", "levels"),
         ({"levels": ["node"], "devices": devices_of("u", "v", path=[0])}, "DEVICES", "a level is named 'node'"),
-        ({"devices": devices_of("u", "v", memory_mib=2**63 - 1)}, "INVALID_FIELD", "devices.memory_mib"),
+        ({"devices": devices_of("u", "v", memory_mib=2**63 - 1)}, "INVALID_FIELD", "devices[0].memory_mib"),
         ({"cluster_id": "c" * 3_000_000}, "INVALID_FIELD", "cluster_id"),
         ({"epoch": 2**63 - 1}, "INVALID_FIELD", "epoch"),
         ({"cluster_id": "another"}, "OTHER_CLUSTER", "belongs to cluster another"),
@@ -191,7 +191,7 @@ def test_a_faulty_report_ends_the_stream(server: Server, agent: Agent) -> None:
     agent.send_report(link_pb.Report(sequence=0, job_id=1, run=1, started=link_pb.RunStarted()))
     ended = agent.ended()
     assert ended is not None
-    assert (ended.code, ended.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "reports.sequence")
+    assert (ended.code, ended.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "reports[0].sequence")
 
 
 # ---- coming back -------------------------------------------------------------------------------------------------------

@@ -64,6 +64,12 @@ def unbounded(message: Descriptor, seen: set[str]) -> Iterator[str]:
         return
     seen.add(message.full_name)
     for field in message.fields:
+        entry = field.message_type
+        if entry is not None and entry.GetOptions().map_entry:
+            rules = field.GetOptions().Extensions[validate_pb2.field].map
+            if not (rules.max_pairs and rules.keys.string.max_len and rules.values.string.max_len):
+                yield field.full_name
+            continue
         of_field = field.GetOptions().Extensions[validate_pb2.field]
         rules = of_field.repeated.items if field.is_repeated else of_field
         if field.is_repeated and not of_field.repeated.HasField("max_items"):

@@ -227,6 +227,7 @@ def test_a_job_that_can_never_have_what_it_asks_is_told_so(site: Server, nodes: 
         ({"virtual_cluster": "a", "cells": job_pb2.CellRequest(pin="x")}, "NO_SUCH_PIN"),
         ({"virtual_cluster": "a", "cells": job_pb2.CellRequest(pool="x")}, "NO_SUCH_POOL"),
         ({"virtual_cluster": "a", "cells": job_pb2.CellRequest(model="x")}, "NO_SUCH_MODEL"),
+        ({"virtual_cluster": "a", "nodes": job_pb2.NodeRequest(names=["n1"])}, "NODES_BY_CELLS"),
         ({"virtual_cluster": "a", "guarantee": O, "cells": job_pb2.CellRequest(pin="x")}, "PIN_NEEDS_GUARANTEE"),
         ({"virtual_cluster": "a", "guarantee": O, "cells": job_pb2.CellRequest(level="node")}, "NO_POOL_FITS"),
     ):
@@ -289,7 +290,7 @@ def test_a_site_without_virtual_clusters_says_so(server: Server) -> None:
 
 
 def test_cells_and_guarantee_are_somebodys(server: Server) -> None:
-    for fields in ({"guarantee": O}, {"cells": job_pb2.CellRequest(pool="x")}):
+    for fields in ({"guarantee": O}, {"cells": job_pb2.CellRequest(level="node")}):
         refused = failure(lambda fields=fields: server.submit(**fields))  # type: ignore[misc]
         assert (refused.code, refused.info.metadata["field"]) == (grpc.StatusCode.INVALID_ARGUMENT, "spec.virtual_cluster")
 

@@ -94,7 +94,14 @@ class ShareGroup(_message.Message):
     def __init__(self, device: _Optional[int] = ..., job_ids: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "state", "capacity", "free", "earmarked", "levels", "devices", "share_groups", "address", "agent_version", "state_time", "drain", "strikes")
+    __slots__ = ("name", "state", "capacity", "free", "earmarked", "levels", "devices", "share_groups", "address", "agent_version", "state_time", "drain", "strikes", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +115,7 @@ class Node(_message.Message):
     STATE_TIME_FIELD_NUMBER: _ClassVar[int]
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     STRIKES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: NodeState
     capacity: _job_pb2.Resources
@@ -121,7 +129,8 @@ class Node(_message.Message):
     state_time: _timestamp_pb2.Timestamp
     drain: NodeDrain
     strikes: int
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., free: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., earmarked: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., share_groups: _Optional[_Iterable[_Union[ShareGroup, _Mapping]]] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., drain: _Optional[_Union[NodeDrain, _Mapping]] = ..., strikes: _Optional[int] = ...) -> None: ...
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[_Union[NodeState, str]] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., free: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., earmarked: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., share_groups: _Optional[_Iterable[_Union[ShareGroup, _Mapping]]] = ..., address: _Optional[str] = ..., agent_version: _Optional[str] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., drain: _Optional[_Union[NodeDrain, _Mapping]] = ..., strikes: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class NodeDrain(_message.Message):
     __slots__ = ("reason", "user", "time")

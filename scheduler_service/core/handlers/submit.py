@@ -86,7 +86,7 @@ def _check_nodes(state: State, spec: JobSpec, where: str) -> None:
     among, asks, room = state.among(spec), suitable_nodes.asked(spec), state.free_resources
     kind = "node of this cluster" if asks is None else f"node that {suitable_nodes.describe(asks)}"
     if among is not None and not among.bits:
-        raise FailedPrecondition("NO_SUCH_NODE", f"{where}there is no {kind}; see `ebb node list` for what there is")
+        raise FailedPrecondition("NO_SUITABLE_NODE", f"{where}there is no {kind}; see `ebb node list` for what there is")
     for demand in dict.fromkeys(group.demand for group in spec.gang) if spec.gang else (spec.demand,):
         if not room.could_ever_fit(demand, among):
             raise FailedPrecondition(

@@ -46,6 +46,7 @@ def hello_in(hello: pb.Hello, address: str) -> NodeSeen:
         runs=tuple(KnownRun(RunKey(r.job_id, r.run, r.task), _PHASES[r.phase], r.generation) for r in hello.runs),
         address=address,
         agent_version=hello.agent_version,
+        labels=tuple(sorted(hello.labels.items())),
     )
 
 
@@ -99,7 +100,7 @@ def _desired_run(order: Order, nodes: Nodes) -> pb.DesiredRun:
 
 def _launch(launch: Launch, nodes: Nodes) -> pb.Launch:
     job, run, place = launch.job, launch.run, launch.gang
-    out = pb.Launch(spec=_task_spec(job.spec, run), user=job.user, devices=run.given)
+    out = pb.Launch(spec=_task_spec(job.launch_spec, run), user=job.user, devices=run.given, configuration=job.configuration)
     if place is not None:
         out.gang.CopyFrom(_gang(job, run, place, nodes))
     if job.array_job:

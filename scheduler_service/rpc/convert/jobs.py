@@ -39,6 +39,7 @@ def job_out(view: JobView, nodes: Nodes, sight: Sight) -> pb.Job:
         eligible_time=time_out(job.eligible_us),
         array_job_id=job.array_job,
         array_index=job.array_index,
+        configuration=job.configuration,
     )
     if runs:
         out.node = name_of(nodes, runs[0].node)

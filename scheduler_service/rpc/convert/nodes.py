@@ -21,4 +21,5 @@ def node_out(view: NodeView) -> pb.Node:
         share_groups=[pb.ShareGroup(device=index, job_ids=jobs) for index, jobs in sorted(view.groups.items())],
         state_time=time_out(node.since_us),
         drain=drain,
+        labels=dict(node.labels),
     )

@@ -10,14 +10,17 @@ from ebb.v1 import job_pb2
 
 from scheduler_service.core.model import (
     Array,
+    Configuration,
     Dependency,
     DependencyKind,
     Exit0AfterStop,
     JobClass,
     JobSpec,
+    NodeSelector,
     Retry,
     TaskGroup,
 )
+from scheduler_service.core.model.configurations import ANY_NODE
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.rpc.convert.values import duration_in, duration_out, message_of, vector_in, vector_out
@@ -33,23 +36,14 @@ _plain: Callable[[JobSpec | job_pb2.JobSpec], tuple[Any, ...]] = attrgetter(*_PL
 
 def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
     """Most jobs say little of what can be said, and every Submit passes here: what is not said is not looked at."""
-    demand = vector_in(spec.resources)
     more: dict[str, Any] = {}
-    if spec.task_groups:
-        gang = more["gang"] = tuple(TaskGroup(g.count, vector_in(g.resources), tuple(g.command)) for g in spec.task_groups)
-        demand = ZERO
-        for group in gang:
-            demand = add(demand, Vector(*(part * group.size for part in group.demand)))
+    demand = _demand_in(spec, more)
     if spec.job_class:
         more["job_class"] = JobClass(spec.job_class)
-    if spec.environment:
-        more["environment"] = tuple(sorted(spec.environment.items()))
     if spec.inherited_environment:
         more["inherited"] = _inherited(tuple(sorted(spec.inherited_environment.items())))
     if spec.HasField("time_limit"):
         more["time_limit_us"] = duration_in(spec.time_limit)
-    if spec.HasField("estimate"):
-        more["estimate_us"] = duration_in(spec.estimate)
     if spec.HasField("retry"):
         more["retry"] = Retry(spec.retry.limit, tuple(sorted(spec.retry.exit_codes)), tuple(sorted(spec.retry.exit_signals)))
     if spec.dependencies:
@@ -61,7 +55,9 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
     if spec.exit_0_after_stop:
         more["exit_0_after_stop"] = Exit0AfterStop(spec.exit_0_after_stop)
     if spec.virtual_cluster:
-        more |= {"vc": spec.virtual_cluster, "cells": _cells_in(spec)}
+        more["vc"] = spec.virtual_cluster
+    if spec.alternatives:
+        more["alternatives"] = tuple(map(_configuration_in, spec.alternatives))
     return JobSpec(
         command=tuple(spec.command),
         demand=demand,
@@ -77,7 +73,39 @@ def _inherited(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...
     return found
 
 
-def _cells_in(spec: job_pb2.JobSpec) -> CellRequest:
+_Asking = job_pb2.JobSpec | job_pb2.Configuration
+"""What says how a job can run: fields of the same names mean the same in both."""
+
+
+def _configuration_in(said: job_pb2.Configuration) -> Configuration:
+    more: dict[str, Any] = {}
+    demand = _demand_in(said, more)
+    return Configuration(demand, command=tuple(said.command), device_memory_mib=said.device_memory_mib, **more)
+
+
+def _demand_in(said: _Asking, more: dict[str, Any]) -> Vector:
+    """What all tasks need together; `more` gets what else is said of the configuration."""
+    if said.environment:
+        more["environment"] = tuple(sorted(said.environment.items()))
+    if said.HasField("estimate"):
+        more["estimate_us"] = duration_in(said.estimate)
+    if said.HasField("nodes"):
+        asked = said.nodes
+        more["nodes"] = NodeSelector(
+            tuple(sorted(asked.names)), tuple(sorted(asked.labels.items())), tuple(sorted(asked.excluded))
+        )
+    if said.HasField("cells") or said.task_groups:
+        more["cells"] = _cells_in(said)
+    if not said.task_groups:
+        return vector_in(said.resources)
+    gang = more["gang"] = tuple(TaskGroup(g.count, vector_in(g.resources), tuple(g.command)) for g in said.task_groups)
+    demand = ZERO
+    for group in gang:
+        demand = add(demand, Vector(*(part * group.size for part in group.demand)))
+    return demand
+
+
+def _cells_in(spec: _Asking) -> CellRequest:
     asked = spec.cells
     levels = tuple(group.level for group in spec.task_groups) or (asked.level,)
     within = (Within(w.level, not w.preferred, w.task_group if w.HasField("task_group") else -1) for w in asked.within)
@@ -97,22 +125,21 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
         job_class=int(spec.job_class),  # type: ignore[arg-type]  # the values are the same by definition
         command=spec.command,
         environment=dict(spec.environment),
-        resources=vector_out(spec.demand),
         grace_period=duration_out(spec.grace_us),
         time_limit=duration_out(spec.time_limit_us) if spec.time_limit_us else None,
-        estimate=duration_out(spec.estimate_us) if spec.estimate_us else None,
         retry=message_of(job_pb2.Retry, spec.retry) if spec.retry.limit else None,
         array=message_of(job_pb2.Array, spec.array) if spec.array else None,
         **dict(zip(_PLAIN, _plain(spec), strict=True)),
     )
     if spec.inherited:
         out.inherited_environment.update(spec.inherited)
-    if spec.gang:
-        groups = (job_pb2.TaskGroup(count=g.size, resources=vector_out(g.demand), command=g.command) for g in spec.gang)
-        out.task_groups.extend(groups)
+    _needs_out(spec, out)
     if spec.vc:
         out.virtual_cluster, out.guarantee = spec.vc, int(spec.guarantee)  # type: ignore[assignment]
-        _cells_out(spec, out)
+    for one in spec.alternatives:
+        said = out.alternatives.add(command=one.command, environment=dict(one.environment))
+        said.device_memory_mib = one.device_memory_mib
+        _needs_out(one, said)
     if spec.dependencies:
         out.dependencies.extend(job_pb2.Dependency(job_id=d.job_id, kind=int(d.kind)) for d in spec.dependencies)  # type: ignore[arg-type]
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
@@ -120,7 +147,24 @@ def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
     return out
 
 
-def _cells_out(spec: JobSpec, out: job_pb2.JobSpec) -> None:
+def _needs_out(spec: JobSpec | Configuration, out: _Asking) -> None:
+    out.resources.CopyFrom(vector_out(spec.demand))
+    if spec.estimate_us:
+        out.estimate.CopyFrom(duration_out(spec.estimate_us))
+    if spec.nodes != ANY_NODE:
+        names, labels, excluded = spec.nodes
+        out.nodes.CopyFrom(job_pb2.NodeRequest(names=names, labels=dict(labels), excluded=excluded))
+    if spec.gang:
+        groups = (job_pb2.TaskGroup(count=g.size, resources=vector_out(g.demand), command=g.command) for g in spec.gang)
+        out.task_groups.extend(groups)
+    if spec.cells != _ANY_CELLS:
+        _cells_out(spec, out)
+
+
+_ANY_CELLS = CellRequest()
+
+
+def _cells_out(spec: JobSpec | Configuration, out: _Asking) -> None:
     pool, model, pin, levels, within, lazy, vacates = spec.cells
     asked = job_pb2.CellRequest(pool=pool, model=model, pin=pin, lazy=lazy, vacates=vacates)
     for one in within:

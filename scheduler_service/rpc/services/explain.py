@@ -176,5 +176,5 @@ def preempted_out(story: Sequence[JobEvent], found: JobView) -> pb.PreemptionCos
         by_job_id=told.cause_job,
         time=time_out(told.at_us),
         away=duration_out(away),
-        device_hours=found.job.spec.demand.devices * away / 3.6e9,
+        device_hours=found.job.launch_spec.demand.devices * away / 3.6e9,
     )

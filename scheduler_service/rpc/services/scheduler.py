@@ -20,7 +20,9 @@ from scheduler_service.core.messages import (
     SuspendRequested,
     UpdateRequested,
 )
-from scheduler_service.core.model import Job, JobState, Run
+from scheduler_service.core.model import Job, JobSpec, JobState, Run
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
@@ -61,6 +63,7 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Submit(self, request: pb.SubmitRequest, _context: Context) -> pb.SubmitResponse:
         _check_spec(request.spec)
         spec = spec_in(request.spec, self._front.default_grace_us)
+        _check_configurations(spec)
         given = request.spec.HasField("grace_period")
         who = user()
 
@@ -228,17 +231,33 @@ def _check_spec(spec: job_pb2.JobSpec) -> None:
     """Raises InvalidArgument for what no rule of a single field says."""
     if spec.ByteSize() > LARGEST_SPEC:
         raise invalid("spec", "bytes.max_len", f"must be at most {LARGEST_SPEC} bytes")
-    tasks = sum(group.count for group in spec.task_groups)
-    if tasks > MOST_TASKS:
-        raise invalid("spec.task_groups", "tasks.max", f"at most {MOST_TASKS} tasks in all, not {tasks}")
+    tasks = 0
+    for at, groups in enumerate((spec.task_groups, *(one.task_groups for one in spec.alternatives))):
+        tasks = max(tasks, many := sum(group.count for group in groups))
+        if many > MOST_TASKS:
+            where = f"spec.alternatives[{at - 1}]" if at else "spec"
+            raise invalid(f"{where}.task_groups", "tasks.max", f"at most {MOST_TASKS} tasks in all, not {many}")
     if tasks * spec.ByteSize() > LARGEST_GANG:
         too_much = f"with {tasks} tasks it must be at most {LARGEST_GANG // tasks} bytes, for each is sent a copy"
         raise invalid("spec", "bytes.max_len", too_much)
-    if not spec.virtual_cluster and (spec.guarantee or spec.HasField("cells") or any(g.level for g in spec.task_groups)):
-        raise invalid("spec.virtual_cluster", "virtual_cluster.given", "say whose cells and guarantee are meant")
+    if spec.guarantee and not spec.virtual_cluster:
+        raise invalid("spec.virtual_cluster", "virtual_cluster.given", "say whose guarantee is meant")
     if spec.redacted:
         lacks = "this spec lacks what its owner alone may see: take one that you have made yourself"
         raise invalid("spec.redacted", "redacted.whole", lacks)
+
+
+def _check_configurations(spec: JobSpec) -> None:
+    """Raises InvalidArgument for cells without a virtual cluster, and for two equal configurations."""
+    seen: dict[JobSpec, int] = {}
+    for number, one in enumerate(spec.in_each_configuration()):
+        cells = one.cells
+        if not spec.vc and cells != CellRequest(pool=cells.pool, model=cells.model):  # the engine refuses pools by name
+            whose = f"say whose cells configuration {number} asks for" if spec.alternatives else "say whose cells are meant"
+            raise invalid("spec.virtual_cluster", "virtual_cluster.given", whose)
+        if spec.alternatives and (before := seen.setdefault(changed(one, estimate_us=0), number)) != number:
+            equal = f"configurations {before} and {number} are equal; leave one out"
+            raise invalid(f"spec.alternatives[{number - 1}]", "alternatives.unique", equal)
 
 
 async def _check_vc(backend: Backend, name: str) -> None:

@@ -111,7 +111,7 @@ JobAndRun = tuple[Job, tuple[Run, ...]]
 
 def _with_tasks(conn: Connection, found: Sequence[Sequence[Any]]) -> list[JobAndRun]:
     jobs = [(rows.to_job(row), row[_JOB_COLUMNS:]) for row in found]
-    gangs = [(job.id, job.run) for job, first in jobs if job.spec.gang and first[0] is not None]
+    gangs = [(job.id, job.run) for job, first in jobs if job.launch_spec.gang and first[0] is not None]
     others: dict[int, list[Run]] = {}
     if gangs:
         query = _A_RUN.where(tuple_(_run.c.job_id, _run.c.run).in_(gangs), _run.c.task > 0).order_by(_run.c.task)

@@ -98,7 +98,14 @@ class RunStatus(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., pid: _Optional[int] = ..., log_path: _Optional[str] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal", "instance")
+    __slots__ = ("node", "boot_id", "cluster_id", "epoch", "capacity", "levels", "devices", "runs", "agent_version", "acknowledged", "seal", "instance", "labels")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     NODE_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +118,7 @@ class Hello(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     SEAL_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     node: str
     boot_id: str
     cluster_id: str
@@ -123,7 +131,8 @@ class Hello(_message.Message):
     acknowledged: int
     seal: bytes
     instance: str
-    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., instance: _Optional[str] = ...) -> None: ...
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, node: _Optional[str] = ..., boot_id: _Optional[str] = ..., cluster_id: _Optional[str] = ..., epoch: _Optional[int] = ..., capacity: _Optional[_Union[_job_pb2.Resources, _Mapping]] = ..., levels: _Optional[_Iterable[str]] = ..., devices: _Optional[_Iterable[_Union[_cluster_pb2.Device, _Mapping]]] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., agent_version: _Optional[str] = ..., acknowledged: _Optional[int] = ..., seal: _Optional[bytes] = ..., instance: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Reports(_message.Message):
     __slots__ = ("reports",)
@@ -256,18 +265,20 @@ class DesiredRun(_message.Message):
     def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., task: _Optional[int] = ..., generation: _Optional[int] = ..., prepared: _Optional[_Union[Launch, _Mapping]] = ..., running: _Optional[_Union[Launch, _Mapping]] = ..., stopped: _Optional[_Union[Stop, _Mapping]] = ...) -> None: ...
 
 class Launch(_message.Message):
-    __slots__ = ("spec", "user", "devices", "gang", "array_index")
+    __slots__ = ("spec", "user", "devices", "gang", "array_index", "configuration")
     SPEC_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     GANG_FIELD_NUMBER: _ClassVar[int]
     ARRAY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURATION_FIELD_NUMBER: _ClassVar[int]
     spec: _job_pb2.JobSpec
     user: str
     devices: _containers.RepeatedScalarFieldContainer[int]
     gang: Gang
     array_index: int
-    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ...) -> None: ...
+    configuration: int
+    def __init__(self, spec: _Optional[_Union[_job_pb2.JobSpec, _Mapping]] = ..., user: _Optional[str] = ..., devices: _Optional[_Iterable[int]] = ..., gang: _Optional[_Union[Gang, _Mapping]] = ..., array_index: _Optional[int] = ..., configuration: _Optional[int] = ...) -> None: ...
 
 class Gang(_message.Message):
     __slots__ = ("rank", "world_size", "local_rank", "local_world_size", "node_rank", "nodes", "master_address", "master_port")
