@@ -1,6 +1,6 @@
 """Ebb's SDK: jobs and nodes of a scheduler (`Client`, `AsyncClient`), and checkpoints inside a job (`client_sdk.training`)."""
 
-from client_sdk._values.options import JobOptions
+from client_sdk._values.job_options import Alternative, JobOptions
 from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
 from client_sdk.errors import (
@@ -32,6 +32,7 @@ from client_sdk.models import (
     CellQuota,
     CellRequest,
     CellUse,
+    Configuration,
     Decision,
     Dependency,
     DependencyKind,
@@ -60,6 +61,7 @@ from client_sdk.models import (
     Node,
     NodeCells,
     NodeDrain,
+    NodeRequest,
     NodeState,
     Observations,
     PinFault,
@@ -87,6 +89,7 @@ from client_sdk.models import (
 __all__ = [
     "Aborted",
     "AlreadyExists",
+    "Alternative",
     "Array",
     "ArrayStatus",
     "AsyncClient",
@@ -102,6 +105,7 @@ __all__ = [
     "CellRequest",
     "CellUse",
     "Client",
+    "Configuration",
     "DeadlineExceeded",
     "Decision",
     "Dependency",
@@ -136,6 +140,7 @@ __all__ = [
     "Node",
     "NodeCells",
     "NodeDrain",
+    "NodeRequest",
     "NodeState",
     "NotFound",
     "Observations",

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from client_sdk._requests import exchange as _requests
 from client_sdk._requests.jobs import Request
-from client_sdk._values.options import Moment, Time
+from client_sdk._values.job_options import Moment, Time
 from client_sdk.models import CellExchange, CellLot, ExchangeState, LedgerEntry, Posting, PostingKind, PostingState, Surplus
 
 T = TypeVar("T")

@@ -11,7 +11,8 @@ from client_sdk._exchange import AsyncExchange
 from client_sdk._job_changes import AsyncJobChanges
 from client_sdk._nodes import AsyncNodeCalls
 from client_sdk._requests import jobs
-from client_sdk._values.options import JobOptions, job_id, job_spec
+from client_sdk._values.job_options import JobOptions
+from client_sdk._values.options import job_id, job_spec
 from client_sdk._virtual_clusters import AsyncVirtualClusterCalls
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable

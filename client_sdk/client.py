@@ -13,7 +13,8 @@ from client_sdk._job_changes import JobChanges
 from client_sdk._nodes import NodeCalls
 from client_sdk._requests import jobs
 from client_sdk._requests.jobs import DEFAULT_ADDRESS
-from client_sdk._values.options import JobOptions, job_id, job_spec
+from client_sdk._values.job_options import JobOptions
+from client_sdk._values.options import job_id, job_spec
 from client_sdk._virtual_clusters import VirtualClusterCalls
 from client_sdk._waiting import LogCourse, Waiting, deadline_in, is_last
 from client_sdk.errors import DeadlineExceeded, FailedPrecondition, Unavailable

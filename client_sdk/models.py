@@ -9,7 +9,16 @@ from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Post
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
-from client_sdk._values.specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
+from client_sdk._values.specs import (
+    Array,
+    Configuration,
+    Dependency,
+    JobSpec,
+    NodeRequest,
+    Resources,
+    Retry,
+    TaskGroup,
+)
 from client_sdk._values.states import (
     ENDED,
     LIVE,
@@ -63,6 +72,7 @@ __all__ = [
     "CellQuota",
     "CellRequest",
     "CellUse",
+    "Configuration",
     "Decision",
     "Dependency",
     "DependencyKind",
@@ -91,6 +101,7 @@ __all__ = [
     "Node",
     "NodeCells",
     "NodeDrain",
+    "NodeRequest",
     "NodeState",
     "Observations",
     "PinFault",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
-from typing import SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, TypeVar, overload
 
 from ebb.v1 import job_pb2, scheduler_pb2
 from google.protobuf.duration_pb2 import Duration
@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from client_sdk import models
 from client_sdk._protobuf import convert_cells
 from client_sdk._protobuf.call import why_not
-from client_sdk._values.options import ANY_CELLS, NO_RETRY
+from client_sdk._values.options import ANY_CELLS, ANY_NODE, NO_RETRY
 from client_sdk.errors import InvalidArgument
 
 E = TypeVar("E", bound=IntEnum)
@@ -89,8 +89,28 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         cells=convert_cells.cells(message.cells) if message.HasField("cells") else ANY_CELLS,
         exit_0_after_stop=enum(models.Exit0AfterStop, message.exit_0_after_stop) or models.Exit0AfterStop.STOPPED,
         inherited=dict(message.inherited_environment),
+        device_memory_mib=message.device_memory_mib,
+        nodes=_nodes(message.nodes) if message.HasField("nodes") else ANY_NODE,
+        alternatives=tuple(map(_configuration, message.alternatives)),
         redacted=tuple(message.redacted),
     )
+
+
+def _configuration(message: job_pb2.Configuration) -> models.Configuration:
+    return models.Configuration(
+        resources=resources(message.resources),
+        task_groups=tuple(map(_task_group, message.task_groups)),
+        cells=convert_cells.cells(message.cells) if message.HasField("cells") else ANY_CELLS,
+        device_memory_mib=message.device_memory_mib,
+        nodes=_nodes(message.nodes) if message.HasField("nodes") else ANY_NODE,
+        command=tuple(message.command),
+        environment=dict(message.environment),
+        estimate=given(message, "estimate"),
+    )
+
+
+def _nodes(message: job_pb2.NodeRequest) -> models.NodeRequest:
+    return models.NodeRequest(names=tuple(message.names), labels=dict(message.labels), excluded=tuple(message.excluded))
 
 
 def _exit_message(value: models.Exit0AfterStop) -> str | None:
@@ -132,22 +152,39 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             environment=value.environment or None,
             inherited_environment=value.inherited or None,
             working_directory=value.working_directory or "",
-            resources=resources_message(value.resources),
             grace_period=duration_message(value.grace_period),
             priority=value.priority,
             time_limit=duration_message(value.time_limit),
-            estimate=duration_message(value.estimate),
             retry=_retry_message(value.retry),
-            task_groups=tuple(map(_task_group_message, value.task_groups)) or None,
             dependencies=tuple(map(dependency_message, value.dependencies)) or None,
             array=None if value.array is None else job_pb2.Array(size=value.array.size, at_once=value.array.at_once),
             virtual_cluster=value.virtual_cluster,
             guarantee=job_pb2.Guarantee.Name(value.guarantee) if value.virtual_cluster else None,
-            cells=convert_cells.cells_message(value.cells),
             exit_0_after_stop=_exit_message(value.exit_0_after_stop),
+            alternatives=tuple(map(_configuration_message, value.alternatives)) or None,
+            **_needs_message(value),
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"the job cannot be sent: {_unfit(value) or why_not(error)}") from error
+
+
+def _needs_message(value: models.JobSpec | models.Configuration) -> dict[str, Any]:
+    """What a spec and a configuration say alike."""
+    nodes = value.nodes
+    return {
+        "resources": resources_message(value.resources),
+        "task_groups": tuple(map(_task_group_message, value.task_groups)) or None,
+        "cells": convert_cells.cells_message(value.cells),
+        "estimate": duration_message(value.estimate),
+        "device_memory_mib": value.device_memory_mib,
+        "nodes": None
+        if nodes == ANY_NODE
+        else job_pb2.NodeRequest(names=nodes.names, labels=nodes.labels, excluded=nodes.excluded),
+    }
+
+
+def _configuration_message(value: models.Configuration) -> job_pb2.Configuration:
+    return job_pb2.Configuration(command=value.command, environment=value.environment or None, **_needs_message(value))
 
 
 def _unfit(value: models.JobSpec) -> str:
@@ -222,6 +259,7 @@ def job(message: job_pb2.Job) -> models.Job:
         array_index=message.array_index if message.array_job_id else None,
         array=_array_status(message.array) if message.HasField("array") else None,
         guaranteed=message.guaranteed,
+        configuration=message.configuration,
     )
 
 

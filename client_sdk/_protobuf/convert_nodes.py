@@ -27,6 +27,7 @@ def node(message: cluster_pb2.Node, seen: models.Observations | None = None) -> 
         if message.HasField("drain")
         else None,
         strikes=message.strikes,
+        labels=dict(message.labels),
         observations=seen,
     )
 

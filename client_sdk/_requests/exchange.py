@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from client_sdk import units
 from client_sdk._requests.jobs import Request, new_id
 from client_sdk._values.exchange import GPU_HOUR_US
-from client_sdk._values.options import Moment, Time
+from client_sdk._values.job_options import Moment, Time
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import CellExchange, CellLot, ExchangeState, LedgerEntry, Posting, PostingKind, PostingState, Surplus
 

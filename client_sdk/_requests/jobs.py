@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from client_sdk import units
-from client_sdk._values.options import Time, job_id
+from client_sdk._values.job_options import Time
+from client_sdk._values.options import job_id
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import (
     CellQuota,

@@ -98,6 +98,8 @@ class Job:
     """For an array: how its elements stand."""
     guaranteed: bool = False
     """The current or last run holds cells of its virtual cluster."""
+    configuration: int = 0
+    """That of the current or last run, by its number in `spec.configurations`."""
 
     @property
     def ended(self) -> bool:

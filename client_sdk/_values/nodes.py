@@ -1,6 +1,7 @@
 """Nodes and devices."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from client_sdk._values.specs import Resources
@@ -97,6 +98,8 @@ class Node:
     """Set while nothing new is placed on it."""
     strikes: int = 0
     """Failures that are this node's fault, as far as can be told. At the site's limit it is drained."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """By which jobs may ask for it; its agent's configuration has them."""
     observations: Observations | None = None
     """In what `Client.node` returns: what its agent saw last. None where nothing is known: its devices are simulated, it is
     silent, or a standby answers."""

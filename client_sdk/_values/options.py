@@ -3,23 +3,27 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from numbers import Real
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypedDict
 
 from client_sdk import units
 from client_sdk._values.export import exported
+from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
-from client_sdk._values.specs import Array, Dependency, JobSpec, Resources, Retry, TaskGroup
+from client_sdk._values.specs import (
+    Array,
+    Configuration,
+    Dependency,
+    JobSpec,
+    NodeRequest,
+    Resources,
+    Retry,
+    TaskGroup,
+)
 from client_sdk._values.states import DependencyKind, Exit0AfterStop, Guarantee, JobClass
 from client_sdk._values.virtual_clusters import CellRequest, Within
 from client_sdk.errors import InvalidArgument
-
-Time: TypeAlias = float | str | timedelta
-"""A length of time: a number of seconds, or like "90s", "1h30m", "2d"."""
-Moment: TypeAlias = str | datetime
-"""A point in time: a datetime with a time zone, or like "2025-01-31T08:00" (UTC), "+2h" (from now), "now"."""
-Jobs: TypeAlias = Job | int | Iterable[Job | int]
 
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _EXITS = {"stopped": Exit0AfterStop.STOPPED, "done": Exit0AfterStop.DONE}
@@ -30,74 +34,7 @@ _NONE: tuple[()] = ()
 _ONE_CPU = Resources(cpus=1, memory_mib=units.parse_memory("1GiB"))
 NO_RETRY = Retry()
 ANY_CELLS = CellRequest()
-
-
-class JobOptions(TypedDict, total=False):
-    """The options of `Client.submit` and `Client.preview`, each of which may be left out."""
-
-    name: str
-    """For people; need not be unique. Letters and digits of ASCII, blanks and any of "._:/=+-"; 128 at most."""
-    job_class: JobClass | Literal["trial", "best-effort"]
-    """Best-effort where it is left out."""
-    cpus: float
-    """Cores, also fractions; 1."""
-    memory: str | int
-    """Of the host: like "4GiB", or a number of MiB; "1GiB"."""
-    devices: int
-    """GPUs; none."""
-    grace: Time | None
-    """How long it needs to save its work when it is preempted. None leaves it to the site; zero says that it may be killed at
-    once and go on from its last checkpoint."""
-    env: Mapping[str, str] | None
-    """Variables that the job is to have. They win over what it inherits."""
-    export: str | Iterable[str] | None
-    """What the job inherits from the environment of this process, as for sbatch: "ALL", "NONE", or names and NAME=VALUE, such
-    as "PATH,LR=0.1" or ["PATH", "CONDA_*"]. By default PATH, VIRTUAL_ENV and CONDA_*, so that an active virtual environment is
-    the job's, too. The directories of the agent's own PATH follow those of PATH."""
-    working_directory: str | os.PathLike[str] | None
-    """An absolute path on the node; None means the job's own directory there."""
-    priority: int
-    """-1000 to 1000; 0. Higher ones stand before others in their queue."""
-    time_limit: Time | None
-    """The longest that it may run, over all of its runs."""
-    estimate: Time | None
-    """How long it is expected to run: what waits behind it can then be told when."""
-    retries: int
-    """How often it is run again when a run fails, and for which exit codes or signals; with neither, for every failure."""
-    retry_exit_codes: Iterable[int]
-    retry_exit_signals: Iterable[int]
-    tasks: int | Sequence[TaskGroup]
-    """A gang: tasks that start together or not at all. A number of them, each with cpus, memory and devices; or groups, each of
-    which says its own."""
-    after_ok: Jobs
-    """It waits until these have succeeded, have ended (`after_any`), or have failed."""
-    after_any: Jobs
-    after_failed: Jobs
-    array: int | None
-    """So many jobs of this spec, told apart by EBB_ARRAY_INDEX; at most `array_at_once` are under way (0: any number)."""
-    array_at_once: int
-    vc: str | None
-    """The virtual cluster that it belongs to; left out, it is taken from EBB_VC. Needed where the site has virtual clusters."""
-    guarantee: Guarantee | Literal["guaranteed", "overflow", "opportunistic"]
-    """Whether it waits for cells of its virtual cluster (guaranteed), runs meanwhile in anybody's idle ones (overflow), or only
-    in those (opportunistic)."""
-    pool: str
-    """Which nodes it runs on, by the pool's name or by the `model` of its devices."""
-    model: str
-    pin: str
-    """The pinned cell of its virtual cluster to run in."""
-    cell: str
-    """The level of which it has a whole cell, such as "socket"; for a gang say it in each group of `tasks`."""
-    within: str | Within | Iterable[str | Within]
-    """All of its tasks run in one cell of this level, such as "rack"."""
-    lazy: bool
-    """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
-    vacates: bool
-    """Leave, and wait for other cells, where the virtual cluster owns fewer than it did; False: run on as opportunistic."""
-    exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"]
-    """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain: the program was
-    stopped, and the job runs again (the default), or its work is done. A program that writes EBB_DONE_FILE has finished in any
-    case."""
+ANY_NODE = NodeRequest()
 
 
 def job_spec(
@@ -128,6 +65,11 @@ def job_spec(
     guarantee: Guarantee | Literal["guaranteed", "overflow", "opportunistic"] = Guarantee.GUARANTEED,
     pool: str = "",
     model: str = "",
+    device_memory: str | int = 0,
+    nodes: str | Iterable[str] = _NONE,
+    node_labels: Mapping[str, str] | None = None,
+    exclude_nodes: str | Iterable[str] = _NONE,
+    alternatives: Iterable[Alternative | Configuration] = _NONE,
     pin: str = "",
     cell: str = "",
     within: str | Within | Iterable[str | Within] = (),
@@ -149,6 +91,8 @@ def job_spec(
         raise InvalidArgument(f'exit_0_after_stop={exit_0_after_stop!r} is unknown; it is "stopped" or "done"')
     if not (isinstance(tasks, int) or not tasks or cpus is memory is devices is None):
         raise InvalidArgument("cpus, memory and devices are those of a job of one task: say them in each group of `tasks`")
+    taken = {"cpus": cpus, "memory": memory, "tasks": tasks, "within": within, "nodes": nodes, "node_labels": node_labels}
+    taken["exclude_nodes"] = exclude_nodes
     inherited, given = exported(export)
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
@@ -176,8 +120,47 @@ def job_spec(
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
         exit_0_after_stop=_EXITS[exit_0_after_stop] if isinstance(exit_0_after_stop, str) else exit_0_after_stop,
+        device_memory_mib=units.parse_memory(device_memory),
+        nodes=_nodes(nodes, node_labels, exclude_nodes),
+        alternatives=tuple(_alternative(at + 1, one, vc, guarantee, taken) for at, one in enumerate(alternatives)),
         **_tenancy(vc, guarantee, cells),
     )
+
+
+def _alternative(
+    number: int, said: Alternative | Configuration, vc: str | None, guarantee: Guarantee | str, taken: Mapping[str, Any]
+) -> Configuration:
+    """`taken`: the options of the job that hold for an alternative that leaves them out."""
+    if isinstance(said, Configuration):
+        return said
+    wrong = [str(name) for name in said if name not in Alternative.__annotations__] if isinstance(said, Mapping) else None
+    if wrong is None or wrong:
+        known = ", ".join(Alternative.__annotations__)
+        raise InvalidArgument(f"alternative {number}: {said!r} is not one; it has some of: {known}")
+    options: dict[str, Any] = {name: value for name, value in taken.items() if value not in (None, ())} | dict(said)
+    if not isinstance(options.get("tasks", 0), int):
+        options = {name: value for name, value in options.items() if name not in ("cpus", "memory") or name in said}
+    try:
+        spec = job_spec(options.pop("command", ()), export="NONE", vc=vc, guarantee=guarantee, **options)  # type: ignore[arg-type]
+    except InvalidArgument as error:
+        raise InvalidArgument(f"alternative {number}: {error}") from error
+    return spec.configurations[0]
+
+
+def _nodes(names: str | Iterable[str], labels: Mapping[str, str] | None, excluded: str | Iterable[str]) -> NodeRequest:
+    if names is excluded is _NONE and labels is None:
+        return ANY_NODE
+    try:
+        return NodeRequest(names=_sorted(names), labels=dict(labels or {}), excluded=_sorted(excluded))
+    except (TypeError, ValueError):
+        raise InvalidArgument(
+            f"nodes and exclude_nodes are names of nodes, and node_labels a mapping; not {names!r}, {excluded!r} and {labels!r}"
+        ) from None
+
+
+def _sorted(names: str | Iterable[str]) -> tuple[str, ...]:
+    """In order, as the scheduler keeps them, so that a spec that was sent is the spec that is answered."""
+    return (names,) if isinstance(names, str) else tuple(sorted(set(names)))
 
 
 def _groups(tasks: int | Sequence[TaskGroup], alike: Resources, level: str) -> tuple[TaskGroup, ...]:
@@ -221,7 +204,8 @@ def _tenancy(vc: str | None, guarantee: Guarantee | str, cells: CellRequest) -> 
             raise InvalidArgument(f"{guarantee!r} is no guarantee; it is {', '.join(_GUARANTEES)}")
         guarantee = _GUARANTEES[guarantee]
     name = os.environ.get("EBB_VC", "") if vc is None else vc
-    if not name and (cells != ANY_CELLS or guarantee is not Guarantee.GUARANTEED):
+    beyond_model = cells != CellRequest(model=cells.model)
+    if not name and (beyond_model or guarantee is not Guarantee.GUARANTEED):
         raise InvalidArgument("cells and guarantees are those of a virtual cluster: say which, by vc (--vc) or EBB_VC")
     return {"virtual_cluster": name, "guarantee": guarantee, "cells": cells}
 

@@ -74,6 +74,41 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRequest:
+    """The nodes on which a job may run, on a site without virtual clusters."""
+
+    names: tuple[str, ...] = ()
+    """One of these nodes; empty means any."""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Nodes that have all of these labels."""
+    excluded: tuple[str, ...] = ()
+    """None of these nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """One way in which a job can run, such as on a model of device or on CPUs. An empty `command` means the job's;
+    `environment` is added to the job's. The other fields mean what those of `JobSpec` with their names mean."""
+
+    resources: Resources = Resources()
+    task_groups: tuple[TaskGroup, ...] = ()
+    cells: CellRequest = field(default_factory=CellRequest)
+    device_memory_mib: int = 0
+    nodes: NodeRequest = field(default_factory=NodeRequest)
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    estimate: timedelta | None = None
+
+    def __str__(self) -> str:
+        """Such as "2 V100 and 4 CPUs" or "8 CPUs"."""
+        groups = self.task_groups
+        devices = sum(group.count * group.devices for group in groups) if groups else self.resources.devices
+        cpus = sum(group.count * group.cpus for group in groups) if groups else self.resources.cpus
+        model = self.cells.model or self.cells.pool or ("device" if devices == 1 else "devices")
+        return f"{devices} {model} and {cpus:g} CPUs" if devices else f"{cpus:g} CPUs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What a user asks to be run.
 
@@ -109,6 +144,26 @@ class JobSpec:
     """What an exit with 0 means after a stop signal."""
     inherited: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What it takes over from the shell or program that submitted it (see `JobOptions.export`); `environment` wins over it."""
+    device_memory_mib: int = 0
+    """At least so much memory on each of its devices; 0 means any."""
+    nodes: NodeRequest = field(default_factory=NodeRequest)
+    alternatives: tuple[Configuration, ...] = ()
+    """Other configurations in which the job can run. The fields above are configuration 0, and these are 1, 2, ..."""
     redacted: tuple[str, ...] = ()
     """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
     be submitted."""
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """All of them, by number: that of the spec's own fields, and the alternatives."""
+        own = Configuration(
+            resources=self.resources,
+            task_groups=self.task_groups,
+            cells=self.cells,
+            device_memory_mib=self.device_memory_mib,
+            nodes=self.nodes,
+            command=self.command,
+            environment=self.environment,
+            estimate=self.estimate,
+        )
+        return own, *self.alternatives

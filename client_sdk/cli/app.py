@@ -17,6 +17,7 @@ from client_sdk.cli import (
     logs_and_wait,
     nodes,
     output,
+    show,
     story,
     submit,
     top,
@@ -147,7 +148,7 @@ def _forget_stdout() -> None:
 _COMMANDS: tuple[click.Command, ...] = (
     submit.submit,
     listing.list_,
-    listing.show,
+    show.show,
     *logs_and_wait.COMMANDS,
     *job_verbs.COMMANDS,
     explain.explain,

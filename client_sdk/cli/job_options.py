@@ -2,13 +2,27 @@
 
 import os
 import re
+import shlex
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from client_sdk._values.options import JobOptions
-from client_sdk.cli.option_values import flag, ids, many, memory, number, one_of, text, time, whole
+from client_sdk._values.job_options import Alternative, JobOptions
+from client_sdk.cli.option_values import (
+    command,
+    flag,
+    ids,
+    many,
+    memory,
+    names,
+    number,
+    one_of,
+    text,
+    time,
+    unknown,
+    whole,
+)
 from client_sdk.cli.task_groups import groups
 from client_sdk.errors import InvalidArgument
 from client_sdk.models import Within
@@ -126,6 +140,57 @@ def _within(value: Any) -> dict[str, Any]:
     return {"within": found}
 
 
+def _labels(value: Any) -> dict[str, str]:
+    """NAME=VALUE each, with commas between them; or a mapping."""
+    result: dict[str, str] = {}
+    for part in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(part, dict):
+            result |= _variables(part)
+            continue
+        for pair in text(part).split(","):
+            name, given, said = pair.strip().partition("=")
+            if not given:
+                raise InvalidArgument(f"{pair!r} is no label; write it like zone=a")
+            result[name] = said
+    return result
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _alternative(value: Any) -> dict[str, Any]:
+    """Another configuration: of --or "devices=2 model=V100", of a file {devices: 2, model: V100}."""
+    pairs = _split(value) if isinstance(value, str) else value
+    if not isinstance(pairs, dict):
+        raise InvalidArgument(f"{value!r} is not like {{devices: 2, model: V100}}")
+    found: dict[str, Any] = {}
+    for said, one in pairs.items():
+        key = "devices" if said == "gpus" else str(said).replace("-", "_")
+        if key not in _OF_ALTERNATIVE:
+            raise InvalidArgument(unknown(key, _OF_ALTERNATIVE, "an alternative"))
+        try:
+            found |= _OF_ALTERNATIVE[key](one)
+        except InvalidArgument as error:
+            raise InvalidArgument(f"{said}: {error}") from error
+    return found
+
+
+def _split(value: str) -> dict[str, Any]:
+    """Words as a shell has them, each NAME=VALUE. A name that comes again adds to a list."""
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise InvalidArgument(f"{value!r}: {error}") from error
+    found: dict[str, Any] = {}
+    for word in words:
+        name, given, said = word.partition("=")
+        if not given:
+            raise InvalidArgument(f"{word!r} has no value; write it like --or 'devices=2 model=V100 estimate=3h'")
+        found[name] = [*_listed(found[name]), said] if name in found else said
+    return found
+
+
 def _named(name: str, read: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
     return lambda value: {name: read(value)}
 
@@ -154,12 +219,20 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "guarantee": _named("guarantee", one_of("guaranteed", "overflow", "opportunistic", wrong="is no guarantee")),
     "pool": _named("pool", text),
     "model": _named("model", text),
+    "device_memory": _named("device_memory", memory),
+    "nodes": _named("nodes", names),
+    "node_labels": _named("node_labels", _labels),
+    "exclude_nodes": _named("exclude_nodes", names),
     "pin": _named("pin", text),
     "cell": _named("cell", text),
     "within": _within,
     "lazy": _named("lazy", flag),
     "vacates": _named("vacates", flag),
     "exit_0_after_stop": _named("exit_0_after_stop", one_of("stopped", "done", wrong="is unknown")),
+    "alternatives": lambda value: {"alternatives": list(map(_alternative, _listed(value)))},
 }
+_OF_ALTERNATIVE: dict[str, Callable[[Any], dict[str, Any]]] = {
+    name: _READ[name] for name in Alternative.__annotations__ if name != "command"
+} | {"command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value))}
 KEYS = ("command", *_READ)
 """Of a job file, which may also say gpus for devices."""

@@ -9,7 +9,7 @@ from client_sdk.models import DeviceObservation, MemoryCycle, Node, NodeState
 from client_sdk.units import format_memory
 
 COLUMNS = ("NAME", "STATE", "CPUS", "MEMORY", "DEVICES", "EARMARKED", "JOBS")
-WIDE_COLUMNS = ("ADDRESS", "AGENT", "SINCE", "MODELS", "STRIKES", "DRAIN")
+WIDE_COLUMNS = ("ADDRESS", "AGENT", "SINCE", "MODELS", "STRIKES", "LABELS", "DRAIN")
 
 
 def state(found: Node) -> str:
@@ -51,7 +51,11 @@ def _more(found: Node) -> list[str]:
     models = sorted({device.model for device in found.devices if device.model})
     since = output.when(found.state_time)
     where = [found.address or "-", found.agent_version or "-", since, ", ".join(models) or "-"]
-    return [*where, str(found.strikes), drained(found)]
+    return [*where, str(found.strikes), _labels(found), drained(found)]
+
+
+def _labels(found: Node) -> str:
+    return ",".join(f"{name}={value}" for name, value in sorted(found.labels.items())) or "-"
 
 
 def drained(found: Node) -> str:
@@ -71,6 +75,7 @@ def show_node(found: Node, *, wide: bool) -> None:
         "capacity": output.amount(found.capacity),
         "free": output.amount(found.free),
         "earmarked": _earmarked(found),
+        "labels": _labels(found),
         "address": found.address or "-",
         "agent": found.agent_version or "-",
         "observed": "-" if found.observations is None else output.when(found.observations.time),

@@ -55,6 +55,12 @@ def ids(value: Any) -> list[int]:
     return found
 
 
+def names(value: Any) -> list[str]:
+    """A list, or text with commas between the parts."""
+    parts = value if isinstance(value, list | tuple) else [value]
+    return [part.strip() for each in parts for part in text(each).split(",")]
+
+
 def flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidArgument(f"{value!r} is not true or false")

@@ -7,7 +7,7 @@ from typing import IO, Any
 
 import click
 
-from client_sdk._values.options import JobOptions
+from client_sdk._values.job_options import JobOptions
 from client_sdk.cli import job_file, job_options, option_values, output
 from client_sdk.cli.explain import say_preview
 from client_sdk.cli.logs_and_wait import ended, exit_status
@@ -55,6 +55,17 @@ from client_sdk.models import JobState
 @click.option("--opportunistic", is_flag=True, help="Only anybody's idle cells, until reclaimed.")
 @click.option("--pool", help="The pool to run in.  [default: any where the virtual cluster has room]")
 @click.option("--model", help="Only devices of this model.")
+@click.option("--device-memory", metavar="SIZE", help="Only devices with at least so much memory, such as 40GiB.")
+@click.option("--node", "nodes", metavar="NAME,...", multiple=True, help="Only one of these nodes.")
+@click.option("--node-label", "node_labels", metavar="NAME=VALUE", multiple=True, help="Only nodes with all of these labels.")
+@click.option("--exclude-node", "exclude_nodes", metavar="NAME,...", multiple=True, help="None of these nodes.")
+@click.option(
+    "--or",
+    "alternatives",
+    metavar="'NAME=VALUE ...'",
+    multiple=True,
+    help="Or in this configuration, such as 'devices=2 model=V100 estimate=3h'. May be repeated.",
+)
 @click.option("--pin", metavar="NAME", help="Run in this pinned cell of the virtual cluster.")
 @click.option("--cell", metavar="LEVEL", help="Take a whole cell of this level, such as socket.")
 @click.option(
@@ -104,6 +115,9 @@ def submit(
       ebb submit --after-ok $(ebb submit -q -- ./prepare.sh) -- ./train.sh
       ebb submit --vc vision --overflow --devices 4 -- python train.py
       ebb submit --vc vision --tasks 2 --devices 8 --within rack -- python train.py
+      ebb submit --devices 1 --model A100 --estimate 1h --or 'devices=1 model=V100 estimate=3h' -- python train.py
+      ebb submit --devices 1 --or 'cpus=16 command="python train.py --cpu"' -- python train.py
+      ebb submit --devices 2 --device-memory 40GiB --node-label zone=a --exclude-node n7 -- python train.py
       ebb submit -f job.yaml
 
     A job file has the names of the options as its keys:
@@ -133,6 +147,12 @@ def submit(
       # guarantee: overflow       # or guaranteed, opportunistic
       # within: [rack, {level: node, preferred: true}]
       # pool: a100                # or model: A100-SXM4-80GB; or pin: demo
+      # device_memory: 40GiB
+      # nodes: [n1, n2]           # without virtual clusters; also exclude_nodes
+      # node_labels: {zone: a}
+      # alternatives:             # other configurations, of which one is chosen for each launch
+      #   - {devices: 1, model: V100, estimate: 24h}
+      #   - {cpus: 16, command: [python, train.py, --cpu], env: {LR: 0.05}}
       # cell: node                # whole cells of this level
       # vacates: true
       # lazy: true
@@ -185,6 +205,10 @@ def _told_anyway(job_id: int) -> Iterator[None]:
         raise
 
 
+_FLAGS = {"nodes": "--node", "node_labels": "--node-label", "exclude_nodes": "--exclude-node", "alternatives": "--or"}
+"""Options that may be repeated: the key of a job file is the plural."""
+
+
 def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list[str], JobOptions]:
     """The command and options of a job, from the command line and a file."""
     groups = list(said.pop("task"))
@@ -202,7 +226,7 @@ def _asked(said: dict[str, Any], filed: dict[str, Any], name: str) -> tuple[list
     def where(key: str) -> str:
         if key not in given and key in filed:
             return f"{name}: {key}"
-        return "--task" if key == "tasks" and groups else f"--{key.replace('_', '-')}"
+        return "--task" if key == "tasks" and groups else _FLAGS.get(key, f"--{key.replace('_', '-')}")
 
     command = merged.pop("command", None)
     if command is None:

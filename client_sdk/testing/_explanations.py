@@ -31,15 +31,16 @@ def preview(state: State, request: scheduler_pb2.SubmitRequest) -> scheduler_pb2
             state.waits_for[job.id] = waits
         state.show_queued(job)
         shown, told = state.find(job.id), _explanation(state, job)
-        tasks = None if told.blockers else _nodes.place(state, spec)
+        placed = None if told.blockers else _nodes.place(state, spec)
     finally:
         del state.jobs[job.id]
         state.waits_for.pop(job.id, None)
     shown.id = 0
-    if tasks is None:
+    if placed is None:
         return scheduler_pb2.SubmitResponse(job=shown, preview=scheduler_pb2.Preview(explanation=told))
     state.show(shown, JobState.STARTING)
-    return scheduler_pb2.SubmitResponse(job=shown, preview=scheduler_pb2.Preview(starts=True, tasks=tasks))
+    shown.configuration = placed.configuration
+    return scheduler_pb2.SubmitResponse(job=shown, preview=scheduler_pb2.Preview(starts=True, tasks=placed.tasks))
 
 
 def _explanation(state: State, job: job_pb2.Job) -> scheduler_pb2.Explanation:
@@ -60,7 +61,7 @@ def _explanation(state: State, job: job_pb2.Job) -> scheduler_pb2.Explanation:
         jobs = "1 job is" if len(ahead) == 1 else f"{len(ahead)} jobs are"
         told.blockers.append(_blocker(JobReason.BEHIND, f"{jobs} before it", ahead[0]))
     if _nodes.place(state, job.spec) is None:
-        told.blockers.append(_no_room(state, job.spec))
+        told.blockers.extend(_no_room(state, one) for one in _nodes.configurations(job.spec))
     if told.blockers:
         told.estimate.basis = "a fake cluster foresees nothing"
     return told
@@ -80,9 +81,9 @@ def _own_reasons(state: State, job: job_pb2.Job) -> Iterator[scheduler_pb2.Block
         )
 
 
-def _no_room(state: State, spec: job_pb2.JobSpec) -> scheduler_pb2.Blocker:
+def _no_room(state: State, spec: _nodes.Configured) -> scheduler_pb2.Blocker:
     need = max(_nodes.demands(spec), key=lambda each: (each.devices, each.cpus, each.memory_mib))
-    usable = {name: _nodes.free_on(state, name) for name in state.nodes if name not in state.drains}
+    usable = {name: _nodes.free_on(state, name) for name in _nodes.suitable(state, spec) if name not in state.drains}
     closest = max(usable, key=lambda name: _share(usable[name], need), default="")
     blocker = _blocker(JobReason.NO_ROOM, "" if usable else _none_open(state))
     blocker.need.CopyFrom(convert.resources_message(need))

@@ -42,8 +42,8 @@ def violations(message: Message, inside: str = "") -> Iterator[Broken]:
         if whole and not isinstance(value, Duration):
             yield from violations(value, f"{path}.")
         elif field.type == FieldDescriptor.TYPE_MESSAGE and not whole and not field.message_type.GetOptions().map_entry:
-            for each in value:
-                yield from violations(each, f"{path}.")
+            for at, each in enumerate(value):
+                yield from violations(each, f"{path}[{at}].")
 
 
 def _broken(value: Any, rules: validate_pb2.FieldRules, field: Any) -> Iterator[tuple[str, str]]:
@@ -72,7 +72,9 @@ def _broken(value: Any, rules: validate_pb2.FieldRules, field: Any) -> Iterator[
             if field.enum_type is not None and value not in field.enum_type.values_by_number:
                 yield "enum.defined_only", f"{value} is not one of {', '.join(field.enum_type.values_by_name)}"
         case "repeated":
-            _require_known(names <= {"min_items", "max_items", "items"}, f"repeated {names}")
+            _require_known(names <= {"min_items", "max_items", "items", "unique"}, f"repeated {names}")
+            if own.unique and len(set(value)) < len(value):
+                yield "repeated.unique", "nothing may be given twice"
             if len(value) < own.min_items:
                 yield "repeated.min_items", f"at least {own.min_items} must be given"
             if own.HasField("max_items") and len(value) > own.max_items:

@@ -1,9 +1,12 @@
 """What users ask of the fake cluster, and what it refuses."""
 
+from dataclasses import replace
+
 from ebb.v1 import cluster_pb2, job_pb2, scheduler_pb2
 
+from client_sdk import models
 from client_sdk._protobuf import convert
-from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, NotFound
+from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import ENDED, Dependency, JobEventKind, JobReason, JobState
 from client_sdk.testing import _nodes
 from client_sdk.testing._lifecycle import TOLD, end, finish, go_on, holds, leave
@@ -19,15 +22,35 @@ def whole_spec(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Jo
     spec.job_class = spec.job_class or job_pb2.JOB_CLASS_BEST_EFFORT
     if not spec.HasField("grace_period"):
         spec.grace_period.seconds = 30
-    if spec.task_groups:
-        total = job_pb2.Resources()
-        for group in spec.task_groups:
-            total.cpu_milli += group.count * group.resources.cpu_milli
-            total.memory_mib += group.count * group.resources.memory_mib
-            total.devices += group.count * group.resources.devices
-        spec.resources.CopyFrom(total)
+    for one in _nodes.configurations(spec):
+        if one.task_groups:
+            one.resources.CopyFrom(_total(one))
+    _check_alternatives(spec)
     _nodes.check_can_ever_run(state, spec)
     return spec
+
+
+def _total(spec: _nodes.Configured) -> job_pb2.Resources:
+    total = job_pb2.Resources()
+    for group in spec.task_groups:
+        total.cpu_milli += group.count * group.resources.cpu_milli
+        total.memory_mib += group.count * group.resources.memory_mib
+        total.devices += group.count * group.resources.devices
+    return total
+
+
+def _check_alternatives(spec: job_pb2.JobSpec) -> None:
+    """Raises InvalidArgument for two that are equal. An alternative without a command has the job's."""
+    seen: list[models.Configuration] = []
+    for number, one in enumerate(convert.spec(spec).configurations):
+        command, environment = one.command or tuple(spec.command), dict(spec.environment) | dict(one.environment)
+        plain = replace(one, estimate=None, command=command, environment=environment)
+        if plain in seen:
+            said = f"configurations {seen.index(plain)} and {number} are equal; leave one out"
+            field = f"spec.alternatives[{number - 1}]"
+            where = {"field": field, "rule": "alternatives.unique"}
+            raise InvalidArgument(f"{field}: {said}", reason="INVALID_FIELD", metadata=where)
+        seen.append(plain)
 
 
 AN_ARRAY = "it is an array, whose elements are jobs: "

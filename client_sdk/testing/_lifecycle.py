@@ -9,7 +9,7 @@ from ebb.v1 import job_pb2
 from client_sdk._protobuf import convert
 from client_sdk.errors import FailedPrecondition
 from client_sdk.models import DependencyKind, JobClass, JobEventKind, JobReason, JobState
-from client_sdk.testing._nodes import place
+from client_sdk.testing._nodes import Placed, place
 from client_sdk.testing._output import log_file
 from client_sdk.testing._state import ACTIVE, Outcome, State, at_limit, class_of, set_now, state_of
 
@@ -30,10 +30,10 @@ def start(state: State, job_id: int) -> job_pb2.Job:
         raise FailedPrecondition(f"job {job_id} waits for something else than room: {JobReason(job.reason).name}")
     if job.HasField("array") and at_limit(job):
         raise FailedPrecondition(f"array {job_id} has as many elements under way as it may: finish one first")
-    tasks = place(state, job.spec)
-    if tasks is None:
+    placed = place(state, job.spec)
+    if placed is None:
         raise FailedPrecondition(f"job {job_id} fits on no node now: finish another first")
-    return _start(state, job, tasks)
+    return _start(state, job, placed)
 
 
 def finish(state: State, job_id: int, outcome: Outcome) -> None:
@@ -70,11 +70,11 @@ def go_on(state: State) -> None:
             _finish(state, job, outcome)
 
 
-def _startable(state: State) -> tuple[job_pb2.Job, list[job_pb2.Task]] | None:
+def _startable(state: State) -> tuple[job_pb2.Job, Placed] | None:
     for job_class in (JobClass.TRIAL, JobClass.BEST_EFFORT):
         first = next(state.queue(job_class), None)
-        if first is not None and (tasks := place(state, first.spec)) is not None:
-            return first, tasks
+        if first is not None and (placed := place(state, first.spec)) is not None:
+            return first, placed
     return None
 
 
@@ -84,10 +84,11 @@ def leave(state: State, job: job_pb2.Job, reason: JobReason) -> None:
     state.touch(job)
 
 
-def _start(state: State, job: job_pb2.Job, tasks: list[job_pb2.Task]) -> job_pb2.Job:
+def _start(state: State, job: job_pb2.Job, placed: Placed) -> job_pb2.Job:
     if job.HasField("array"):
         job = _next_element(state, job)
     job.run += 1
+    job.configuration, tasks = placed
     node = tasks[0].node
     state.show(job, JobState.STARTING)
     job.log_path = ""

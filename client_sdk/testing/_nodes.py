@@ -1,5 +1,7 @@
 """The nodes of the fake cluster: what fits where, who holds what, and which of them are drained."""
 
+from typing import NamedTuple
+
 from ebb.v1 import cluster_pb2, job_pb2
 
 from client_sdk._protobuf import convert
@@ -7,16 +9,45 @@ from client_sdk.errors import FailedPrecondition, InvalidArgument, NotFound
 from client_sdk.models import Resources
 from client_sdk.testing._state import ACTIVE, State, set_now, state_of
 
+Configured = job_pb2.JobSpec | job_pb2.Configuration
+MODEL = "Fake"
+"""Of every device of a fake cluster."""
 
-def demands(spec: job_pb2.JobSpec) -> list[Resources]:
+
+class Placed(NamedTuple):
+    configuration: int
+    tasks: list[job_pb2.Task]
+
+
+def configurations(spec: job_pb2.JobSpec) -> list[Configured]:
+    """By their numbers."""
+    return [spec, *spec.alternatives]
+
+
+def demands(spec: Configured) -> list[Resources]:
     """What each task needs."""
     groups = spec.task_groups or [job_pb2.TaskGroup(count=1, resources=spec.resources)]
     return [convert.resources(group.resources) for group in groups for _ in range(group.count)]
 
 
-def place(state: State, spec: job_pb2.JobSpec) -> list[job_pb2.Task] | None:
-    """Every task on the first node that has room for it; None: not all of them fit now."""
-    free = {name: free_on(state, name) for name in state.nodes if name not in state.drains}
+def place(state: State, spec: job_pb2.JobSpec) -> Placed | None:
+    """In the first configuration that fits, every task on the first node that has room for it; None: none fits now."""
+    for number, one in enumerate(configurations(spec)):
+        if (tasks := _place(state, one)) is not None:
+            return Placed(number, tasks)
+    return None
+
+
+def suitable(state: State, spec: Configured) -> list[str]:
+    """The nodes that have what it asks of nodes beside resources. A fake node has no labels, and its devices no memory."""
+    asked, model = spec.nodes, spec.cells.model
+    if asked.labels or spec.device_memory_mib or model not in ("", MODEL):
+        return []
+    return [name for name in state.nodes if (not asked.names or name in asked.names) and name not in asked.excluded]
+
+
+def _place(state: State, spec: Configured) -> list[job_pb2.Task] | None:
+    free = {name: free_on(state, name) for name in suitable(state, spec) if name not in state.drains}
     idle = {name: _idle(state, name) for name in free}
     tasks = []
     for rank, need in enumerate(demands(spec)):
@@ -30,11 +61,28 @@ def place(state: State, spec: job_pb2.JobSpec) -> list[job_pb2.Task] | None:
 
 
 def check_can_ever_run(state: State, spec: job_pb2.JobSpec) -> None:
-    """Raises FailedPrecondition where the nodes, all of them empty, would not do."""
-    for need in demands(spec) if state.nodes else ():
-        if not any(fits(need, capacity) for capacity in state.nodes.values()):
+    """Raises FailedPrecondition where the nodes, all of them empty, would not do for one of its configurations."""
+    for number, one in enumerate(configurations(spec)) if state.nodes else ():
+        where = f"configuration {number}: " if spec.alternatives else ""
+        _check_configuration(state, one, where)
+
+
+def _check_configuration(state: State, spec: Configured, where: str) -> None:
+    names, model = suitable(state, spec), spec.cells.model
+    if model not in ("", MODEL):
+        said = f"{where}no node has devices of the model {model!r}; there are: {MODEL}"
+        raise NotFound(said, reason="NO_SUCH_MODEL", metadata={"model": model})
+    for name in (*spec.nodes.names, *spec.nodes.excluded):
+        if name not in state.nodes:
+            said = f"{where}there is no node {name!r}; see `ebb node list` for what there is"
+            raise NotFound(said, reason="NO_SUCH_NODE", metadata={"node": name})
+    if not names:
+        said = f"{where}there is no node that has what the job asks for; see `ebb node list` for what there is"
+        raise FailedPrecondition(said, reason="NO_SUITABLE_NODE")
+    for need in demands(spec):
+        if not any(fits(need, state.nodes[name]) for name in names):
             raise FailedPrecondition(
-                f"no node of this cluster has {need.devices} devices, {need.cpus:g} CPUs and {need.memory_mib} MiB, "
+                f"{where}no node of this cluster has {need.devices} devices, {need.cpus:g} CPUs and {need.memory_mib} MiB, "
                 "even when it is empty; ask for less, or see `ebb node list` for what there is",
                 reason="NO_NODE_LARGE_ENOUGH",
             )
@@ -111,7 +159,7 @@ def node(state: State, name: str) -> cluster_pb2.Node:
         free=convert.resources_message(free_on(state, name)),
         earmarked=job_pb2.Resources(),
         devices=[
-            cluster_pb2.Device(index=i, uuid=f"{name}-{i}", model="Fake", fault=faults.get(i, ""))
+            cluster_pb2.Device(index=i, uuid=f"{name}-{i}", model=MODEL, fault=faults.get(i, ""))
             for i in range(capacity.devices)
         ],
         share_groups=[cluster_pb2.ShareGroup(device=index, job_ids=[job_id]) for index, job_id in held],

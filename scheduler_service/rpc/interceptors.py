@@ -89,14 +89,14 @@ def check(request: message.Message) -> None:
     found = protovalidate.collect_violations(request, fail_fast=request.ByteSize() > ALL_CHECKED)
     violations = [violation.proto for violation in found]
     if violations:
-        names = list(map(_name, found))
+        names = list(map(field_of, found))
         said = [f"{name}: {_words(v.message)}"[:200] for name, v in zip(names[:SHOWN], violations, strict=False)]
         if len(violations) > SHOWN:  # a status must fit into the trailers of HTTP/2
             said.append(f"and {len(violations) - SHOWN} more")
         raise InvalidArgument("INVALID_FIELD", "; ".join(said), field=names[0], rule=violations[0].rule_id)
 
 
-def _name(violation: protovalidate.Violation) -> str:
+def field_of(violation: protovalidate.Violation) -> str:
     """The field that breaks a rule, and in which item of a list it is: spec.alternatives[1].estimate."""
     path = violation.proto.field
     if path is None:

@@ -293,6 +293,40 @@ async def the_tasks_of_a_gang_are_placed_together(world: World) -> None:
     assert caught.value.reason == "NO_NODE_LARGE_ENOUGH"
 
 
+@behaviour
+async def a_job_starts_in_a_configuration_that_fits(world: World) -> None:
+    other: sdk.Alternative = {"cpus": 2, "command": ["sleep", "602"], "env": {"A": "1"}, "estimate": "1h", "exclude_nodes": ()}
+    async with world.running(cpus=CPUS - 4):
+        job = await world.client.submit(SLEEP, cpus=CPUS, alternatives=[other])
+        try:
+            (alternative,) = job.spec.alternatives
+            assert (alternative.resources.cpus, alternative.command) == (2, ("sleep", "602"))
+            assert (alternative.environment, alternative.estimate) == ({"A": "1"}, timedelta(hours=1))
+            assert [one.resources.cpus for one in job.spec.configurations] == [CPUS, 2]
+            placed = await world.until(job, lambda now: now.state is not JobState.QUEUED)
+            assert (placed.configuration, [task.resources.cpus for task in placed.tasks]) == (1, [2])
+        finally:
+            await world.client.cancel(job)
+            await world.client.wait(job, LIMIT)
+
+
+@behaviour
+async def a_configuration_that_nobody_can_have_is_refused(world: World) -> None:
+    cases: list[tuple[sdk.Alternative, type[sdk.EbbError], str]] = [
+        ({"cpus": 1}, sdk.InvalidArgument, "INVALID_FIELD"),
+        ({"cpus": CPUS + 1}, sdk.FailedPrecondition, "NO_NODE_LARGE_ENOUGH"),
+        ({"model": "K80"}, sdk.NotFound, "NO_SUCH_MODEL"),
+        ({"nodes": "nowhere"}, sdk.NotFound, "NO_SUCH_NODE"),
+        ({"node_labels": {"zone": "a"}}, sdk.FailedPrecondition, "NO_SUITABLE_NODE"),
+    ]
+    for wrong, kind, reason in cases:
+        with pytest.raises(kind, match="configuration") as caught:
+            await world.client.submit(["true"], cpus=1, alternatives=[wrong])
+        assert caught.value.reason == reason
+    with pytest.raises(sdk.InvalidArgument, match=r"alternative 1: .*some of: cpus"):
+        await world.client.submit(["true"], alternatives=[{"gpu": 1}])  # type: ignore[typeddict-unknown-key]
+
+
 # ---- nodes, explanations, previews -------------------------------------------------------------------------------------
 
 

@@ -2,12 +2,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -298,6 +299,43 @@ def test_node_list(run: Run, fake: Fake) -> None:
     )
     assert json.loads(run("node", "list", "-o", "json").output)[0]["devices"][1]["job_ids"] == [7]
     assert run("node", "list", "-q").output == "n1\n"
+
+
+def test_submit_with_alternatives(run: Run, fake: Fake, tmp_path: Path) -> None:
+    submitted = run(
+        "submit", "--export", "NONE", "--cwd", "/", "--gpus", "1", "--model", "A100", "--device-memory", "40GiB",
+        "--node-label", "zone=a,disk=nvme", "--exclude-node", "n7,n8",
+        "--or", "gpus=2 model=V100 estimate=3h",
+        "--or", "cpus=16 command='python train.py --cpu' env=LR=0.1 env=A=b exclude-nodes=n9",
+        "train",
+    )  # fmt: skip
+    assert submitted.exit_code == 0, submitted.output
+    spec = convert.spec(fake.submits[-1].spec)
+    assert (spec.cells.model, spec.device_memory_mib) == ("A100", 40960)
+    assert (spec.nodes.labels, spec.nodes.excluded) == ({"zone": "a", "disk": "nvme"}, ("n7", "n8"))
+    first, second = spec.alternatives
+    assert (first.resources.devices, first.cells.model, first.estimate) == (2, "V100", timedelta(hours=3))
+    assert (second.resources.cpus, second.resources.devices) == (16, 0)
+    assert second.command == ("python", "train.py", "--cpu")
+    assert (second.environment, second.nodes.excluded) == ({"LR": "0.1", "A": "b"}, ("n9",))
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "command: [train]\ncwd: /\nexport: NONE\ngpus: 1\nmodel: A100\ndevice_memory: 40GiB\n"
+        "node_labels: {zone: a, disk: nvme}\nexclude_nodes: [n7, n8]\n"
+        "alternatives:\n- {gpus: 2, model: V100, estimate: 3h}\n"
+        "- {cpus: 16, command: [python, train.py, --cpu], env: {LR: 0.1, A: b}, exclude_nodes: [n9]}\n"
+    )
+    assert run("submit", "-f", str(file)).exit_code == 0
+    assert convert.spec(fake.submits[-1].spec) == spec
+    for wrong, said in (
+        ("gpu=1", "--or: .*gpu.*alternative"),
+        ("devices", "'devices' has no value"),
+        ("devices=x", "devices: 'x' is not a whole number"),
+        ("command='a", "No closing quotation"),
+    ):
+        refused = run("submit", "--or", wrong, "train")
+        assert refused.exit_code != 0
+        assert re.search(said, refused.stderr), refused.stderr
 
 
 def test_submit(run: Run, fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -320,3 +320,61 @@ def test_a_client_is_told_at_once_that_its_timeout_is_none(timeout: Any) -> None
     for kind in (sdk.Client, sdk.AsyncClient):
         with pytest.raises(sdk.InvalidArgument, match="is no number of seconds, such as 30"):
             kind(timeout=timeout)
+
+
+def test_alternatives_are_sent_and_come_back() -> None:
+    spec = job_spec(
+        ["a"],
+        devices=1,
+        model="A100",
+        device_memory="40GiB",
+        memory="2GiB",
+        exclude_nodes="n7",
+        export="NONE",
+        alternatives=[
+            {"devices": 2, "model": "V100", "estimate": "3h", "nodes": ["n2", "n1"]},
+            {"cpus": 16, "command": ["b", "--cpu"], "env": {"LR": "1"}, "node_labels": {"zone": "a"}, "exclude_nodes": ()},
+            sdk.Configuration(resources=Resources(cpus=1)),
+        ],
+    )
+    message = sent(Submit(spec, "r"))["spec"]
+    needs = {"memoryMib": "2048"}
+    assert message["cells"] == {"model": "A100"}
+    assert message["deviceMemoryMib"] == "40960"
+    assert message["alternatives"] == [
+        {
+            "resources": {"cpuMilli": "1000", "devices": "2"} | needs,
+            "cells": {"model": "V100"},
+            "estimate": "10800s",
+            "nodes": {"names": ["n1", "n2"], "excluded": ["n7"]},
+        },
+        {
+            "resources": {"cpuMilli": "16000"} | needs,
+            "command": ["b", "--cpu"],
+            "environment": {"LR": "1"},
+            "nodes": {"labels": {"zone": "a"}},
+        },
+        {"resources": {"cpuMilli": "1000"}},
+    ]
+    assert convert.spec(json_format.ParseDict(message, job_pb2.JobSpec())) == spec
+    assert [str(one) for one in spec.configurations] == ["1 A100 and 1 CPUs", "2 V100 and 1 CPUs", "16 CPUs", "1 CPUs"]
+
+
+def test_a_gang_of_alternatives_takes_a_number_of_tasks_from_the_job() -> None:
+    spec = job_spec(["a"], tasks=4, devices=1, cpus=2, alternatives=[{"devices": 2, "model": "K80"}, {"cpus": 8, "tasks": 1}])
+    assert spec.alternatives[0].task_groups == (TaskGroup(4, devices=2, cpus=2),)
+    assert spec.alternatives[1].task_groups == (TaskGroup(1, cpus=8),)
+
+
+@pytest.mark.parametrize(
+    ("alternative", "said"),
+    [
+        ({"gpus": 1}, "alternative 1: {'gpus': 1} is not one; it has some of: cpus, memory"),
+        ("devices=1", "alternative 1: 'devices=1' is not one"),
+        ({"memory": "much"}, "alternative 1: .*much"),
+        ({"cell": "node"}, "alternative 1: cells and guarantees are those of a virtual cluster"),
+    ],
+)
+def test_what_is_wrong_with_an_alternative_is_told_with_its_number(alternative: Any, said: str) -> None:
+    with pytest.raises(sdk.InvalidArgument, match=said):
+        job_spec(["a"], alternatives=[alternative])

@@ -16,6 +16,7 @@ import client_sdk as sdk
 from client_sdk import Client, Exit0AfterStop, Job, JobEventKind, JobReason, JobState, Resources, testing
 from client_sdk.testing import FakeCluster, Outcome, _field_rules
 from client_sdk.testing.fixtures import ebb_cluster
+from scheduler_service.rpc.interceptors import field_of
 
 __all__ = ["ebb_cluster"]
 
@@ -232,6 +233,6 @@ REQUESTS = [
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda r: f"{r.DESCRIPTOR.name}-{str(r)[:40]!r}")
 def test_its_rules_are_those_of_the_service(request_: Message) -> None:
-    broken = [cast(Any, violation.proto) for violation in protovalidate.collect_violations(request_)]
-    expected = [(".".join(element.field_name for element in b.field.elements), b.rule_id) for b in broken]
+    broken = protovalidate.collect_violations(request_)
+    expected = [(field_of(violation), violation.proto.rule_id) for violation in broken]
     assert sorted((field, rule) for field, rule, _ in _field_rules.violations(request_)) == sorted(expected)

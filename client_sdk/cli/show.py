@@ -1,0 +1,138 @@
+"""`ebb show`."""
+
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import click
+
+from client_sdk.cli import configurations, output
+from client_sdk.cli.listing import array, has_place, holds, nodes
+from client_sdk.cli.session import Session, an_id, output_option
+from client_sdk.models import Exit0AfterStop, Job, JobReason, JobSpec, JobState, Retry
+from client_sdk.units import format_memory
+
+
+@click.command(short_help="Show everything about a job.")
+@output_option("json", "yaml")
+@click.argument("job_id", metavar="ID", type=an_id)
+@click.pass_obj
+def show(session: Session, job_id: int, fmt: str | None) -> None:
+    """Show everything about a job.
+
+    \b
+    Examples:
+      ebb show 7
+      ebb show 7 -o json
+    """
+    job = session.client.get(job_id)
+    if fmt is not None:
+        output.emit(job, fmt)
+        return
+    output.table(["", ""], list(_lines(job).items()), header=False)
+    if job.spec.task_groups and job.tasks:
+        output.table(output.TASK_COLUMNS, output.tasks(job.tasks))
+
+
+def _lines(job: Job) -> dict[str, str]:
+    """What there is to say of any job, and what there is of few."""
+    spec = job.spec
+    left = "" if has_place(job) or not job.node else ", when it ran last"
+    lines = {
+        "id": str(job.id),
+        "name": spec.name or "-",
+        "user": job.user or "-",
+        "class": output.class_name(job),
+        "state": job.state.name,
+        "reason": output.reason(job) + (f": {job.reason_detail}" if job.reason_detail else ""),
+        "command": shlex.join(spec.command),
+        "needs": output.amount(spec.resources),
+        "priority": str(job.priority),
+        "grace": "the site's" if spec.grace_period is None else f"{spec.grace_period.total_seconds():g} s",
+        "directory": spec.working_directory or "the job's own",
+        "environment": _hidden(job) if "environment" in spec.redacted else _variables(spec.environment),
+        "inherited": _hidden(job) if "environment" in spec.redacted else _variables(spec.inherited),
+        "run": str(job.run),
+        "node": (", ".join(nodes(job)) or "-") + left,
+        "devices": "see its tasks" if spec.task_groups and job.tasks else output.numbers(job.devices) + left,
+        "output": job.log_path or "-",
+        "submitted": output.when(job.submit_time),
+        "started": output.when(job.start_time),
+        "ended": output.when(job.end_time),
+        "time": output.ran_for(job, datetime.now(UTC)),
+        "preempted": f"{job.preempted_for_trial} times for trials",
+    }
+    if programs := dict.fromkeys(task.program for task in job.tasks if task.program):
+        lines["program"] = ", ".join(programs)
+    if job.ended and job.run and (exit_ := _exit(job)):
+        lines["exit"] = exit_
+    if job.time_limit is not None:
+        lines["time limit"] = (
+            f"{output.duration(job.time_limit)}, of which runs that are over took {output.duration(job.run_time)}"
+        )
+    if spec.estimate is not None:
+        lines["estimate"] = output.duration(spec.estimate)
+    if spec.retry.limit:
+        lines["retries"] = f"{job.retries} of {spec.retry.limit}{_failures(spec.retry)}"
+    if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
+        lines["exit 0"] = "means done, also after a stop signal"
+    if job.eligible_time is not None:
+        lines["next try"] = output.when(job.eligible_time)
+    if spec.task_groups:
+        lines["tasks"] = "; ".join(f"{group.count} of {output.amount(group.resources)}" for group in spec.task_groups)
+    if spec.virtual_cluster:
+        lines["virtual cluster"] = f"{spec.virtual_cluster}, {spec.guarantee.name.lower()}"
+        lines["holds"] = {"G": "cells of its virtual cluster", "O": "idle devices, until somebody has a right to them"}.get(
+            holds(job), "-"
+        )
+    if asked := _where(spec):
+        lines["where"] = asked
+    lines |= configurations.lines(job)
+    if spec.dependencies:
+        kinds = (f"{other.kind.name.lower().replace('_', ' ')} {other.job_id}" for other in spec.dependencies)
+        lines["submitted to run"] = ", ".join(kinds)
+    if job.array is not None or job.array_job_id is not None:
+        lines["array"] = array(job)
+    if job.held:
+        lines["held"] = "by a user"
+    if job.suspend_requested and not job.ended:
+        lines["suspension"] = "requested"
+    if job.cancel_requested:
+        lines["cancel"] = "requested"
+    return lines
+
+
+def _variables(values: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={shlex.quote(value)}" for name, value in sorted(values.items())) or "-"
+
+
+def _hidden(job: Job) -> str:
+    return f"(hidden: {job.user} and operators see it)"
+
+
+def _exit(job: Job) -> str:
+    """How its last run left. Of a job that did not succeed the code is 0, too, where there is none, or nobody knows it."""
+    if job.exit_signal:
+        return output.signal_text(job.exit_signal)
+    if job.exit_code or job.state is JobState.SUCCEEDED:
+        return f"code {job.exit_code}"
+    return "unknown" if job.reason is JobReason.EXIT_UNKNOWN else ""
+
+
+def _where(spec: JobSpec) -> str:
+    asked, on = spec.cells, spec.nodes
+    named = {"pool": asked.pool, "model": asked.model, "pin": asked.pin, "a whole": asked.level}
+    words = [f"{what} {name}" for what, name in named.items() if name]
+    for within in asked.within:
+        group = "" if within.task_group is None else f" for group {within.task_group}"
+        words.append(f"within one {within.level}{' if possible' if within.preferred else ''}{group}")
+    words += [f"devices with {format_memory(spec.device_memory_mib)}"] if spec.device_memory_mib else []
+    words += [f"on {' or '.join(on.names)}"] if on.names else []
+    words += [f"label {name}={value}" for name, value in sorted(on.labels.items())]
+    words += [f"not on {' or '.join(on.excluded)}"] if on.excluded else []
+    return ", ".join([*words, *(["lazy"] if asked.lazy else []), *(["vacates"] if asked.vacates else [])])
+
+
+def _failures(retry: Retry) -> str:
+    words = [f"exit {code}" for code in retry.exit_codes] + [output.signal_text(number) for number in retry.exit_signals]
+    return f", for {', '.join(words)}" if words else ""
