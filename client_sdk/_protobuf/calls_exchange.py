@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from client_sdk import models
 from client_sdk._protobuf.call import Call, why_not
-from client_sdk._protobuf.convert import enum, time
+from client_sdk._protobuf.reading import read
 from client_sdk._requests.exchange import (
     PAGE,
     Accept,
@@ -120,54 +120,17 @@ def _entries(answer: pb.GetLedgerResponse) -> Part[models.LedgerEntry]:
     return Part(tuple(map(_entry, answer.entries)), answer.next_page_token)
 
 
-def _lot(message: pb.CellLot) -> models.CellLot:
-    window = time(message, "begin_time"), time(message, "end_time")
-    return models.CellLot(message.pool, message.level, message.cells, *window, message.device_us)
-
-
 def _posting(message: pb.Posting) -> models.Posting:
-    return models.Posting(
-        id=message.posting_id,
-        kind=enum(models.PostingKind, message.kind),
-        virtual_cluster=message.virtual_cluster,
-        lot=_lot(message.lot),
-        bid_device_us=message.bid_device_us if message.HasField("bid_device_us") else None,
-        swap=_lot(message.swap) if message.HasField("swap") else None,
-        state=enum(models.PostingState, message.state),
-        left=message.left,
-        post_time=time(message, "post_time"),
-        expire_time=time(message, "expire_time"),
-        by_proxy=message.by_proxy,
-    )
+    return read(models.Posting, message, id=message.posting_id)
 
 
 def _exchange(message: pb.CellExchange) -> models.CellExchange:
-    return models.CellExchange(
-        id=message.exchange_id,
-        offer_posting_id=message.offer_posting_id or None,
-        request_posting_id=message.request_posting_id or None,
-        giver=message.giver,
-        taker=message.taker,
-        lot=_lot(message.lot),
-        price_device_us=message.price_device_us,
-        state=enum(models.ExchangeState, message.state),
-        agree_time=time(message, "agree_time"),
-        open_time=time(message, "open_time"),
-        return_time=time(message, "return_time"),
-        in_return_for=message.in_return_for or None,
-        return_asked_by=message.return_asked_by,
-    )
+    return read(models.CellExchange, message, id=message.exchange_id)
 
 
 def _entry(message: pb.LedgerEntry) -> models.LedgerEntry:
-    return models.LedgerEntry(
-        virtual_cluster=message.virtual_cluster,
-        exchange_id=message.exchange_id,
-        kind=enum(models.BookingKind, message.kind),
-        device_us=message.device_us,
-        time=time(message, "time"),
-    )
+    return read(models.LedgerEntry, message)
 
 
 def _surplus(message: pb.Surplus) -> models.Surplus:
-    return models.Surplus(virtual_cluster=message.virtual_cluster, device_us=message.device_us)
+    return read(models.Surplus, message)
