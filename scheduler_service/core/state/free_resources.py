@@ -82,6 +82,7 @@ class FreeResources:
         "_uncounted",
         "_unlisted",
         "_up",
+        "_whole",
         "count",
     )
 
@@ -101,6 +102,8 @@ class FreeResources:
         self._uncounted: set[int] = set()
         """Nodes of which `_having` is not up to date."""
         self._offered: NDArray[np.int64] = np.full((3, 8), _NEVER, dtype=np.int64)
+        self._whole: NDArray[np.int64] = np.zeros((3, 8), dtype=np.int64)
+        """Capacities by node."""
         self._stale: set[int] = set()
         """Nodes of which `_offered` is not up to date."""
         self._lacking: NDArray[np.int64] = np.full(8, _CLOSED, dtype=np.int64)
@@ -122,6 +125,7 @@ class FreeResources:
                 wider = np.full((3, 2 * node), _NEVER, dtype=np.int64)
                 wider[:, : self._offered.shape[1]] = self._offered
                 self._offered = wider
+                self._whole = np.pad(self._whole, ((0, 0), (0, 2 * node - self._whole.shape[1])))
                 longer = np.full(2 * node, _CLOSED, dtype=np.int64)
                 longer[: len(self._lacking)] = self._lacking
                 self._lacking, self._scratch = longer, np.empty_like(longer)
@@ -132,6 +136,7 @@ class FreeResources:
             self._ever.clear()
         self._free[node] = add(self._free[node], sub(total, self._total[node]))
         self._total[node] = total
+        self._whole[:, node] = total
         self._up[node] = row is not None and row.state is NodeState.UP and row.drained_us is None
         self.count = max(self.count, node)
         self._offer(node)
@@ -230,6 +235,11 @@ class FreeResources:
         self._stale.clear()
         offered = self._offered[:, : self.count + 1]
         return offered if among is None else np.where(among.mask, offered, _NEVER)
+
+    def capacities(self, among: Suitable | None = None) -> NDArray[np.int64]:
+        """(3, nodes + 1): what each node has when it is empty, open or not; 0 for one that is not `among` these."""
+        whole = self._whole[:, : self.count + 1]
+        return whole if among is None else np.where(among.mask, whole, 0)
 
     def could_ever_fit_all(self, needs: Sequence[Vector], among: Suitable | None = None) -> bool:
         """Whether all of these would fit at once if every node, up or not, were empty."""

@@ -1,0 +1,138 @@
+"""AlloX's machines: slots of several kinds, and when each is free.
+
+Configurations that fit as often on every node, if it is empty, need slots of the same kind: a GPU of a pool each, two GPUs, a
+bundle of CPUs. Of a gang, a slot has room for all tasks. Kinds whose slots share nodes overlap, and then the matching is a
+lower bound (docs/matching.md, "Several sizes").
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.model import Job
+from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.suitable_nodes import Asked, Suitable, asked
+from scheduler_service.policies.remaining_time import remaining
+
+Ints = NDArray[np.int64]
+_CPU, _DEVICES = 0, 2
+
+
+class Kind(NamedTuple):
+    """A kind of slot."""
+
+    need: Vector
+    """Of one task; of a gang with different tasks, of the largest."""
+    tasks: int
+    """How many tasks a slot has room for."""
+    among: Suitable | None
+    """The nodes that have such slots; None: all."""
+    seats: Ints
+    """By node: for how many tasks it has room if it is empty."""
+
+
+class Held(NamedTuple):
+    """What runs hold, and until when. One row for each run, in the order of nodes, then of time."""
+
+    node: Ints
+    amount: Ints
+    """(3, runs)."""
+    until: Ints
+
+
+def held(state: State, now: Micros, unknown_us: Micros) -> Held:
+    """A run of which nobody knows how long it takes is taken to take `unknown_us` in all; one that takes longer than expected,
+    to end at the next moment."""
+    rows = []
+    for job_id in state.active:
+        job = state.jobs.rows[job_id]
+        left = remaining(state, job, now)
+        if left is None:
+            left = unknown_us - (now - job.started_us if job.started_us is not None else 0)
+        until = now + max(left, 1)
+        rows += [(run.node, until, *run.demand) for run in state.runs_of(job_id)]
+    rows.sort()
+    table = np.array(rows, np.int64).reshape(-1, 5).T
+    return Held(table[0], table[2:], table[1])
+
+
+class Kinds:
+    """The kinds of slots that configurations need, as they are met."""
+
+    def __init__(self, state: State, reserved_cpu_milli: int) -> None:
+        """`reserved_cpu_milli`: what configurations without devices leave for each device of a node."""
+        self._state = state
+        self._reserved = reserved_cpu_milli
+        self.kinds: list[Kind] = []
+        self._known: dict[tuple[Asked | None, Vector, int], int] = {}
+        self._numbers: dict[tuple[bool, int, bytes], int] = {}
+
+    def number(self, one: Job) -> int:
+        """Of a job in one configuration: the number of the kind of slot that it needs."""
+        tasks = one.spec.tasks()
+        need = max(tasks, key=lambda task: (task.devices, task.cpu_milli, task.memory_mib))
+        asks = asked(one.spec)
+        known = self._known.get((asks, need, len(tasks)))
+        if known is not None:
+            return known
+        among = self._state.among(one.spec)
+        seats = _seats(need, self.left(self._state.free_resources.capacities(among), need))
+        same = bool(need.devices), len(tasks), seats.tobytes()
+        number = self._numbers.setdefault(same, len(self.kinds))
+        if number == len(self.kinds):
+            self.kinds.append(Kind(need, len(tasks), among, seats))
+        else:
+            kind = self.kinds[number]
+            self.kinds[number] = kind._replace(need=max(kind.need, need, key=lambda v: (v.devices, v.cpu_milli, v.memory_mib)))
+        self._known[asks, need, len(tasks)] = number
+        return number
+
+    def left(self, amounts: Ints, need: Vector) -> Ints:
+        """(3, nodes): what of these amounts is there for a need. One without devices leaves CPUs to the devices that are free."""
+        if need.devices or not self._reserved:
+            return amounts
+        left = amounts.copy()
+        left[_CPU] -= self._reserved * left[_DEVICES]
+        return left
+
+    def free_at(self, kind: Kind, runs: Held, now: Micros) -> Ints:
+        """When each slot of the kind is free, the first one first; those that are free now, now."""
+        offered = self._state.free_resources.offered(kind.among)
+        is_open = offered[0] >= 0
+        seats = np.where(is_open, kind.seats, 0)
+        free = np.minimum(np.where(is_open, _seats(kind.need, self.left(offered, kind.need)), 0), seats)
+        times = [np.full(int(free.sum()), now, np.int64)]
+        behind = np.flatnonzero(is_open[runs.node] & (free < seats)[runs.node]) if len(runs.node) else runs.node
+        if len(behind):
+            node, until = runs.node[behind], runs.until[behind]
+            total = np.cumsum(runs.amount[:, behind], axis=1)
+            starts = np.flatnonzero(np.diff(node, prepend=-1))
+            before = np.repeat(starts, np.diff(starts, append=len(node)))
+            freed = total - (total[:, before] - runs.amount[:, behind][:, before])
+            then = np.minimum(_seats(kind.need, self.left(offered[:, node] + freed, kind.need)), seats[node])
+            last = np.where(np.arange(len(node)) == before, free[node], np.concatenate(([0], then[:-1])))
+            times.append(np.repeat(until, np.maximum(then - last, 0)))
+        found = np.sort(np.concatenate(times))
+        return found[kind.tasks - 1 :: kind.tasks]
+
+
+def _seats(need: Vector, amounts: Ints) -> Ints:
+    """By node: how many tasks with this need fit into these amounts."""
+    least = np.full(amounts.shape[1], np.iinfo(np.int64).max)
+    for want, have in zip(need, amounts, strict=True):
+        if want:
+            np.minimum(least, have // want, out=least)
+    return np.maximum(np.minimum(least, 1 << 20), 0)
+
+
+def with_runs(runs: Held, started: Iterable[tuple[int, Vector]], until: Micros) -> Held:
+    """With tasks that have just been placed, as (node, demand)."""
+    new = list(started)
+    node = np.concatenate((runs.node, [node for node, _ in new]))
+    amount = np.concatenate((runs.amount, np.array([demand for _, demand in new], np.int64).reshape(-1, 3).T), axis=1)
+    ends = np.concatenate((runs.until, np.full(len(new), until, np.int64)))
+    order = np.lexsort((ends, node))
+    return Held(node[order].astype(np.int64), amount[:, order], ends[order])
