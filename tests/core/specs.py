@@ -117,7 +117,7 @@ def _policies() -> list[tuple[Stages, int, bool]]:
     made = [(stages(name, given, filled), given.cap, filled) for name, given, filled in chain(preempting, plain)]
     services = ({"threshold": 4}, {"threshold": 4, "second_threshold": 60, "patience": 1}, {"threshold": 60, "budget": 2})
     made += [(stages("las", FitGppSettings(), own=own), 0, False) for own in services for _ in range(3)]
-    return made + [(stages("allox", FitGppSettings(), own={"alpha": alpha}), 0, False) for alpha in (0, 0.5, 1) for _ in range(3)]
+    return made + [(stages("allox", FitGppSettings(), own={"alpha": a}), 0, False) for a in (0, 0.5, 1) for _ in range(3)]
 
 
 POLICIES = st.sampled_from(_policies())

@@ -127,7 +127,8 @@ def test_progress_is_the_share_of_the_fastest_configuration_discounted_elsewhere
 
 
 def test_how_many_users_are_considered() -> None:
-    assert [considered(20, 0.3), considered(20, 0), considered(1, 0.1), considered(20, 1), considered(7, 0.5)] == [6, 1, 1, 20, 4]
+    counts = [considered(*case) for case in ((20, 0.3), (20, 0), (1, 0.1), (20, 1), (7, 0.5))]
+    assert counts == [6, 1, 1, 20, 4]
 
 
 def test_the_user_with_the_lowest_progress_is_served_before_shorter_jobs_of_others() -> None:
@@ -242,7 +243,7 @@ def test_a_job_that_no_node_can_take_any_more_says_so_and_starts_when_one_can() 
 def test_explain_compares_the_times() -> None:
     made = allox()
     d = driver(1, 1)
-    first, second = submit(d, either(10, 100), either(10, 100))
+    _, second = submit(d, either(10, 100), either(10, 100))
     assert "configuration 0 10 s, configuration 1 100 s" in made.about(d.state, d.job(second))
 
 

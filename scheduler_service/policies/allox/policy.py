@@ -24,7 +24,7 @@ from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.board import Waiting, match, waiting
 from scheduler_service.policies.allox.progress import by_progress, considered, progress, value
-from scheduler_service.policies.allox.slots import Ints, Kinds, held, with_runs
+from scheduler_service.policies.allox.slots import Ints, Kinds, held, left, with_runs
 from scheduler_service.policies.allox.ways import Way, ways
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.placing.first_fit import (
@@ -146,7 +146,7 @@ class _Round:
         matched = match([one for one in there if one.job.user in turn], free_at, self.now)
         started = False
         for way in sorted(matched.starts, key=lambda way: (turn[way.job.user], way.job.submitted_us, way.job.id)):
-            action = self._place(way.job)
+            action = self._place(way.job, self.kinds.kinds[self.kinds.number(way.job)].reserved)
             if action is None or (yield (action,)) is not None:
                 continue
             started = True
@@ -155,10 +155,9 @@ class _Round:
                 break
         return started
 
-    def _place(self, one: Job) -> Place | None:
+    def _place(self, one: Job, reserved: int) -> Place | None:
         tasks = one.spec.tasks()
-        need = max(tasks, key=lambda task: task.devices)
-        offered = self.kinds.left(offered_to(self.state, one), need)
+        offered = left(offered_to(self.state, one), reserved)
         if one.avoid:
             without = offered.copy()
             without[:, list(one.avoid)] = -1

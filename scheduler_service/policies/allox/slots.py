@@ -5,7 +5,7 @@ bundle of CPUs. Of a gang, a slot has room for all tasks. Kinds whose slots shar
 lower bound (docs/matching.md, "Several sizes").
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,13 +25,16 @@ class Kind(NamedTuple):
     """A kind of slot."""
 
     need: Vector
-    """Of one task; of a gang with different tasks, of the largest."""
+    """Of one task. Of a gang with different tasks it is that of the largest, or, if all nodes together have no room for so many
+    of these, the least of each resource that any task needs."""
     tasks: int
     """How many tasks a slot has room for."""
     among: Suitable | None
     """The nodes that have such slots; None: all."""
     seats: Ints
     """By node: for how many tasks it has room if it is empty."""
+    reserved: int
+    """CPU (in thousandths) that it leaves for each free device of a node."""
 
 
 class Held(NamedTuple):
@@ -63,47 +66,48 @@ class Kinds:
     """The kinds of slots that configurations need, as they are met."""
 
     def __init__(self, state: State, reserved_cpu_milli: int) -> None:
-        """`reserved_cpu_milli`: what configurations without devices leave for each device of a node."""
+        """`reserved_cpu_milli`: what configurations without devices leave for each free device of a node. One that would never
+        fit so leaves nothing."""
         self._state = state
         self._reserved = reserved_cpu_milli
         self.kinds: list[Kind] = []
         self._known: dict[tuple[Asked | None, Vector, int], int] = {}
-        self._numbers: dict[tuple[bool, int, bytes], int] = {}
+        self._numbers: dict[tuple[bool, int, int, bytes], int] = {}
 
     def number(self, one: Job) -> int:
         """Of a job in one configuration: the number of the kind of slot that it needs."""
         tasks = one.spec.tasks()
-        need = max(tasks, key=lambda task: (task.devices, task.cpu_milli, task.memory_mib))
+        need = max(tasks, key=_size)
         asks = asked(one.spec)
         known = self._known.get((asks, need, len(tasks)))
-        if known is not None:
+        if known is not None and tasks.count(need) == len(tasks):
             return known
-        among = self._state.among(one.spec)
-        seats = _seats(need, self.left(self._state.free_resources.capacities(among), need))
-        same = bool(need.devices), len(tasks), seats.tobytes()
+        kind = self._kind(one, tasks, need)
+        same = bool(kind.need.devices), kind.tasks, kind.reserved, kind.seats.tobytes()
         number = self._numbers.setdefault(same, len(self.kinds))
         if number == len(self.kinds):
-            self.kinds.append(Kind(need, len(tasks), among, seats))
-        else:
-            kind = self.kinds[number]
-            self.kinds[number] = kind._replace(need=max(kind.need, need, key=lambda v: (v.devices, v.cpu_milli, v.memory_mib)))
+            self.kinds.append(kind)
+        elif _size(kind.need) > _size(self.kinds[number].need):
+            self.kinds[number] = self.kinds[number]._replace(need=kind.need)
         self._known[asks, need, len(tasks)] = number
         return number
 
-    def left(self, amounts: Ints, need: Vector) -> Ints:
-        """(3, nodes): what of these amounts is there for a need. One without devices leaves CPUs to the devices that are free."""
-        if need.devices or not self._reserved:
-            return amounts
-        left = amounts.copy()
-        left[_CPU] -= self._reserved * left[_DEVICES]
-        return left
+    def _kind(self, one: Job, tasks: Sequence[Vector], need: Vector) -> Kind:
+        among = self._state.among(one.spec)
+        capacities = self._state.free_resources.capacities(among)
+        for reserved in (0,) if one.spec.demand.devices else (self._reserved, 0):
+            seats = _seats(need, left(capacities, reserved))
+            if seats.sum() >= len(tasks):
+                return Kind(need, len(tasks), among, seats, reserved)
+        smallest = Vector(*map(min, *tasks)) if len(tasks) > 1 else need
+        return Kind(smallest, len(tasks), among, _seats(smallest, capacities), 0)
 
     def free_at(self, kind: Kind, runs: Held, now: Micros) -> Ints:
         """When each slot of the kind is free, the first one first; those that are free now, now."""
         offered = self._state.free_resources.offered(kind.among)
         is_open = offered[0] >= 0
         seats = np.where(is_open, kind.seats, 0)
-        free = np.minimum(np.where(is_open, _seats(kind.need, self.left(offered, kind.need)), 0), seats)
+        free = np.minimum(np.where(is_open, _seats(kind.need, left(offered, kind.reserved)), 0), seats)
         times = [np.full(int(free.sum()), now, np.int64)]
         behind = np.flatnonzero(is_open[runs.node] & (free < seats)[runs.node]) if len(runs.node) else runs.node
         if len(behind):
@@ -112,11 +116,24 @@ class Kinds:
             starts = np.flatnonzero(np.diff(node, prepend=-1))
             before = np.repeat(starts, np.diff(starts, append=len(node)))
             freed = total - (total[:, before] - runs.amount[:, behind][:, before])
-            then = np.minimum(_seats(kind.need, self.left(offered[:, node] + freed, kind.need)), seats[node])
+            then = np.minimum(_seats(kind.need, left(offered[:, node] + freed, kind.reserved)), seats[node])
             last = np.where(np.arange(len(node)) == before, free[node], np.concatenate(([0], then[:-1])))
             times.append(np.repeat(until, np.maximum(then - last, 0)))
         found = np.sort(np.concatenate(times))
         return found[kind.tasks - 1 :: kind.tasks]
+
+
+def left(amounts: Ints, reserved: int) -> Ints:
+    """(3, nodes): what of these amounts is there beside the CPU that is reserved for each free device."""
+    if not reserved:
+        return amounts
+    less = amounts.copy()
+    less[_CPU] -= reserved * less[_DEVICES]
+    return less
+
+
+def _size(need: Vector) -> tuple[int, int, int]:
+    return need.devices, need.cpu_milli, need.memory_mib
 
 
 def _seats(need: Vector, amounts: Ints) -> Ints:
