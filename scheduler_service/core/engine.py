@@ -70,6 +70,7 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
         state.unsettled = state.longer = state.board_changed = False
         state.bound_otherwise.clear()
         state.turned.clear()
+        state.charged_anew.clear()
     return tuple(refused)
 
 

@@ -36,6 +36,7 @@ POLICIES: dict[str, Entry] = {
     "rand": Entry("trials preempt random runs", f"{_HERE}.victims.rand:stages", True, True),
     "fifo": Entry("first come, first served; nobody is preempted", f"{_HERE}.order.backfill:stages", True, True),
     "las": Entry("least attained service first, by queues (Tiresias)", f"{_HERE}.victims.las:stages", True, True),
+    "fair": Entry("least usage for its share first (fair share)", f"{_HERE}.fair_share.policy:stages", True, True),
     "priority": Entry("jobs of higher priority have those of lower stopped", f"{_HERE}.victims.priority:stages", inside=True),
     "cells": Entry("every virtual cluster is served in its own cells (HiveD)", f"{_HERE}.cells.policy:stages"),
 }

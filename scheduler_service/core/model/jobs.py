@@ -91,6 +91,8 @@ class JobSpec:
     exit_0_after_stop: Exit0AfterStop = Exit0AfterStop.STOPPED
     inherited: tuple[tuple[str, str], ...] = ()
     """What it takes over from the environment of whoever submitted it; `environment` wins over it."""
+    project: str = ""
+    """What its user works on; empty: none. Policies by usage charge the job to it."""
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""

@@ -80,15 +80,16 @@ class State(Tables):
 
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
-        before, bound_otherwise, turned = self.savepoint(), self.bound_otherwise, self.turned
+        before, bound_otherwise, turned, charged_anew = self.savepoint(), self.bound_otherwise, self.turned, self.charged_anew
         flags = self.unsettled, self.longer, self.board_changed
         self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
+        self.charged_anew = charged_anew.copy()
         try:
             yield
         finally:
             self.undo(before)
             self.unsettled, self.longer, self.board_changed = flags
-            self.bound_otherwise, self.turned = bound_otherwise, turned
+            self.bound_otherwise, self.turned, self.charged_anew = bound_otherwise, turned, charged_anew
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""
@@ -141,6 +142,7 @@ class State(Tables):
             "vc_orders": dict(self.vc_orders),
             "memos_of": {job: set(ats) for job, ats in self.memos_of.items()},
             "subjects": {at: set(jobs) for at, jobs in self.subjects.items()},
+            "charged": dict(self.charged),
             "due_memos": set(self.due_memos),
             "too_large": set(self.too_large),
             "vc_ids": dict(self.vc_ids),
