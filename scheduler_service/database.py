@@ -1,4 +1,4 @@
-"""The store behind the ports of `run`, in one epoch, for one leader: PostgreSQL, or its twin in memory."""
+"""The store as the service uses it: the engine's writer in one epoch, the API's reads, the lease."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,32 +7,20 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine
 
 from scheduler_service import store
-from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
-from scheduler_service.core.model.access import Token
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
+from scheduler_service.core.model import Job, JobEvent, Node
+from scheduler_service.core.model.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
 from scheduler_service.run.ports import CommitRefused, DatabaseOlder, LeadershipLost, NotCommitted, RequestKnown
 from scheduler_service.run.view import View
-from scheduler_service.store.twin import memory
-from scheduler_service.store.twin.memory import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _ask(
-    function: Callable[Concatenate[Any, P], R], database: Engine | Connection | Memory, *args: P.args, **kwargs: P.kwargs
-) -> R:
-    """Calls the store's function, or, for a twin, that of the twin, which has the same name and arguments."""
-    if isinstance(database, Memory):
-        function = getattr(memory, function.__name__)
-    return function(database, *args, **kwargs)
-
-
 class Writer:
     """run.ports.Writer over the store, in one epoch."""
 
-    def __init__(self, engine: Engine | Memory, epoch: int, commit_no: int) -> None:
+    def __init__(self, engine: Engine, epoch: int, commit_no: int) -> None:
         self._engine = engine
         self._epoch = epoch
         self._commit_no = commit_no
@@ -44,7 +32,7 @@ class Writer:
         if self._broke:
             self._look_again()
         try:
-            self._commit_no = _ask(store.commit, self._connection, self._epoch, changes, events)
+            self._commit_no = self._write(changes, events)
         except store.DuplicateRequest as known:
             raise RequestKnown(str(known)) from known
         except store.Rejected as refused:
@@ -58,7 +46,7 @@ class Writer:
             raise NotCommitted(str(lost)) from lost
         except store.CommitUnknown as unknown:
             try:
-                became = _ask(store.outcome, self._engine, self._epoch, self._commit_no)
+                became = self._outcome()
             except store.Forgotten as older:
                 raise DatabaseOlder(str(older)) from unknown
             except store.StoreError as error:
@@ -68,10 +56,16 @@ class Writer:
             self._commit_no += 1
         return self._commit_no
 
+    def _write(self, changes: Sequence[Change], events: Sequence[JobEvent]) -> int:
+        return store.commit(self._connection, self._epoch, changes, events)
+
+    def _outcome(self) -> str:
+        return store.outcome(self._engine, self._epoch, self._commit_no)
+
     def _look_again(self) -> None:
         """A database that was away may be another when it is back: one that was restored, or a copy that lagged behind."""
         try:
-            _ask(store.outcome, self._engine, self._epoch, self._commit_no)
+            self._outcome()
         except store.Unavailable as lost:
             raise NotCommitted(str(lost)) from lost
         except store.Forgotten as older:
@@ -82,15 +76,15 @@ class Writer:
 
     def find_requests(self, requests: Collection[tuple[str, str]]) -> dict[tuple[str, str], Job]:
         with _database_errors():
-            return _ask(store.find_requests, self._connection, requests)
+            return store.find_requests(self._connection, requests)
 
     def find_posted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Posting]:
         with _database_errors():
-            return _ask(store.find_posted, self._connection, requests)
+            return store.find_posted(self._connection, requests)
 
     def find_accepted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
         with _database_errors():
-            return _ask(store.find_accepted, self._connection, requests)
+            return store.find_accepted(self._connection, requests)
 
     def close(self) -> None:
         self._connection.close()
@@ -99,95 +93,80 @@ class Writer:
 class _Reads:
     """Reads of the store, each on a connection of its own."""
 
-    def __init__(self, engine: Engine | Memory) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def _read(self, function: Callable[Concatenate[Any, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         with _database_errors(), self._engine.connect() as connection:
-            return _ask(function, connection, *args, **kwargs)
+            return function(connection, *args, **kwargs)
+
+
+def _read_by(function: Callable[Concatenate[Connection, P], R]) -> Callable[Concatenate[_Reads, P], R]:
+    """A method that reads by a function of the store, with its arguments."""
+
+    def read(reads: _Reads, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return reads._read(function, *args, **kwargs)
+
+    return read
 
 
 class Reader(_Reads):
-    """run.ports.Reader over the store."""
+    """Reads for the API; thread-safe, blocking. Raise NotCommitted without a database."""
+
+    find_job = _read_by(store.find_job)
+    find_ends = _read_by(store.find_ends)
+    find_run = _read_by(store.find_run)
+    list_jobs = _read_by(store.list_jobs)
+    count_jobs = _read_by(store.count_jobs)
+    story = _read_by(store.story)
+    find_tokens = _read_by(store.find_tokens)
 
     @property
     def market(self) -> "MarketReader":
         return MarketReader(self._engine)
 
-    def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
-        return self._read(store.find_job, job_id)
-
-    def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
-        return self._read(store.find_ends, job_ids)
-
-    def find_run(self, key: RunKey) -> Run | None:
-        return self._read(store.find_run, key)
-
-    def list_jobs(
-        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = "", user: str = "", name: str = ""
-    ) -> list[tuple[Job, tuple[Run, ...]]]:
-        return self._read(store.list_jobs, states, before_id, limit, vc, user, name)
-
-    def count_jobs(
-        self, states: Sequence[JobState], before_id: int | None, most: int, vc: str = "", user: str = "", name: str = ""
-    ) -> int:
-        return self._read(store.count_jobs, states, before_id, most, vc, user, name)
-
-    def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
-        return self._read(store.story, job_id)
-
-    def find_tokens(self, digests: Collection[bytes]) -> dict[bytes, Token]:
-        return self._read(store.find_tokens, digests)
-
     def nodes(self) -> Mapping[int, Node]:
+        """Every node by its id."""
         return {node.id: node for node in self._read(store.list_nodes)}
 
     def view_of_nodes(self) -> View:
+        """Nodes with what is free on them, as of the last commit. Of jobs it knows nothing."""
         loaded = self._read(store.load, jobs=False)
         return View(live_rows(loaded), loaded.commit_no)
 
     def leader(self) -> str:
+        """Where clients reach whoever holds a valid lease, HOST:PORT; empty when nobody does."""
         return _address_of(self._read(store.holder))
 
 
 class MarketReader(_Reads):
-    """run.ports.MarketReader over the store."""
+    """Reads of cell exchange: what is on the board and what is not any more."""
 
-    def posting(self, posting_id: int) -> Posting | None:
-        return self._read(store.find_posting, posting_id)
-
-    def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
-        return self._read(store.find_exchanges, exchange_ids)
+    posting = _read_by(store.find_posting)
+    exchanges = _read_by(store.find_exchanges)
+    list_postings = _read_by(store.list_postings)
+    list_exchanges = _read_by(store.list_exchanges)
+    live_of_offers = _read_by(store.live_of_offers)
+    ledger = _read_by(store.list_ledger)
+    surpluses = _read_by(store.list_surpluses)
 
     def posted(self, vc: int, request_id: str) -> Posting | None:
+        """The posting that the request made."""
         return self._read(store.find_posted, [(vc, request_id)]).get((vc, request_id))
 
     def accepted(self, vc: int, request_id: str) -> Exchange | None:
+        """The exchange that a virtual cluster made by accepting a posting with this request_id."""
         return self._read(store.find_accepted, [(vc, request_id)]).get((vc, request_id))
 
-    def list_postings(self, states: Collection[PostingState], vc: int, before_id: int | None, limit: int) -> list[Posting]:
-        return self._read(store.list_postings, states, vc, before_id, limit)
-
-    def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
-        return self._read(store.list_exchanges, states, vc, before_id, limit)
-
-    def live_of_offers(self, offers: Collection[int]) -> list[Exchange]:
-        return self._read(store.live_of_offers, offers)
-
-    def ledger(self, vc: int, before_exchange: int | None, limit: int) -> list[LedgerEntry]:
-        return self._read(store.list_ledger, vc, before_exchange, limit)
-
-    def surpluses(self) -> list[Surplus]:
-        return self._read(store.list_surpluses)
-
     def virtual_clusters(self) -> dict[int, str]:
+        """The names of those that there are, by id."""
         return {vc.id: vc.name for vc in self._read(store.list_vcs)}
 
 
 class Lease:
-    """run.leader.Lease over the store."""
+    """run.leadership.Lease over the store."""
 
-    def __init__(self, engine: Engine | Memory, holder: str, ttl: float, address: str) -> None:
+    def __init__(self, engine: Engine, holder: str, ttl: float, address: str) -> None:
         self._engine = engine
         self._holder = holder
         self._ttl = ttl
@@ -197,19 +176,19 @@ class Lease:
 
     def take(self) -> int | None:
         with self._engine.connect() as connection:
-            return _ask(store.take, connection, self._holder, self._ttl, address=self._address, above=self.above)
+            return store.take(connection, self._holder, self._ttl, address=self._address, above=self.above)
 
     def renew(self, epoch: int) -> bool:
         with self._engine.connect() as connection:
-            return _ask(store.renew, connection, epoch, self._ttl)
+            return store.renew(connection, epoch, self._ttl)
 
     def release(self, epoch: int) -> None:
         with self._engine.connect() as connection:
-            _ask(store.release, connection, epoch)
+            store.release(connection, epoch)
 
     def leader(self) -> str:
         with self._engine.connect() as connection:
-            return _address_of(_ask(store.holder, connection))
+            return _address_of(store.holder(connection))
 
 
 def _address_of(lease: store.Lease) -> str:
@@ -217,10 +196,11 @@ def _address_of(lease: store.Lease) -> str:
     return lease.address if lease.valid else ""
 
 
-def load(engine: Engine | Memory) -> store.Loaded:
-    """What a new leader goes on from."""
+def opened(engine: Engine, epoch: int) -> tuple[store.Loaded, Writer]:
+    """What a new leader goes on from, and what it writes with."""
     with engine.connect() as connection:
-        return _ask(store.load, connection)
+        loaded = store.load(connection)
+    return loaded, Writer(engine, epoch, loaded.commit_no)
 
 
 def live_rows(loaded: store.Loaded) -> list[tuple[str, Any, Any]]:

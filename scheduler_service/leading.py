@@ -7,13 +7,14 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from scheduler_service import recording
 from scheduler_service.config import Config
 from scheduler_service.core.handlers.skipped_numbers import SKIPPED
 from scheduler_service.core.messages import NodeSilent
-from scheduler_service.database import Engines, Lease
+from scheduler_service.database import Engines, Lease, opened
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.rpc.backend import Backend, Leading
 from scheduler_service.rpc.seals import Seals
@@ -56,7 +57,7 @@ async def lead(
 
     Raises what made it impossible to begin, what stopped the engine, and Outrun.
     """
-    state, view, writer = await asyncio.to_thread(load_state, engines.writer, epoch, config, forgetful)
+    state, view, writer = await asyncio.to_thread(load_state, partial(opened, engines.writer, epoch), config, forgetful)
     dispatch = Dispatch()
     now = clock(state.cluster.clock_us, config.accept_clock)
     recorder = await asyncio.to_thread(recording.begin, config, stages_of, state, view.commit_no)

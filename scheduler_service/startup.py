@@ -7,8 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from sqlalchemy import Engine
-
 from scheduler_service.config import Config
 from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.cells.queries import has_level
@@ -17,14 +15,16 @@ from scheduler_service.core.model import Cluster, JobState
 from scheduler_service.core.state.journal import Change, net
 from scheduler_service.core.state.load_check import contradictions
 from scheduler_service.core.state.state import State
-from scheduler_service.database import Writer, live_rows, load
+from scheduler_service.database import Writer, live_rows
 from scheduler_service.engine_settings import settings_of, stages_of
 from scheduler_service.policies.stages import order_of
 from scheduler_service.run.view import View
-from scheduler_service.store.twin.memory import Memory
+from scheduler_service.store import Loaded
 
 log = logging.getLogger(__name__)
 
+Open = Callable[[], tuple[Loaded, Writer]]
+"""Gives what the database holds, and what writes to it in the epoch of this leadership."""
 _CLOCK_SLACK_US = 60_000_000
 SHOWN = 5
 """Contradictions that are told."""
@@ -54,7 +54,7 @@ def clock(last_us: int, accept: bool = False) -> Callable[[], int]:
     return lambda: wall + time.monotonic_ns() // 1000 - began
 
 
-def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: bool = False) -> tuple[State, View, Writer]:
+def load_state(opened: Open, config: Config, forgetful: bool = False) -> tuple[State, View, Writer]:
     """The state as the database holds it; a new cluster is made in an empty one. What other settings left behind that means
     nothing now is put right first, and that is committed: who leads, and who replays a recording, begins with the same rows.
 
@@ -62,10 +62,8 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
 
     `forgetful`: the database is known to be older than what was done under it, as after a backup was restored.
     """
-    loaded = load(engine)
-    writer = Writer(engine, epoch, loaded.commit_no)
-    commit_no = loaded.commit_no
-    cluster = loaded.cluster
+    loaded, writer = opened()
+    commit_no, cluster = loaded.commit_no, loaded.cluster
     if cluster is None:
         cluster = Cluster(str(uuid.uuid4()), secrets.randbits(62))
         commit_no = writer.commit([Change("cluster", 0, None, cluster)], [])
@@ -85,7 +83,7 @@ def load_state(engine: Engine | Memory, epoch: int, config: Config, forgetful: b
     if changes := net(state.journal.entries):
         writer.commit(changes, state.log)
         writer.close()
-        return load_state(engine, epoch, config)
+        return load_state(opened, config)
     return state, View([*rows, *(("run", run.key, run) for run in loaded.last_runs)], commit_no), writer
 
 

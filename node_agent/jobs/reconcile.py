@@ -1,21 +1,19 @@
-"""What to do about what is desired of runs, decided from that and the spool alone. Pure: no clock, no process, no file.
+"""Decides what to do from desired states and the spool alone. Pure: no clock, no process, no file.
 
-Desired states are level-triggered. They may come again at any time and in any order, and a run that they do not name goes on.
-One of a generation that the spool has for its run, or of an older one, changes nothing. A newer one gives one action, by this
-table:
+Desired states are level-triggered. They may arrive again at any time and in any order, and a run that they do not name goes on.
+If the spool has the same generation of the run or a newer one, a desired state changes nothing. Otherwise it gives one action:
 
     desired    unknown   preparing   ready     starting   running   stopping   ended
     Prepared   Prepare   Note        Note      Note       Note      Note       Note
     Running    Launch    Launch      Launch    Note       Note      Note       Note
     Stopped    Refuse    Release     Release   Stop       Stop      Stop       Note
 
-    Prepare    the task gets ready, and waits for its gang
-    Launch     it is started; one that was prepared as what it was prepared as, and with the rendezvous that came now
-    Stop       it has until a deadline. That counts from the first time that it was to be stopped, so that nothing that comes
-               later prolongs it
-    Release    it has no process: it is over at once
-    Refuse     it is remembered as over, so that nothing that comes late starts it
-    Note       nothing but its generation is kept
+    Prepare    make the task ready; it waits for its gang
+    Launch     start the run. A prepared task keeps the specification that it has, and takes the rendezvous alone from this one
+    Stop       end the run by a deadline, which counts from the first stop: a later one can only bring it forward
+    Release    report the task as over: it has no process
+    Refuse     remember the run as over, so that a late order does not start it
+    Note       keep the generation, and do nothing
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -54,6 +54,18 @@ def connection(options: dict[str, Any], prepare: "Callable[[Engine], None]", *, 
         sys.exit(1)
 
 
+def used(lacks: str) -> "Callable[[Engine], None]":
+    """For `connection`: a database that no scheduler has used yet `lacks` what the command needs."""
+
+    def check(engine: "Engine") -> None:
+        from scheduler_service import store
+
+        if not store.revision(engine):
+            raise CommandError(f"no scheduler has used this database yet: {lacks}")
+
+    return check
+
+
 @contextlib.contextmanager
 def _url(config: Config, new: bool) -> Iterator[str]:
     """The database's URL. An embedded one is started for the moment, or, where a scheduler uses it, reached beside that."""

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_service.commands.database import CommandError, connection, database_options
+from scheduler_service.commands.database import CommandError, connection, database_options, used
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
-
     from scheduler_service.sim.jobs import SimJob
     from scheduler_service.store.reading.history import Past
 
@@ -47,7 +45,7 @@ def history(since: datetime | None, until: datetime | None, output: Path | None,
     if since is not None and until is not None and since >= until:
         raise click.UsageError(f"--since {since.isoformat()} must be before --until {until.isoformat()}")
     since_us, until_us = 0 if since is None else _micros(since), 2**63 - 1 if until is None else _micros(until)
-    with connection(database, _require_jobs, new=False) as conn:
+    with connection(database, used("it has no jobs"), new=False) as conn:
         never = 0
 
         def ran() -> Iterator["SimJob"]:
@@ -74,13 +72,6 @@ def _job(past: "Past") -> "SimJob":
         limit_us = max(limit_us, past.worked_us + past.worked_us // 10)
     spec = replace(past.job.spec, priority=past.job.priority, time_limit_us=limit_us, dependencies=())
     return SimJob(spec, past.worked_us, past.ready_us, past.job.user, past.job.spec.vc)
-
-
-def _require_jobs(engine: "Engine") -> None:
-    from scheduler_service import store
-
-    if not store.revision(engine):
-        raise CommandError("no scheduler has used this database yet: it has no jobs")
 
 
 def _micros(time: datetime) -> int:

@@ -104,8 +104,5 @@ def serve(file: Path | None, check_config: bool, **flags: Any) -> None:
         sys.exit(1)
 
 
-main.add_command(check)
-main.add_command(history)
-main.add_command(record)
-main.add_command(restored)
-main.add_command(token)
+for _command in (check, history, record, restored, token):
+    main.add_command(_command)

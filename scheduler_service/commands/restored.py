@@ -1,13 +1,10 @@
 """`ebb-scheduler restored`: makes a database that came back from a backup fit to be led again."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from scheduler_service.commands.database import CommandError, connection, database_options
-
-if TYPE_CHECKING:
-    from sqlalchemy import Engine
+from scheduler_service.commands.database import CommandError, connection, database_options, used
 
 
 @click.command()
@@ -24,7 +21,7 @@ def restored(**database: Any) -> None:
       ebb-scheduler restored --config /etc/ebb/scheduler.yaml
       ebb-scheduler restored --embedded /var/lib/ebb/db
     """
-    with connection(database, _used, new=False) as conn:
+    with connection(database, used("it is no backup of one"), new=False) as conn:
         from scheduler_service import store
 
         lease = store.holder(conn)
@@ -34,10 +31,3 @@ def restored(**database: Any) -> None:
         store.skip(conn)
         above = lease.epoch + store.SKIPPED
     click.echo(f"the next leader's epoch is above {above}, and {store.SKIPPED:,} numbers of jobs are skipped")
-
-
-def _used(engine: "Engine") -> None:
-    from scheduler_service import store
-
-    if not store.revision(engine):
-        raise CommandError("no scheduler has used this database yet: it is no backup of one")

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from scheduler_service.core.allocation.bindings import bind, entitled, give_back, suffices
+from scheduler_service.core.allocation.bindings import bind, entitled, suffices
 from scheduler_service.core.allocation.earmarks import drop_earmarks, start_earmark_clock, with_share
 from scheduler_service.core.allocation.guarantee import demote, promote, reclaim
+from scheduler_service.core.allocation.placing import place
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.errors import PlanRefused, require
 from scheduler_service.core.exchange.ownership import agree
@@ -25,7 +26,6 @@ from scheduler_service.core.messages import (
     Promote,
     Reclaim,
     Remember,
-    Spot,
     Wait,
     Withdraw,
 )
@@ -37,16 +37,14 @@ from scheduler_service.core.model import (
     JobState,
     NodeState,
     Reason,
-    Run,
     RunPhase,
     StopReason,
 )
 from scheduler_service.core.model.memo import Memo
-from scheduler_service.core.model.rows import changed, made
-from scheduler_service.core.model.values import ZERO, Micros, Vector, add, fits, least, mask_of, sub
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import ZERO, Micros, add, fits, least, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import RULES, claim_of, spared, why_not
-from scheduler_service.core.state.queue_keys import stands, startable
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -82,111 +80,6 @@ def enact(state: State, plan: Plan, now: Micros) -> str | None:
     return None
 
 
-def _place(state: State, action: Place, now: Micros) -> None:
-    job = state.jobs.rows.get(action.job_id)
-    if job is None or not stands(job):
-        raise PlanRefused(f"job {action.job_id} does not stand in a queue")
-    for spot in action.spots:
-        if not state.free_resources.is_open(spot.node):
-            raise PlanRefused(f"node {spot.node} is not open")
-    earmarks: list[Earmark] = []
-    if job.id in state.earmarks_of:
-        earmarks = list(map(state.earmarks.rows.__getitem__, state.earmarks_of[job.id]))  # so that placing makes no closure
-        text = f"it starts on {_names(state, action)}"
-        drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
-    if job.elements is not None:
-        job = _next_element(state, now, job)
-    tasks = job.spec.tasks()
-    if len(tasks) != len(action.spots):
-        raise PlanRefused(f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
-    is_gang = bool(job.spec.gang)
-    placed = changed(
-        job,
-        state=_STARTING,
-        reason=_NONE,
-        detail="",
-        cause_job=0,
-        run=job.run + 1,
-        start_by_us=now + state.settings.gang_start_us if is_gang else None,
-        rendezvous="",
-        task_nodes=tuple(spot.node for spot in action.spots) if is_gang else (),
-    )
-    state.put(state.jobs, job.id, placed)
-    for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
-        _start_task(state, now, placed, rank, spot, demand, action.guaranteed)
-    for earmark in earmarks:
-        if earmark.devices:
-            give_back(state, earmark.node, earmark.mask)
-    text = f"on {_names(state, action)}" if is_gang else ""
-    log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
-
-
-def _names(state: State, action: Place) -> str:
-    return ", ".join(dict.fromkeys(state.nodes.rows[spot.node].name for spot in action.spots))
-
-
-def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool) -> None:
-    node, devices = spot
-    if not fits(demand, state.free_resources.free(node)):
-        raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
-    if not (devices or state.host is None or fits(demand, state.host.free(node))):
-        raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name} beside what goes with its devices")
-    mask = mask_of(devices)
-    if mask.bit_count() != len(devices) or not suffices(state, node, demand, devices):
-        raise PlanRefused(f"job {job.id}: wrong number of devices")
-    if mask & ~state.idle_devices.get(node, 0):
-        raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
-    if guaranteed and not entitled(state, job, node, mask):
-        raise PlanRefused(f"{state.nodes.rows[node].name}: job {job.id} has no right to a device")
-    run = made(
-        Run,
-        job_id=job.id,
-        run=job.run,
-        node=node,
-        devices=devices,
-        demand=demand,
-        phase=_STARTS,
-        placed_us=now,
-        task=rank,
-        vc=job.spec.vc,
-        guaranteed=guaranteed,
-    )
-    state.put(state.runs, run.key, run)
-
-
-def _next_element(state: State, now: Micros, array: Job) -> Job:
-    """The array's next element, as a job of its own."""
-    elements, of = array.elements, array.spec.array
-    assert elements is not None  # it is an array
-    assert of is not None
-    begun = elements._replace(begun=elements.begun + 1, live=elements.live + 1)
-    whole, first = begun.begun == of.size, now if array.started_us is None else array.started_us
-    facts: dict[str, Any] = {"state": JobState.RUNNING} if whole else {}
-    array = changed(array, elements=begun, started_us=first, reason=Reason.NONE, detail="", cause_job=0, **facts)
-    if not (whole or startable(array)):
-        array = changed(array, reason=Reason.ARRAY_LIMIT)
-    state.put(state.jobs, array.id, array)
-    cluster = state.cluster
-    state.put(state.cluster_table, 0, changed(cluster, next_job=cluster.next_job + 1))
-    spec = changed(array.spec, array=None, dependencies=())
-    element = made(
-        Job,
-        id=cluster.next_job,
-        spec=spec,
-        user=array.user,
-        request_id="",
-        submitted_us=array.submitted_us,
-        priority=array.priority,
-        time_limit_us=array.time_limit_us,
-        array_job=array.id,
-        array_index=elements.begun,
-    )
-    state.put(state.jobs, element.id, element)
-    text = f"element {element.array_index} of array {array.id}"
-    log_event(state, now, element.id, EventKind.SUBMITTED, cause_job=array.id, text=text)
-    return element
-
-
 def _preempt(state: State, action: Preempt, now: Micros) -> None:
     job, claimant = state.jobs.rows.get(action.job_id), state.jobs.rows.get(action.for_job)
     runs = state.runs_of(action.job_id)
@@ -219,7 +112,14 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
     others = [state.earmarks.rows[i] for i in state.earmarks_of.get(job.id, ())]
     require(all(other.node != action.node for other in others), f"job {job.id} has an earmark there already")
     require(all(other.created_us == now for other in others), f"job {job.id} has earmarks already")
+    require(action.configuration <= len(job.spec.alternatives), f"job {job.id} has no configuration {action.configuration}")
+    require(
+        all(other.configuration == action.configuration for other in others),
+        f"job {job.id} has earmarks in another configuration",
+    )
+    job = job.configured(action.configuration)
     require(state.free_resources.is_open(action.node), f"node {action.node} is not open")
+    require(state.is_usable(job.spec, action.node), f"node {action.node} is none of those that job {job.id} asks for")
     promised = ZERO
     for i, key in enumerate(action.victims):
         require(key not in action.victims[:i], f"run {key} is named twice")
@@ -247,6 +147,7 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
         created_us=now,
         tasks=action.tasks,
         devices=action.devices,
+        configuration=action.configuration,
     )
     state.put(state.earmarks, earmark.id, earmark)
     start_earmark_clock(state, now, job.id)
@@ -306,7 +207,7 @@ def _agree(state: State, action: Agree, now: Micros) -> None:
 
 
 _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
-    Place: _place,
+    Place: place,
     Preempt: _preempt,
     AddEarmark: _earmark,
     DropEarmark: _drop,

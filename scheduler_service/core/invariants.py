@@ -65,8 +65,12 @@ def _check_job(state: State, job: Job, runs: Sequence[Run]) -> None:
     claim(inactive == (not active), f"job {job.id} is {job.state.name} with runs {active}")
     for key in active:
         claim(key.run == job.run, f"job {job.id} is at run {job.run} but {key} is active")
-    tasks = len(job.spec.tasks())
+    claim(job.configuration <= len(job.spec.alternatives), f"job {job.id} has no configuration {job.configuration}")
+    tasks = len(job.launch_spec.tasks())
     claim(len(set(active)) == len(active) and all(key.task < tasks for key in active), f"job {job.id}: {active}")
+    spec = job.launch_spec
+    for run in runs:
+        claim(run.demand == spec.tasks()[run.task], f"run {run.key} holds {run.demand}, and its configuration asks for another")
     gathering = job.state is JobState.STARTING and not job.rendezvous and job.verdict is Reason.NONE
     claim(not gathering or len(active) == tasks, f"gang {job.id} has a part of its allocation: {active}")
     claim(not (inactive and (job.limit_us or job.start_by_us)), f"job {job.id} does not run and has a limit to it")

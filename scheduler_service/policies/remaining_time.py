@@ -12,8 +12,25 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
     leaves = [run.stop_us + run.stop_grace_us for run in runs if run.stop_us is not None]
     if leaves:
         return max(max(leaves) - now, 0)
-    expected = min(filter(None, (job.spec.estimate_us, job.time_limit_us)), default=None)
-    if expected is None:
+    left = work_left(job, job.configuration)
+    if job.time_limit_us:
+        until_limit = job.time_limit_us - job.ran_us
+        left = until_limit if left is None else min(left, until_limit)
+    if left is None:
         return None
     began = [run.started_us for run in runs if run.started_us is not None]
-    return max(expected - job.ran_us - (now - min(began) if began else 0), 0)
+    return max(left - (now - min(began) if began else 0), 0)
+
+
+def work_left(job: Job, configuration: int) -> Micros | None:
+    """How long the job would take from its last launch that is over, if it ran in this configuration, by its estimates; None
+    where there is none. What it did in another configuration counts as a share of what it would take there in all. Negative
+    where it has run for longer than expected."""
+    if not job.spec.alternatives:
+        return job.spec.estimate_us - job.ran_us if job.spec.estimate_us else None
+    estimates = [job.spec.estimate_us, *(other.estimate_us for other in job.spec.alternatives)]
+    whole = estimates[configuration]
+    if not whole:
+        return None
+    done = sum(ran / (estimate or whole) for ran, estimate in zip(job.ran_in, estimates, strict=False))
+    return round(whole * (1 - done))

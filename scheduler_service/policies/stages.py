@@ -19,6 +19,16 @@ Choose = Callable[[State, Job, Rng], Plan | None]
 """On a site without virtual clusters: the plan that makes room for a job; None if nothing that may be preempted would."""
 
 
+def in_any_configuration(choose: Choose) -> Choose:
+    """The choice for the first of a job's configurations for which there is one. `choose` is asked for one configuration."""
+
+    def chosen(state: State, job: Job, rng: Rng) -> Plan | None:
+        plans = (choose(state, one, rng) for one in job.in_each_configuration())
+        return next((plan for plan in plans if plan is not None), None)
+
+    return chosen
+
+
 class Ranked(NamedTuple):
     """Jobs that may be preempted, the first victim first, and what the story is told of the choice."""
 

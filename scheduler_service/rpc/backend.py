@@ -12,10 +12,11 @@ from scheduler_service.core.errors import NotFound
 from scheduler_service.core.model import Node
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
+from scheduler_service.database import Reader
 from scheduler_service.policies.stages import Stages
 from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
-from scheduler_service.run.ports import NotCommitted, Reader
+from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.run.view import JobView, View
 from scheduler_service.secret_arguments import SecretArguments

@@ -32,6 +32,10 @@ class LogRequest:
     follow: bool
 
 
+SHORTEST_SPREAD_US: Micros = SECOND // 10
+"""Agents that spread over less time than this may as well connect again all at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfiguration:
     """What the scheduler decides for an agent."""
@@ -47,9 +51,6 @@ class NodeConfiguration:
         squared."""
         enough = max(2 * told.reconnect_within_us, SHORTEST_SPREAD_US)
         return self.heartbeat_us != told.heartbeat_us or self.reconnect_within_us >= enough
-
-
-SHORTEST_SPREAD_US: Micros = SECOND // 10
 
 
 class Outgoing(NamedTuple):

@@ -1,13 +1,11 @@
-"""What the running service needs of its store. `app` puts the real one behind it; run imports no SQL."""
+"""What the engine's thread needs of the store. `database` puts the real one behind it; run imports no SQL."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from scheduler_service.core.model import Job, JobEvent, JobState, Node, Run, RunKey
-from scheduler_service.core.model.access import Token
-from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
+from scheduler_service.core.model import Job, JobEvent
+from scheduler_service.core.model.exchange import Exchange, Posting
 from scheduler_service.core.state.journal import Change
-from scheduler_service.run.view import View
 
 
 class NotCommitted(Exception):
@@ -47,76 +45,3 @@ class Writer(Protocol):
 
     def find_accepted(self, requests: Collection[tuple[int, str]]) -> dict[tuple[int, str], Exchange]:
         """The same for exchanges that were made by accepting a posting."""
-
-
-class MarketReader(Protocol):
-    """What a Reader reads of cell exchange: what is on the board and what is not any more."""
-
-    def posting(self, posting_id: int) -> Posting | None: ...
-
-    def exchanges(self, exchange_ids: Collection[int]) -> list[Exchange]:
-        """Those, and what is given in return for them."""
-
-    def posted(self, vc: int, request_id: str) -> Posting | None:
-        """The posting that the request made."""
-
-    def accepted(self, vc: int, request_id: str) -> Exchange | None:
-        """The exchange that a virtual cluster made by accepting a posting with this request_id."""
-
-    def list_postings(self, states: Collection[PostingState], vc: int, before_id: int | None, limit: int) -> list[Posting]:
-        """Newest first; vc 0: of all."""
-
-    def list_exchanges(self, states: Collection[ExchangeState], vc: int, before_id: int | None, limit: int) -> list[Exchange]:
-        """The same; of a virtual cluster those that it is a side of."""
-
-    def live_of_offers(self, offers: Collection[int]) -> list[Exchange]:
-        """Those that have some of these offers and are not over."""
-
-    def ledger(self, vc: int, before_exchange: int | None, limit: int) -> list[LedgerEntry]:
-        """What was booked for the newest exchanges, at most `limit` of them; vc 0: of all."""
-
-    def surpluses(self) -> list[Surplus]: ...
-
-    def virtual_clusters(self) -> Mapping[int, str]:
-        """The names of those that there are, by id."""
-
-
-class Reader(Protocol):
-    """Reads for the API, on connections of their own; thread-safe, blocking. Raise NotCommitted without a database."""
-
-    @property
-    def market(self) -> MarketReader: ...
-
-    def find_job(self, job_id: int) -> tuple[Job, tuple[Run, ...]] | None:
-        """A job, and every task of its current or last run."""
-
-    def find_ends(self, job_ids: Collection[int]) -> dict[int, JobState]:
-        """How those of the jobs ended that have."""
-
-    def find_run(self, key: RunKey) -> Run | None:
-        """A task of any run of a job, ended or not."""
-
-    def list_jobs(
-        self, states: Sequence[JobState], before_id: int | None, limit: int, vc: str = "", user: str = "", name: str = ""
-    ) -> list[tuple[Job, tuple[Run, ...]]]:
-        """Newest first. Empty: of every virtual cluster, of all users, of any name."""
-
-    def count_jobs(
-        self, states: Sequence[JobState], before_id: int | None, most: int, vc: str = "", user: str = "", name: str = ""
-    ) -> int:
-        """How many of those that `list_jobs` lists there are; `most` are counted at most."""
-
-    def story(self, job_id: int) -> list[tuple[JobEvent, int]]:
-        """The job's events in order, each with its commit number."""
-
-    def nodes(self) -> Mapping[int, Node]:
-        """Every node by its id."""
-
-    def view_of_nodes(self) -> View:
-        """Nodes with what is free on them, as of the last commit. Of jobs it knows nothing."""
-
-    def leader(self) -> str:
-        """Where clients reach whoever holds a valid lease, HOST:PORT; empty when nobody does."""
-
-    def find_tokens(self, digests: Collection[bytes]) -> Mapping[bytes, Token]:
-        """Those of these SHA-256 that are tokens and not revoked; they may have expired."""

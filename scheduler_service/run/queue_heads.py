@@ -1,12 +1,12 @@
 """Of each queue its head: the job for which those behind it wait. From the state, and as readers are told of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from operator import itemgetter
 
 from scheduler_service.core.model import Job, JobState, Reason
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, queue_in
+from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named, lanes_of, queues_in
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.opportunistic import looked_at
 from scheduler_service.policies.stages import stages_within
@@ -60,8 +60,8 @@ def with_reason(job: Job, heads: Heads) -> Job:
     """
     waits = job.held or job.eligible_us is not None or job.waits_for
     if job.state is JobState.QUEUED and job.reason in _ONLY_AT_HEAD and not waits:
-        own, *others = _queues_of(job)
-        head = heads.get(own, 0)
+        own, others = _queues_of(job)
+        head = next((job.id for queue in own if heads.get(queue) == job.id), heads.get(own[0], 0))
         if head == job.id and job.reason is Reason.NONE:
             head = next((heads[other] for other in others if heads.get(other, job.id) != job.id), 0)
         if head and head != job.id:
@@ -69,9 +69,10 @@ def with_reason(job: Job, heads: Heads) -> Job:
     return job
 
 
-def _queues_of(job: Job) -> tuple[Queue, ...]:
-    """The queue in which it waits for cells, and those that are served together with that."""
+def _queues_of(job: Job) -> tuple[Sequence[Queue], Sequence[Queue]]:
+    """The queues in which it waits for cells, and those that are served together with these."""
     vc, lane = job.spec.vc, lanes_of(job)[0]
     if lane is Lane.OPPORTUNISTIC:
-        return ((vc, lane),)
-    return (vc, lane, queue_in(lane, job)), (vc, lane), *((vc, other) for other in OWN_LANES if other is not lane)
+        return [(vc, lane)], []
+    own: list[Queue] = [(vc, lane, named) for named in queues_in(lane, job)]
+    return own, [(vc, lane), *((vc, other) for other in OWN_LANES if other is not lane)]

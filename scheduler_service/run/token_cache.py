@@ -23,7 +23,7 @@ KNOWN = 60.0
 """Seconds that a token is taken for good after it was last found, and that an unused one is remembered."""
 
 Find = Callable[[Collection[bytes]], Mapping[bytes, Token]]
-"""As run.ports.Reader.find_tokens."""
+"""Those of these SHA-256 that are tokens and not revoked; they may have expired. Raises NotCommitted."""
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from scheduler_service.sim.metrics import curves, numbers
 from scheduler_service.sim.results import Lives, exchange_table
 from scheduler_service.sim.runner_port import Tell
 from scheduler_service.sim.site import Cluster, Failures, Nodes, Policy, Times, micros
-from scheduler_service.sim.tenants import InVirtualClusters, Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
+from scheduler_service.sim.tenants import Pool, VirtualCluster, at_submit, check_pools, check_users, of_known
 from scheduler_service.sim.workloads import Generated, Hived, Skipped, Workload, arrivals_of, jobs_of, times_from, undrawn
 from scheduler_service.sim.workloads.arriving import NEVER_CAME, Timed
 from scheduler_service.sim.workloads.distributions import Model
@@ -154,15 +154,14 @@ def simulate(case: Case, times_us: Sequence[Micros] | None = None, tell: Tell = 
 
 def _simulated(case: Case, times_us: Sequence[Micros] | None, tell: Tell) -> Outcome:
     nodes, skipped = case.inventories(), Skipped()
-    arrivals = come = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped)
+    change = at_submit(Guarantee[case.guarantee.upper()], case.policy.name) if case.virtual_clusters else None
+    arrivals = arrivals_of(case.workload, case.seed, case.folder, times_us, nodes, skipped, change)
     total = len(times_us) if times_us is not None else jobs_in(case.workload)
-    if case.virtual_clusters:
-        arrivals = InVirtualClusters(arrivals, at_submit(Guarantee[case.guarantee.upper()], case.policy.name))
     tell(0, total)
     lives = Lives(lambda over: tell(over, total) if over % 64 == 0 else None)
     world = World(site_of(case, nodes), arrivals, ended=lives.add)
     world.run()
-    if isinstance(come, ClosedLoop) and (left := come.left()):
+    if isinstance(arrivals, ClosedLoop) and (left := arrivals.left()):
         skipped[NEVER_CAME] += left
     for life in world.unfinished():
         lives.add(life)

@@ -4,7 +4,7 @@ import errno
 import sys
 from importlib import import_module, resources
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -84,18 +84,7 @@ def main() -> None:
 @click.option("--fresh", is_flag=True, help="Simulate anew what is there already, and replace results of another run.")
 @click.option("--figures/--no-figures", default=True, help="Draw figures (PNG and SVG).  [default: figures]")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of tables.")
-def run(
-    config: Path,
-    output: Path | None,
-    check: bool,
-    on: str,
-    jobs: int | None,
-    keep: str,
-    as_csv: bool,
-    fresh: bool,
-    figures: bool,
-    as_json: bool,
-) -> None:
+def run(config: Path, output: Path | None, check: bool, on: str, jobs: int | None, **how: Any) -> None:
     """Simulate a configuration, and compare its policies.
 
     After Ctrl-C the same command goes on where it was, and so does one with other policies or seeds. A folder with results of
@@ -117,19 +106,8 @@ def run(
         return
     from scheduler_service.sim.commands import compute
 
-    sys.exit(
-        compute(
-            settings.cases(config.parent),
-            folder,
-            on if jobs is None else f"local[{jobs}]",
-            settings.metrics,
-            keep=keep,  # type: ignore[arg-type]  # click has checked it
-            as_csv=as_csv,
-            fresh=fresh,
-            figures=figures,
-            as_json=as_json,
-        )
-    )
+    where = on if jobs is None else f"local[{jobs}]"
+    sys.exit(compute(settings.cases(config.parent), folder, where, settings.metrics, **how))
 
 
 @main.command()

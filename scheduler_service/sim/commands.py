@@ -54,8 +54,7 @@ def compute(
     except SweepFailed as error:
         summaries, failed = error.summaries, len(error.failures)
     groups = grouped({folder: summaries})
-    told = as_data(groups)
-    (folder / "summary.json").write_text(json.dumps(told, indent=1))
+    (folder / "summary.json").write_text(json.dumps(as_data(groups), indent=1))
     if groups and figures:  # before anything is shown: whoever reads that may have seen enough, and close the pipe
         from scheduler_service.sim.figures import draw
 
@@ -65,10 +64,7 @@ def compute(
         say(notes, line)
     took = length(sum(summary.took_s for summary in summaries))
     drawn = ", figures/" if groups and figures else ""
-    say(
-        notes,
-        f"\n{folder}: summary.json{drawn}, and a folder for each simulation ({took} of one core)",
-    )
+    say(notes, f"\n{folder}: summary.json{drawn}, and a folder for each simulation ({took} of one core)")
     if failed:
         of = len({*cases, *(recording for case in cases if (recording := case.recording()) is not None)})
         say(notes, f"ebb-sim: {failed} of {of} simulations failed")

@@ -5,9 +5,10 @@ Where there are several seeds, bars are means with their 95 % interval, curves o
 are means over seeds. Colours are told apart by people who see few of them, and lines also by their dashes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -77,34 +78,28 @@ def slowdown(groups: Sequence[Group]) -> Figure | None:
 
 def queue(groups: Sequence[Group]) -> Figure | None:
     """How many jobs wait, over time, by class."""
-    names = [name for name in CLASS_NAMES if any(_curve(group, f"{name}.queue") for group in groups)]
-    return _over_time(
-        groups, [f"{name}.queue" for name in names], [f"Waiting {CLASS_NAMES[n]}" for n in names], "jobs in the queue"
-    )
+    return _over_time(groups, {f"{name}.queue": f"Waiting {title}" for name, title in CLASS_NAMES.items()}, "jobs in the queue")
 
 
 def utilisation(groups: Sequence[Group]) -> Figure | None:
     """What is in use, over time."""
     titles = {"gpu": "GPUs in use", "cpu": "CPUs in use", "memory": "Memory in use"}
-    names = [name for name in titles if any(_curve(group, f"utilisation.{name}") for group in groups)]
-    figure = _over_time(
-        groups, [f"utilisation.{name}" for name in names], [titles[name] for name in names], "% of the cluster", 100
-    )
+    figure = _over_time(groups, {f"utilisation.{name}": title for name, title in titles.items()}, "% of the cluster", 100)
     for axes in figure.axes if figure else ():
         axes.set_ylim(0, 105)
     return figure
 
 
-def _over_time(
-    groups: Sequence[Group], metrics: Sequence[str], titles: Sequence[str], unit: str, scale: float = 1
-) -> Figure | None:
-    if not metrics:
+def _over_time(groups: Sequence[Group], titles: Mapping[str, str], unit: str, scale: float = 1) -> Figure | None:
+    """Of the metrics, each with its title, those that some group has."""
+    shown = [metric for metric in titles if any(_curve(group, metric) for group in groups)]
+    if not shown:
         return None
-    figure, all_axes = sheet(len(metrics), 1, height=0.8 + 2.2 * len(metrics))
-    for metric, title, axes in zip(metrics, titles, all_axes, strict=True):
+    figure, all_axes = sheet(len(shown), 1, height=0.8 + 2.2 * len(shown))
+    for metric, axes in zip(shown, all_axes, strict=True):
         told = [(group.label, _curve(group, "hours"), _curve(group, metric)) for group in groups]
         lines(axes, [(label, hours, [scale * value for value in values]) for label, hours, values in told if values])
-        axes.set(title=title, ylabel=unit)
+        axes.set(title=titles[metric], ylabel=unit)
     several = any(len(group.curves) > 1 for group in groups)
     all_axes[-1].set_xlabel(f"hours since the first submit{' (of the first seed)' if several else ''}")
     all_axes[0].legend(fontsize="small")
@@ -175,12 +170,8 @@ def _bars(axes: Axes, groups: Sequence[Group], metric: str, scale: float) -> Non
             half = None if estimate.half is None else scale * estimate.half
             axes.bar(place, scale * estimate.mean, yerr=half, color=colour, capsize=4)
     labels = [group.label for group in groups]
-    axes.set_xticks(
-        range(len(labels)),
-        labels,
-        rotation=30 if sum(map(len, labels)) > 24 else 0,
-        ha="right" if sum(map(len, labels)) > 24 else "center",
-    )
+    tilted: dict[str, Any] = {"rotation": 30, "ha": "right"} if sum(map(len, labels)) > 24 else {}
+    axes.set_xticks(range(len(labels)), labels, **tilted)
     axes.set_xlim(-0.6, len(labels) - 0.4)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)

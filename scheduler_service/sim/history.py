@@ -171,7 +171,4 @@ def _times(table: Any, name: str) -> tuple[Ints, Mask]:
 
 def _names(table: Any, name: str) -> tuple[Ints, list[str]]:
     column = table[name].unify_dictionaries().combine_chunks()
-    if column.num_chunks == 0 if hasattr(column, "num_chunks") else False:
-        return np.zeros(0, np.int64), []
-    whole = column.chunk(0) if hasattr(column, "chunk") else column
-    return whole.indices.to_numpy().astype(np.int64), whole.dictionary.to_pylist()
+    return column.indices.to_numpy().astype(np.int64), column.dictionary.to_pylist()

@@ -15,6 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
 from numpy.typing import NDArray
 
 from scheduler_service.core.model import JobClass, StopReason
@@ -26,42 +30,21 @@ NEVER = np.iinfo(np.int64).min
 """A time that has not come; null in the tables."""
 NUMBERS_END = int(np.iinfo(np.int64).max)
 
-_JOB = np.dtype(
-    [
-        ("job", "<i4"),
-        ("user", "<i4"),
-        ("vc", "<i4"),
-        ("class", "i1"),
-        ("tasks", "<i4"),
-        ("cpu_milli", "<i8"),
-        ("memory_mib", "<i8"),
-        ("gpus", "<i4"),
-        ("grace_us", "<i8"),
-        ("work_us", "<i8"),
-        ("submit_us", "<i8"),
-        ("start_us", "<i8"),
-        ("end_us", "<i8"),
-        ("preemptions", "<i4"),
-        ("done_us", "<i8"),
-        ("lost_us", "<i8"),
-    ]
+_NARROW = {
+    **dict.fromkeys(("job", "user", "vc", "tasks", "gpus", "preemptions", "run", "nodes", "before"), "<i4"),
+    **dict.fromkeys(("class", "why"), "i1"),
+}
+"""What needs less than 64 bits."""
+
+
+def _packed(names: str) -> np.dtype[Any]:
+    return np.dtype([(name, _NARROW.get(name, "<i8")) for name in names.split()])
+
+
+_JOB = _packed(
+    "job user vc class tasks cpu_milli memory_mib gpus grace_us work_us submit_us start_us end_us preemptions done_us lost_us"
 )
-_RUN = np.dtype(
-    [
-        ("job", "<i4"),
-        ("run", "<i4"),
-        ("nodes", "<i4"),
-        ("placed_us", "<i8"),
-        ("began_us", "<i8"),
-        ("works_us", "<i8"),
-        ("signalled_us", "<i8"),
-        ("lost_us", "<i8"),
-        ("ended_us", "<i8"),
-        ("guaranteed_us", "<i8"),
-        ("before", "<i4"),
-        ("why", "i1"),
-    ]
-)
+_RUN = _packed("job run nodes placed_us began_us works_us signalled_us lost_us ended_us guaranteed_us before why")
 _CODES = {"<i8": "q", "<i4": "i", "|i1": "b"}
 _pack_job, _pack_run = (
     struct.Struct("<" + "".join(_CODES[rows[name].str] for name in rows.names or ())).pack for rows in (_JOB, _RUN)
@@ -144,8 +127,6 @@ class Lives:
         return self._job_table(np.frombuffer(jobs, _JOB)), _run_table(np.frombuffer(runs, _RUN), *lists)
 
     def _job_table(self, rows: NDArray[Any]) -> Any:
-        import pyarrow as pa
-
         order = np.argsort(rows["job"], kind="stable")
         columns = {name: _column(rows[name][order]) for name in _JOB.names or () if name not in ("user", "vc", "class")}
         columns["user"] = _named(rows["user"][order], list(self._users))
@@ -160,8 +141,6 @@ class Lives:
 
 
 def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any]) -> Any:
-    import pyarrow as pa
-
     order = np.lexsort((rows["run"], rows["job"]))
     columns = {name: _column(rows[name][order]) for name in _RUN.names or () if name != "before"}
     columns["nodes"] = _lists(rows["nodes"], nodes, order)
@@ -175,8 +154,6 @@ def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any]) ->
 
 def exchange_table(exchanges: Iterable[Exchange], names: Mapping[int, str]) -> Any:
     """A row for each exchange of cells, in the order in which they were agreed. `names` are those of virtual clusters."""
-    import pyarrow as pa
-
     rows = sorted(exchanges, key=lambda exchange: exchange.id)
     lots = [row.lot for row in rows]
     return pa.table(
@@ -197,8 +174,6 @@ def exchange_table(exchanges: Iterable[Exchange], names: Mapping[int, str]) -> A
 
 
 def _lists(lengths: NDArray[Any], values: NDArray[Any], order: NDArray[Any]) -> Any:
-    import pyarrow as pa
-
     ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), pa.array(values)).take(pa.array(order))
 
@@ -210,22 +185,16 @@ JOB_COLUMNS = (
 
 
 def _column(values: NDArray[Any]) -> Any:
-    import pyarrow as pa
-
     values = np.ascontiguousarray(values)
     never = values == NEVER if values.dtype == np.int64 else np.zeros(0, bool)
     return pa.array(values, mask=never if never.any() else None)
 
 
 def _named(codes: NDArray[Any], names: list[str]) -> Any:
-    import pyarrow as pa
-
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names, pa.string()))
 
 
 def parquet(table: Any) -> bytes:
-    import pyarrow.parquet
-
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
@@ -233,10 +202,6 @@ def parquet(table: Any) -> bytes:
 
 def csv(table: Any) -> bytes:
     """As a spreadsheet wants it: times in seconds, CPUs, GiB, and what a row has several of with spaces between."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.csv
-
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table[name]

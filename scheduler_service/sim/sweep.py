@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow.parquet
+
 from scheduler_service.sim.cases import Case, simulate
 from scheduler_service.sim.digests import engine
 from scheduler_service.sim.kept_results import Keep, Summary, is_complete, list_cases, summary_of, tables_of
@@ -92,8 +94,6 @@ def perform(work: Work, tell: Tell) -> dict[str, bytes]:
 
 
 def _read_times(packed: bytes) -> list[int]:
-    import pyarrow.parquet
-
     times: list[int] = pyarrow.parquet.read_table(io.BytesIO(packed))["submit_us"].to_pylist()
     return times
 

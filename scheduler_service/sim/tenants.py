@@ -1,6 +1,6 @@
 """What a case says of virtual clusters, as data."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Annotated, Literal
@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from scheduler_service.core.messages import VcRequested
-from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
-from scheduler_service.core.model.values import SECOND, Micros
+from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.model.virtual_clusters import Guarantee, Quota, VcPolicy
 from scheduler_service.policies.registry import for_virtual_clusters
 from scheduler_service.sim.exchange import Exchange
-from scheduler_service.sim.jobs import Arrivals, Load, SimJob
+from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.nodes import node_name
 from scheduler_service.sim.workloads.distributions import Model, pairs
 from scheduler_service.sim.workloads.generated import Generated
@@ -107,26 +106,12 @@ def _unknown(who: str, vc: str, names: Sequence[str]) -> ValueError:
     return ValueError(f"virtual_clusters: {who} {which}; there are {', '.join(names)}")
 
 
-class InVirtualClusters:
-    """Arrivals of jobs that belong to virtual clusters, and what they are content with."""
+def at_submit(guarantee: Guarantee, policy: str) -> Callable[[SimJob], SimJob]:
+    """Makes a job one of its virtual cluster, content with this guarantee.
 
-    def __init__(self, arrivals: Arrivals, guarantee: Guarantee) -> None:
-        self._arrivals = arrivals
-        self._guarantee = guarantee
-
-    def next_us(self, now: Micros, load: Load) -> Micros | None:
-        return self._arrivals.next_us(now, load)
-
-    def take(self, now: Micros, load: Load) -> Sequence[SimJob]:
-        return [job._replace(spec=self._told(job)) for job in self._arrivals.take(now, load)]
-
-    def _told(self, job: SimJob) -> JobSpec:
-        spec: JobSpec = changed(job.spec, vc=job.vc, guarantee=self._guarantee)
-        return spec
-
-
-def at_submit(guarantee: Guarantee, policy: str) -> Guarantee:
-    """What jobs ask for at submit. If quotas are numbers of devices, guaranteed jobs ask for overflow, and the policy lets them
-    wait for their quota (`by_count`): cells of one device never guarantee two devices on one node, so the scheduler would
-    refuse guaranteed jobs of several devices."""
-    return Guarantee.OVERFLOW if policy == "quota" and guarantee is Guarantee.GUARANTEED else guarantee
+    If quotas are numbers of devices, guaranteed jobs ask for overflow, and the policy lets them wait for their quota
+    (`by_count`): cells of one device never guarantee two devices on one node, so the scheduler would refuse guaranteed jobs of
+    several devices.
+    """
+    asked = Guarantee.OVERFLOW if policy == "quota" and guarantee is Guarantee.GUARANTEED else guarantee
+    return lambda job: job._replace(spec=changed(job.spec, vc=job.vc, guarantee=asked))

@@ -1,6 +1,5 @@
 """The rules of the state machine for what nodes and their agents do."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from hypothesis import strategies as st
@@ -18,12 +17,12 @@ from scheduler_service.core.messages import (
     RunStarted,
     Step,
 )
-from scheduler_service.core.model import NodeState, RunKey, RunPhase
+from scheduler_service.core.model import JobSpec, NodeState, RunKey, RunPhase
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
 from tests.core.agents import LIVE, Agent, Launches, Report
-from tests.core.driver import Driver, inventory
-from tests.core.specs import CAPACITIES, EXITS
+from tests.core.driver import Driver
+from tests.core.specs import CAPACITIES, EXITS, LABELS
 from tests.core.watch import Watch
 
 NAMES = ("n1", "n2", "n3")
@@ -80,6 +79,7 @@ class Acting(Base):
         """Also one that was deleted."""
         if (name := NAMES[index]) not in self.agents:
             self.agents[name] = self.away.pop(name, None) or Agent(name, CAPACITIES[capacity], self.launches)
+            self.agents[name].labels = LABELS[index]
             self.connect(self.agents[name])
 
     @precondition(lambda self: self.agents)
@@ -91,6 +91,7 @@ class Acting(Base):
             forgettable = data.draw(st.lists(st.sampled_from(forgettable), unique=True))
         for key in forgettable if forgets != "none" else ():
             agent.forget(key)
+        agent.labels = data.draw(st.sampled_from((agent.labels, agent.labels, *LABELS)))
         self.connect(agent)
 
     @precondition(lambda self: self.agents)
@@ -108,7 +109,7 @@ class Acting(Base):
         agent = self.any_agent(data)
         busy = bool(self.driver.state.runs_on.get(self.driver.state.node_ids[agent.name]))
         keeps = self.driver.state.nodes.rows[self.driver.state.node_ids[agent.name]].capacity == CAPACITIES[capacity]
-        reply = self.take(replace(agent.seen(), inventory=inventory(CAPACITIES[capacity]))).replies[0]
+        reply = self.take(replace(agent.seen(), inventory=agent.inventory(CAPACITIES[capacity]))).replies[0]
         if isinstance(reply, FailedPrecondition):
             assert busy
             assert not keeps
@@ -188,8 +189,8 @@ class Acting(Base):
 
     def run_begins(self, agent: Agent, key: RunKey) -> None:
         """Of a gang only when every task of the launch was ready."""
-        tasks = self.driver.job(key.job_id).spec.tasks()
-        if self.driver.job(key.job_id).spec.gang:
+        tasks = self.driver.job(key.job_id).launch_spec.tasks()
+        if self.driver.job(key.job_id).launch_spec.gang:
             missing = [task for task in range(len(tasks)) if key._replace(task=task) not in self.launches.ready]
             assert not missing, f"{key} begins before its gang is ready: {missing}"
         agent.begin(key)
@@ -273,10 +274,25 @@ class Acting(Base):
         assert untouched(step)
 
 
-def fits_empty(state: State, tasks: Sequence[Vector]) -> bool:
+def suits(state: State, node: int, spec: JobSpec) -> bool:
+    """Whether the node is one of those that the spec asks for, by the rows alone."""
+    row, (names, labels, excluded) = state.nodes.rows[node], spec.nodes
+    devices = [device for device in state.devices.rows.values() if device.node == node]
+    models = {device.model for device in devices} or {""}
+    return (
+        (not spec.cells.model or models == {spec.cells.model})
+        and (not spec.device_memory_mib or (bool(devices) and all(d.memory_mib >= spec.device_memory_mib for d in devices)))
+        and (not names or row.name in names)
+        and row.name not in excluded
+        and set(labels) <= set(row.labels)
+    )
+
+
+def fits_empty(state: State, spec: JobSpec) -> bool:
     """Whether some way of putting the tasks on empty nodes exists: tried one by one, with all that was tried before."""
-    rooms = {tuple(sorted(state.nodes.rows[node].capacity for node in state.node_ids.values()))}
-    for task in tasks:
+    nodes = (node for node in state.node_ids.values() if suits(state, node, spec))
+    rooms = {tuple(sorted(state.nodes.rows[node].capacity for node in nodes))}
+    for task in spec.tasks():
         rooms = {
             tuple(sorted((*room[:i], Vector(*(r - n for r, n in zip(room[i], task, strict=True))), *room[i + 1 :])))
             for room in rooms

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 
 from scheduler_service.core.messages import KnownRun, Launch, NodeSeen, Order, RunExited, Running, RunReady, RunStarted
 from scheduler_service.core.model import RunKey, RunPhase
+from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import Vector
 from tests.core.driver import inventory
+from tests.core.specs import CAPACITIES
 
 Report = RunStarted | RunReady | RunExited
 
@@ -28,6 +30,7 @@ class Agent:
     launches: Launches
     boot: int = 1
     sequence: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
     faults: dict[int, str] = field(default_factory=dict)
     spool: list[Report] = field(default_factory=list)
     """Reports not yet acknowledged, oldest first."""
@@ -63,7 +66,12 @@ class Agent:
         """Connecting drops what was on the way to it."""
         self.inbox.clear()
         known = tuple(KnownRun(key, phase, self.generations[key]) for key, phase in sorted(self.runs.items()))
-        return NodeSeen(self.name, self.boot_id, inventory(self.capacity, faults=self.faults), known)
+        return NodeSeen(self.name, self.boot_id, self.inventory(self.capacity), known, labels=self.labels)
+
+    def inventory(self, capacity: Vector) -> Inventory:
+        """Nodes of the second kind of capacity have other devices."""
+        model, memory_mib = ("T4", 16_384) if capacity == CAPACITIES[1] else ("A100", 40_960)
+        return inventory(capacity, model, self.faults, memory_mib)
 
     def obey(self) -> None:
         order = self.inbox.pop(0)
@@ -88,8 +96,8 @@ class Agent:
 
     def _hear_gang(self, launch: Launch) -> None:
         """What a task is told of its gang must be true, whichever of the others are still there."""
-        gang, key, tasks = launch.gang, launch.run.key, len(launch.job.spec.tasks())
-        assert (gang is None) == (not launch.job.spec.gang)
+        gang, key, tasks = launch.gang, launch.run.key, len(launch.job.launch_spec.tasks())
+        assert (gang is None) == (not launch.job.launch_spec.gang)
         if gang is None:
             return
         assert (gang.world_size, 0 <= gang.local_rank < gang.local_world_size) == (tasks, True), gang

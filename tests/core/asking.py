@@ -89,7 +89,11 @@ class Asking(Base):
         elif isinstance(reply, FailedPrecondition) and reply.reason == "DEPENDENCY_NEVER":
             assert ends
         elif isinstance(reply, FailedPrecondition):
-            assert not fits_empty(state, spec.tasks())
+            assert not all(fits_empty(state, one) for one in spec.in_each_configuration())
+        elif isinstance(reply, NotFound) and reply.reason in ("NO_SUCH_NODE", "NO_SUCH_MODEL"):
+            ways = spec.in_each_configuration()
+            unknown = any({*one.nodes.names, *one.nodes.excluded} - state.node_ids.keys() for one in ways)
+            assert unknown or not all(fits_empty(state, one) for one in ways)
         elif isinstance(reply, NotFound):
             assert not all(d.job_id in state.jobs.rows or d.job_id in self.driver.ended for d in spec.dependencies)
         else:

@@ -66,9 +66,14 @@ EPOCH = 1_700_000_000 * SECOND
 NODE = Vector(32_000, 65_536, 8)
 
 
-def inventory(capacity: Vector = NODE, model: str = "A100", faults: Mapping[int, str] = MappingProxyType({})) -> Inventory:
+def inventory(
+    capacity: Vector = NODE,
+    model: str = "A100",
+    faults: Mapping[int, str] = MappingProxyType({}),
+    memory_mib: int = 40_960,
+) -> Inventory:
     """A node of one level whose devices are alike, but for those that are faulty."""
-    devices = (Device(i, f"GPU-{i}", model, 40_960, (i // 4,), fault=faults.get(i, "")) for i in range(capacity.devices))
+    devices = (Device(i, f"GPU-{i}", model, memory_mib, (i // 4,), fault=faults.get(i, "")) for i in range(capacity.devices))
     return Inventory(capacity, ("socket",), tuple(devices))
 
 
@@ -195,9 +200,7 @@ class Driver:
         assert sorted(ends) == sorted(c.key for c in taken.changes if c.table == "job" and c.new.state in ENDED)
         for job in self.state.jobs.rows.values():
             if job.reason is Reason.TOO_LARGE:
-                assert not self.state.free_resources.could_ever_take(job.spec), (
-                    f"job {job.id} stands beside its queue, and need not"
-                )
+                assert not self.state.could_ever_take(job), f"job {job.id} stands beside its queue, and need not"
             if job.id in self.state.active:
                 assert job.state is self._shown(job)
 
@@ -358,7 +361,7 @@ def _named(order: Order) -> tuple[str, RunKey]:
         case Stopped():
             return "stop", order.key
         case Launch(job, run, gang):
-            assert (order.key, gang is None) == (run.key, not job.spec.gang)
+            assert (order.key, gang is None) == (run.key, not job.launch_spec.gang)
             assert isinstance(order.desired, Running) == (gang is None or bool(job.rendezvous))
             return "go" if job.rendezvous else "start", run.key
 

@@ -109,5 +109,8 @@ class EngineMachine(Asking, Acting):
         waits = [rows[d.job_id] for d in job.waits_for]
         if waits:
             return any(self._can_never_start(other) for other in waits)
-        total = self.driver.state.free_resources.offered().copy()
-        return pack(job.spec.tasks(), total) is None
+        state = self.driver.state
+        return not any(
+            pack(one.spec.tasks(), state.free_resources.offered(state.among(one.spec)).copy())
+            for one in job.in_each_configuration()
+        )

@@ -5,9 +5,20 @@ from itertools import chain, product
 
 from hypothesis import strategies as st
 
-from scheduler_service.core.model import Array, Exit0AfterStop, JobClass, JobSpec, Retry, TaskGroup
+from scheduler_service.core.model import (
+    Array,
+    Configuration,
+    Exit0AfterStop,
+    JobClass,
+    JobSpec,
+    NodeSelector,
+    Retry,
+    TaskGroup,
+)
+from scheduler_service.core.model.configurations import ANY_NODE
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, ZERO, Vector, add
+from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, stages
 
@@ -44,6 +55,35 @@ def _spec(shape: tuple[tuple[TaskGroup, ...], Vector], job_class: JobClass, **mo
     return JobSpec(("true",), shape[1], job_class, gang=shape[0], **more)  # type: ignore[arg-type]
 
 
+LABELS = ((("zone", "a"),), (("rack", "r1"), ("zone", "b")), ())
+"""Of nodes, in turn."""
+NODES: st.SearchStrategy[NodeSelector] = st.sampled_from(
+    (
+        *[ANY_NODE] * 8,
+        NodeSelector(labels=(("zone", "a"),)),
+        NodeSelector(labels=(("zone", "b"),), excluded=("n2",)),
+        NodeSelector(excluded=("n1",)),
+        NodeSelector(names=("n1", "n2")),
+    )
+)
+MODELS = st.sampled_from(("", "", "", "", "A100", "T4")).map(lambda model: CellRequest(model=model))
+MEMORY = st.sampled_from((0, 0, 0, 16_384, 20_000))
+
+
+def _configuration(shape: tuple[tuple[TaskGroup, ...], Vector], **more: object) -> Configuration:
+    return Configuration(shape[1], shape[0], **more)  # type: ignore[arg-type]
+
+
+CONFIGURATIONS = st.builds(
+    _configuration,
+    st.one_of(ONE_TASK, ONE_TASK, GANGS),
+    cells=MODELS,
+    device_memory_mib=MEMORY,
+    nodes=NODES,
+    estimate_us=st.sampled_from((0, SECOND, 100 * SECOND)),
+)
+ALTERNATIVES = st.one_of(st.just(()), st.just(()), st.lists(CONFIGURATIONS, max_size=3).map(tuple))
+
 SPECS: st.SearchStrategy[JobSpec] = st.builds(
     _spec,
     st.one_of(ONE_TASK, ONE_TASK, GANGS),
@@ -55,6 +95,10 @@ SPECS: st.SearchStrategy[JobSpec] = st.builds(
     retry=st.sampled_from(RETRIES),
     array=st.sampled_from(ARRAYS),
     exit_0_after_stop=st.sampled_from(Exit0AfterStop),
+    cells=MODELS,
+    device_memory_mib=MEMORY,
+    nodes=NODES,
+    alternatives=ALTERNATIVES,
     project=st.sampled_from(("", "", "p", "q")),
 )
 

@@ -44,7 +44,7 @@ def cluster(nodes: int = 2, settings: Settings = Settings()) -> Driver:  # noqa:
 
 
 def ready(d: Driver, job: int, *tasks: int) -> Step:
-    return [d.step(d.ready(job, task)) for task in tasks or range(len(d.job(job).spec.tasks()))][-1]
+    return [d.step(d.ready(job, task)) for task in tasks or range(len(d.job(job).launch_spec.tasks()))][-1]
 
 
 def begun(d: Driver, tasks: int = 3, **more: Any) -> int:

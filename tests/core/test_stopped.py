@@ -28,10 +28,10 @@ def cluster(nodes: int = 1, settings: Settings = Settings()) -> Driver:  # noqa:
 
 def running(d: Driver, what: JobSpec | None = None) -> int:
     job = d.submit(what or spec())
-    for task in range(len(d.job(job).spec.tasks())):
-        if d.job(job).spec.gang:
+    for task in range(len(d.job(job).launch_spec.tasks())):
+        if d.job(job).launch_spec.gang:
             d.step(d.ready(job, task))
-    for task in range(len(d.job(job).spec.tasks())):
+    for task in range(len(d.job(job).launch_spec.tasks())):
         d.step(d.started(job, task))
     return job
 

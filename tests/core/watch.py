@@ -78,7 +78,7 @@ class Watch:
     def _released(self, run: Run) -> None:
         """With its gang, since another task failed, or one of them has not begun in time."""
         job = self.driver.job(run.job_id)
-        tasks = [self.driver.runs[run.key._replace(task=task)] for task in range(len(job.spec.tasks()))]
+        tasks = [self.driver.runs[run.key._replace(task=task)] for task in range(len(job.launch_spec.tasks()))]
         if job.verdict is Reason.GANG_NOT_READY:
             assert any(task.started_us is None for task in tasks), f"gang {job.id} was not late"
         elif job.verdict is not Reason.NONE:
@@ -107,7 +107,8 @@ class Watch:
         if gang is None:
             return
         at = run.key[:2]
-        placed = tuple(self.driver.runs[RunKey(*at, task)].node for task in range(len(self.driver.job(at[0]).spec.tasks())))
+        tasks = len(launch.job.launch_spec.tasks())
+        placed = tuple(self.driver.runs[RunKey(*at, task)].node for task in range(tasks))
         assert self.launches.setdefault(at, placed) == placed
         here = [task for task, node in enumerate(placed) if node == run.node]
         assert gang.nodes == tuple(dict.fromkeys(placed))

@@ -259,7 +259,7 @@ class CellsMachine(RuleBasedStateMachine):
 
     def _come_up(self, job_id: int) -> None:
         tenants = self.tenants
-        if tenants.job(job_id).spec.gang:
+        if tenants.job(job_id).launch_spec.gang:
             self._report(*(tenants.ready(job_id, task) for task in self._in_phase(job_id, RunPhase.STARTING)))
             if tenants.job(job_id).rendezvous:
                 self._report(*(tenants.started(job_id, task) for task in self._in_phase(job_id, RunPhase.READY)))

@@ -108,8 +108,8 @@ class Tenants(Driver):
             job = self.job(job_id)
             if job.state is not JobState.STARTING:
                 continue
-            ranks = range(len(job.spec.tasks()))
-            if job.spec.gang:
+            ranks = range(len(job.launch_spec.tasks()))
+            if job.launch_spec.gang:
                 self.step(*(self.ready(job_id, rank) for rank in ranks))
             self.step(*(self.started(job_id, rank) for rank in ranks))
 

@@ -49,9 +49,19 @@ QUESTIONS: Mapping[type, set[str]] = {
         ),
         *("shortfall", "snapshot", "unit_from", "unit_sizes", "units", "units_at", "visited"),
     },
-    Pools: {"covered", "exists", "has_cells_in", "in_order", "place_left_out", "share", "snapshot", "tops"},
+    Pools: {
+        "covered",
+        "device_memory_mib",
+        "exists",
+        "has_cells_in",
+        "in_order",
+        "place_left_out",
+        "share",
+        "snapshot",
+        "tops",
+    },
     FreeResources: {
-        *("any_open", "capacity_of", "could_ever_fit", "could_ever_fit_all", "could_ever_take", "first_fit", "free"),
+        *("any_open", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit", "free"),
         *("is_open", "offered", "snapshot", "total_cpu"),
     },
 }

@@ -130,7 +130,7 @@ class History:
         if not jobs:
             return
         job, runs = (found := self.draw.choice(jobs)), state.runs_of(found)
-        gang = bool(state.jobs.rows[job].spec.gang)
+        gang = bool(state.jobs.rows[job].launch_spec.gang)
         begins = [run for run in runs if run.started_us is None and run.phase is not RunPhase.STOPPING]
         if gang and any(run.phase is RunPhase.STARTING for run in runs) and not state.jobs.rows[job].rendezvous:
             self.site.step(*(self.site.ready(job, run.task) for run in runs if run.phase is RunPhase.STARTING))

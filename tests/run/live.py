@@ -24,21 +24,20 @@ from scheduler_service.core.model import JobClass, JobEvent, JobSpec, RunKey, Ru
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
-from scheduler_service.database import Writer
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.run.ports import CommitRefused, NotCommitted
 from scheduler_service.run.recording.record import Recorder
 from scheduler_service.run.service import NotLeading, Service
-from scheduler_service.startup import load_state
-from scheduler_service.store.twin import memory
-from scheduler_service.store.twin.memory import Memory
 from tests.core.driver import EPOCH, inventory
+from tests.twin import memory
+from tests.twin.memory import Memory
+from tests.twin.writer import TwinWriter, load_state
 
 LIMIT = 30
 CONFIG = Config(database="postgresql://nowhere", earmark_ttl=0.001)
 
 
-class Flaky(Writer):
+class Flaky(TwinWriter):
     """The writer over the twin, which now and then does not, as PostgreSQL might not."""
 
     def __init__(self, store: Memory, epoch: int, commit_no: int, random: Random, often: float) -> None:

@@ -10,12 +10,12 @@ from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
-from scheduler_service.database import load
-from scheduler_service.startup import Contradiction, left_over, load_state
-from scheduler_service.store.twin import memory
-from scheduler_service.store.twin.memory import Memory
+from scheduler_service.startup import Contradiction, left_over
 from tests.core.driver import Driver
 from tests.policies.tenants import OPPORTUNISTIC, Tenants
+from tests.twin import memory
+from tests.twin.memory import Memory, load
+from tests.twin.writer import load_state
 
 FOURS = "four-2x2"
 

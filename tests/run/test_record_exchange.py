@@ -26,24 +26,23 @@ from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
-from scheduler_service.database import Writer
 from scheduler_service.engine_settings import stages_of
 from scheduler_service.recording import begin
 from scheduler_service.run.ports import NotCommitted
 from scheduler_service.run.recording.record import Recording
 from scheduler_service.run.service import Service
-from scheduler_service.startup import load_state
-from scheduler_service.store.twin import memory
 from tests.core.driver import EPOCH, inventory
 from tests.run.live import LIMIT, Agent
 from tests.run.recorded import replayed
 from tests.store.waiting import wait_for
+from tests.twin import memory
+from tests.twin.writer import TwinWriter, load_state
 
 POOL = "a100-2x4"
 NAMES = ("A", "B", "C")
 
 
-class Unsteady(Writer):
+class Unsteady(TwinWriter):
     """The writer over the twin, which now and then does not."""
 
     def __init__(self, store: memory.Memory, epoch: int, commit_no: int, random: Random, often: float) -> None:

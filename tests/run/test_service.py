@@ -16,21 +16,20 @@ from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.journal import Change
 from scheduler_service.core.state.state import State
-from scheduler_service.database import Writer
 from scheduler_service.policies.order.fifo import fifo
 from scheduler_service.run.lanes import JOINING
 from scheduler_service.run.ports import CommitRefused, LeadershipLost, NotCommitted
 from scheduler_service.run.service import NotLeading, Service
-from scheduler_service.startup import load_state
-from scheduler_service.store.twin import memory
-from scheduler_service.store.twin.memory import Memory
 from tests.run.live import CONFIG, Agent
+from tests.twin import memory
+from tests.twin.memory import Memory
+from tests.twin.writer import TwinWriter, load_state
 
 LIMIT = 10
 SPEC = JobSpec(("true",), Vector(1000, 100, 0))
 
 
-class FailingWriter(Writer):
+class FailingWriter(TwinWriter):
     """The writer over the twin, with a cluster of its own, and with what goes wrong in it."""
 
     def __init__(

@@ -23,7 +23,7 @@ from scheduler_service.sim.failures import Failure, Outages
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Launch, Life
 from scheduler_service.sim.sweep import sweep
-from scheduler_service.sim.tenants import InVirtualClusters
+from scheduler_service.sim.tenants import at_submit
 from scheduler_service.sim.world import World
 from tests.sim.building import MINUTE, Listed, job, right
 
@@ -51,7 +51,7 @@ def of(vc: str, gpus: int, hours: float, at_h: float = 0, tasks: int = 0) -> Sim
 
 
 def world_of(case: Case, jobs: Sequence[SimJob]) -> World:
-    arrivals = InVirtualClusters(Listed(jobs), Guarantee[case.guarantee.upper()])
+    arrivals = Listed(list(map(at_submit(Guarantee[case.guarantee.upper()], case.policy.name), jobs)))
     return World(site_of(case, case.inventories()), arrivals)
 
 
@@ -164,7 +164,7 @@ def test_a_job_that_can_never_start_does_not_keep_the_exchange_going_for_ever() 
     """It needs three nodes, of which one has died for good; what others leave idle its tenant requests, and gets, in vain."""
     made = case(QUICK, a=2, b=1)
     dead = Outages([Failure(1, HOUR // 2)])
-    arrivals = InVirtualClusters(Listed([of("b", 8, 2, at_h=1, tasks=3)]), Guarantee.OVERFLOW)
+    arrivals = Listed([at_submit(Guarantee.OVERFLOW, "cells")(of("b", 8, 2, at_h=1, tasks=3))])
     world = World(replace(site_of(made, made.inventories()), outages=dead), arrivals)
     while (at := world.next_us()) is not None:
         world.advance(at)

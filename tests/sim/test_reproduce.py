@@ -17,9 +17,9 @@ from scheduler_service.sim.kept_results import load
 from scheduler_service.sim.reproduce import fitgpp as study
 from scheduler_service.sim.reproduce import plan
 from scheduler_service.sim.reproduce.fitgpp_figures import FIGURES
-from scheduler_service.sim.reproduce.laid_out import BadDocument, Table, as_markdown, estimated, filled_in, number
 from scheduler_service.sim.reproduce.plan import FIFO, FITGPP, LRTP, PARTS, RAND, Point, Study, Traces, cases, points
 from scheduler_service.sim.reproduce.published import INTERVALS, OFTEN, PREEMPTED, SLOWDOWNS
+from scheduler_service.sim.reproduce.studies import BadDocument, Table, as_markdown, estimated, filled_in, number
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp
 from scheduler_service.sim.workloads.fitgpp import jobs

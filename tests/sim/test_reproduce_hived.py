@@ -12,8 +12,7 @@ from scheduler_service.sim.exchange import Exchange
 from scheduler_service.sim.kept_results import Summary
 from scheduler_service.sim.metrics import HOUR_US
 from scheduler_service.sim.reproduce import hived_fit
-from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
-from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting
+from scheduler_service.sim.reproduce.hived_plan import FIGURES, Setting, Study, cases, needed
 from scheduler_service.sim.reproduce.hived_published import UTILISATION
 from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING

@@ -1,12 +1,12 @@
 """What was committed is what is loaded, exactly."""
 
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler_service.core.model import Job, JobEvent, JobState, Reason, Run, RunKey, RunPhase
+from scheduler_service.core.model import Job, JobEvent, JobSpec, JobState, Reason, Run, RunKey, RunPhase
 from scheduler_service.core.model.exchange import Exchange, ExchangeState, LedgerEntry, Posting, PostingState, Surplus
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.state.journal import Change
@@ -67,6 +67,20 @@ def test_changed_rows_come_back(db: Db, epoch: int, data: st.DataObject) -> None
     changes = [Change(make.TABLES[type(a)], None, a, b) for a, b in zip(old, new, strict=True)]
     number = db.commit(epoch, changes, [])
     assert db.load() == make.loaded(number, new)
+
+
+def test_every_plain_field_of_a_job_is_stored(db: Db, epoch: int) -> None:
+    """Every number, text and flag, including fields that are added later."""
+    other = {int: 3, str: "other", bool: True}
+
+    def unusual(kind: type[Job] | type[JobSpec]) -> dict[str, Any]:
+        return {f.name: other[f.type] for f in fields(kind) if f.type in other and f.default is not MISSING}  # type: ignore[index]
+
+    job = make.job(1, spec=replace(make.SPEC, **unusual(JobSpec)), **unusual(Job))
+    number = db.commit(epoch, make.new(make.CLUSTER, job), [])
+    assert db.load() == make.loaded(number, [make.CLUSTER, job])
+    assert {"priority", "estimate_us"} <= unusual(JobSpec).keys()
+    assert {"retries", "held", "rendezvous"} <= unusual(Job).keys()
 
 
 @in_one_database

@@ -8,11 +8,11 @@ from sqlalchemy import CheckConstraint, Column, Integer, MetaData, Table, text
 from scheduler_service import store
 from scheduler_service.core.state.journal import Change
 from scheduler_service.store.schema import tables
-from scheduler_service.store.twin import memory
-from scheduler_service.store.twin.memory import Memory
-from scheduler_service.store.twin.rules import Rules, evaluator
 from tests.store import make
 from tests.store.contract import LEASE, READ, WRITE
+from tests.twin import memory
+from tests.twin.memory import Memory
+from tests.twin.rules import Rules, evaluator
 
 
 @pytest.mark.parametrize("name", [*WRITE, *READ, *LEASE, "outcome"])

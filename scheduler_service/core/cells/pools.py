@@ -7,6 +7,7 @@ name some of its nodes instead, and group them further (`PoolPlan`).
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 from scheduler_service.core.cells.pool import Pool
@@ -25,6 +26,8 @@ class _Node(NamedTuple):
     inner: Shape
     model: str
     healthy: Mask
+    memory_mib: int = 0
+    """Of its device with the least memory; 0 where it has none."""
 
 
 class Pools:
@@ -54,8 +57,8 @@ class Pools:
         self._order: list[str] | None = None
         """What `in_order` returns, until a pool comes or goes."""
         self._shares: dict[str, Counter[Vector]] = {}
-        self._lowest: dict[str, Vector] = {}
-        """What `share` returns, until a node comes or goes."""
+        self._lowest: dict[str, tuple[Vector, int]] = {}
+        """What `share` and `device_memory_mib` return, until a node comes or goes."""
         self._vcs: dict[int, VirtualCluster] = {}
         self._exchanged: dict[int, dict[tuple[str, str], int]] = {}
         """Virtual cluster -> (pool, level) -> what open windows add to its quota."""
@@ -133,13 +136,17 @@ class Pools:
 
     def share(self, pool: str) -> Vector:
         """What of its node goes with each device of the pool."""
+        return self._least(pool)[0]
+
+    def device_memory_mib(self, pool: str) -> int:
+        """How much memory each device of the pool has at least; 0 where it has no devices."""
+        return self._least(pool)[1]
+
+    def _least(self, pool: str) -> tuple[Vector, int]:
         lowest = self._lowest.get(pool)
         if lowest is None:
-            shares = iter(self._shares[pool])
-            lowest = next(shares)
-            for share in shares:
-                lowest = least(lowest, share)
-            self._lowest[pool] = lowest
+            memory_mib = min((self._facts[pool][node].memory_mib for node in self.nodes[pool].values()), default=0)
+            lowest = self._lowest[pool] = reduce(least, self._shares[pool]), memory_mib
         return lowest
 
     def has_cells_in(self, vc: VirtualCluster) -> set[str]:
@@ -185,7 +192,8 @@ class Pools:
             places = order or tuple(range(len(devices)))
             well = sum(1 << place for place, index in enumerate(places) if not devices[index].fault)
             healthy = well if devices else (1 << count) - 1
-        return _Node(PoolPosition(pool, slot, order, share), inner, model, healthy)
+        memory_mib = min((device.memory_mib for device in devices), default=0)
+        return _Node(PoolPosition(pool, slot, order, share), inner, model, healthy, memory_mib)
 
     def _join(self, node: int, now: _Node) -> Pool | None:
         """The pool, with the node in it; None where it does not fit in."""

@@ -6,6 +6,7 @@ from scheduler_service.core.cells.request import requested_cells
 from scheduler_service.core.errors import FailedPrecondition, NotFound, Refused, no_such_vc
 from scheduler_service.core.exchange.ownership import most_cells
 from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.configurations import ANY_NODE
 from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.host_only_work import asks_no_cell, could_ever
 from scheduler_service.core.state.state import State
@@ -15,7 +16,12 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     """Raises what says why not. A job that may run as opportunistic need only fit in some pool, all of it idle. Where nodes are
     still to come, as long as there are none, nobody knows."""
     vc = _named(state, spec.vc)
-    _check_names(pools, vc, spec)
+    for number, one in enumerate(spec.in_each_configuration()):
+        _check_configuration(state, pools, vc, one, f"configuration {number}: " if spec.alternatives else "")
+
+
+def _check_configuration(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, where: str) -> None:
+    _check_names(pools, vc, spec, where)
     if not pools.pools:
         return
     loose = spec.guarantee is not Guarantee.GUARANTEED and asks_no_cell(spec)
@@ -25,6 +31,9 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     for name in pools.in_order():
         if spec.cells.pool not in ("", name) or spec.cells.model not in ("", pools.models[name]):
             continue
+        if spec.device_memory_mib > (there := pools.device_memory_mib(name)):
+            reasons.append(f"pool {name}: its devices have {there} MiB, and the job asks for {spec.device_memory_mib}")
+            continue
         why = _why_never(state, pools, vc, spec, name)
         if not why:
             return
@@ -32,7 +41,7 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     guaranteed = spec.guarantee is Guarantee.GUARANTEED
     raise FailedPrecondition(
         "NEVER_IN_QUOTA" if guaranteed else "NO_POOL_FITS",
-        f"virtual cluster {vc.name} can never have this: {'; '.join(reasons) or 'it owns no cells of such a kind'}. "
+        f"{where}virtual cluster {vc.name} can never have this: {'; '.join(reasons) or 'it owns no cells of such a kind'}. "
         + ("Ask for less, or let the job run as opportunistic (--overflow)" if guaranteed else "Ask for less"),
         vc=vc.name,
     )
@@ -64,11 +73,17 @@ def _named(state: State, name: str) -> VirtualCluster:
     raise no_such_vc(name, state.vc_ids)
 
 
-def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec) -> None:
+def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec, where: str) -> None:
     """Pools, models and pins that there are not."""
     cells = spec.cells
     wrong: Refused | None = None
-    if cells.pin and spec.guarantee is not Guarantee.GUARANTEED:
+    if spec.nodes != ANY_NODE:
+        wrong = FailedPrecondition(
+            "NODES_BY_CELLS",
+            f"{where}the site has virtual clusters, and their cells say on which nodes a job runs; leave out names and labels "
+            "of nodes, and name a pool (--pool), a model of device (--model) or a pin (--pin)",
+        )
+    elif cells.pin and spec.guarantee is not Guarantee.GUARANTEED:
         wrong = FailedPrecondition(
             "PIN_NEEDS_GUARANTEE", "a pinned cell is for guaranteed jobs; leave out the pin, or overflow"
         )
@@ -77,9 +92,9 @@ def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec) -> None:
         wrong = NotFound("NO_SUCH_PIN", f"virtual cluster {vc.name} has no pin {cells.pin!r}; it has: {names}", vc=vc.name)
     elif cells.pool and pools.pools and cells.pool not in pools.pools:
         names = ", ".join(pools.in_order())
-        wrong = NotFound("NO_SUCH_POOL", f"there is no pool {cells.pool!r}; there are: {names}", pool=cells.pool)
+        wrong = NotFound("NO_SUCH_POOL", f"{where}there is no pool {cells.pool!r}; there are: {names}", pool=cells.pool)
     elif cells.model and pools.pools and cells.model not in pools.models.values():
         names = ", ".join(sorted({model for model in pools.models.values() if model}))
-        wrong = NotFound("NO_SUCH_MODEL", f"there is no device {cells.model!r}; there are: {names}", model=cells.model)
+        wrong = NotFound("NO_SUCH_MODEL", f"{where}there is no device {cells.model!r}; there are: {names}", model=cells.model)
     if wrong is not None:
         raise wrong

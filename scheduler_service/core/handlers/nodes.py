@@ -53,7 +53,7 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         run = state.runs.rows[key]
         if rebooted or (key not in known and (run.started_us is not None or run.ready_at)):
             _lose_run(state, run, now, "its node came back without it")
-    rooms = state.free_resources.capacity_of(node_id)
+    rooms, traits = state.free_resources.capacity_of(node_id), state.suitable_nodes.traits.get(node_id)
     _take_inventory(state, node_id, event, now)
     node = state.nodes.rows.get(node_id, node)  # it may have been drained for what was lost
     returned = node.state is NodeState.SILENT
@@ -67,9 +67,10 @@ def node_seen(state: State, event: NodeSeen, now: Micros) -> Joined:
         sequence=0 if rebooted else node.sequence,
         address=event.address,
         agent_version=event.agent_version,
+        labels=event.labels,
     )
     state.put(state.nodes, node_id, node)
-    if rooms != state.free_resources.capacity_of(node_id):
+    if rooms != state.free_resources.capacity_of(node_id) or traits != state.suitable_nodes.traits.get(node_id):
         _ask_again(state)
     take_faults(state, now, node, {d.index: d.fault for d in event.inventory.devices if d.fault})
     if returned:
@@ -149,7 +150,7 @@ def _ask_again(state: State) -> None:
     """Jobs that no node could take (TOO_LARGE): those that one can take now queue again."""
     for job_id in sorted(state.too_large):
         job = state.jobs.rows[job_id]
-        if state.free_resources.could_ever_take(job.spec):
+        if state.could_ever_take(job):
             state.put(state.jobs, job_id, changed(job, reason=Reason.NONE, detail="", cause_job=0))
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 from scheduler_service.core.allocation.transitions import holds, waits
-from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded
+from scheduler_service.core.errors import AlreadyExists, FailedPrecondition, LookupNeeded, NotFound
 from scheduler_service.core.handlers.admission import check_in_cells
 from scheduler_service.core.handlers.virtual_clusters import pools_of
 from scheduler_service.core.messages import Accepted, Submitted
 from scheduler_service.core.model import Dependency, Elements, EventKind, Job, JobSpec, JobState
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.state import suitable_nodes
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.story import log_event
 
@@ -65,22 +66,53 @@ def check_same_request(known: Job, event: Submitted) -> None:
 
 
 def check_can_ever_run(state: State, spec: JobSpec) -> None:
-    """Raises FailedPrecondition where the nodes, all of them empty, would not do. With no nodes yet nobody knows."""
-    if not state.node_ids:
-        return
+    """Raises FailedPrecondition where the nodes, all of them empty, would not do for one of its configurations. With no nodes
+    yet nobody knows."""
+    for number, one in enumerate(spec.in_each_configuration()):
+        where = f"configuration {number}: " if spec.alternatives else ""
+        if one.cells.pool:
+            raise FailedPrecondition(
+                "NO_POOLS",
+                f"{where}the site has no virtual clusters, and so no pool {one.cells.pool!r}; name a model of device (--model) "
+                "or a label of nodes (--node-label) instead",
+                pool=one.cells.pool,
+            )
+        if state.node_ids:
+            _check_nodes(state, one, where)
+
+
+def _check_nodes(state: State, spec: JobSpec, where: str) -> None:
+    _check_named(state, spec, where)
+    among, asks, room = state.among(spec), suitable_nodes.asked(spec), state.free_resources
+    kind = "node of this cluster" if asks is None else f"node that {suitable_nodes.describe(asks)}"
+    if among is not None and not among.bits:
+        raise FailedPrecondition("NO_SUCH_NODE", f"{where}there is no {kind}; see `ebb node list` for what there is")
     for demand in dict.fromkeys(group.demand for group in spec.gang) if spec.gang else (spec.demand,):
-        if not state.free_resources.could_ever_fit(demand):
+        if not room.could_ever_fit(demand, among):
             raise FailedPrecondition(
                 "NO_NODE_LARGE_ENOUGH",
-                f"no node of this cluster has {describe(demand)}, even when it is empty; "
+                f"{where}no {kind} has {describe(demand)}, even when it is empty; "
                 "ask for less, or see `ebb node list` for what there is",
             )
-    if spec.gang and not state.free_resources.could_ever_fit_all(spec.tasks()):
+    if spec.gang and not room.could_ever_fit_all(spec.tasks(), among):
         raise FailedPrecondition(
             "CLUSTER_TOO_SMALL",
-            f"the {len(spec.tasks())} tasks, {describe(spec.demand)} in all, would not fit on this cluster at once, even when "
-            "it is empty; ask for fewer or smaller tasks",
+            f"{where}the {len(spec.tasks())} tasks, {describe(spec.demand)} in all, would not fit on this cluster at once, "
+            "even when it is empty; ask for fewer or smaller tasks",
         )
+
+
+def _check_named(state: State, spec: JobSpec, where: str) -> None:
+    """Raises NotFound for a model of device or a node that there is not, and names those that there are."""
+    model, known = spec.cells.model, {traits.model for traits in state.suitable_nodes.traits.values()} - {""}
+    if model and model not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise NotFound("NO_SUCH_MODEL", f"{where}no node has devices of the model {model!r}; there are: {names}", model=model)
+    for name in (*spec.nodes.names, *spec.nodes.excluded):
+        if name not in state.node_ids:
+            raise NotFound(
+                "NO_SUCH_NODE", f"{where}there is no node {name!r}; see `ebb node list` for what there is", node=name
+            )
 
 
 def describe(amount: Vector) -> str:

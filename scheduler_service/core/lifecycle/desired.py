@@ -1,6 +1,6 @@
 """What is desired of a run on its node: a function of its row and its job's, and of nothing else.
 
-The engine makes its orders of it, and so does the answer to an agent that connects. The two cannot differ.
+The engine's orders and the answer to an agent that connects are both made here, so they cannot differ.
 
     phase              desired                                               generation
     STARTING, READY    Running; Prepared while its gang has no rendezvous    the row's, and 1 more with the rendezvous
@@ -23,7 +23,7 @@ def desired(job: Job, run: Run) -> Order | None:
     """What the run's node is to bring about; None where there is nothing that the node has to hear of."""
     match run.phase:
         case RunPhase.STARTING | RunPhase.READY:
-            state = Prepared if job.spec.gang and not job.rendezvous else Running
+            state = Prepared if job.launch_spec.gang and not job.rendezvous else Running
             return Order(run.node, run.key, generation_of(job, run), state(job, run, gang_place(job, run)))
         case RunPhase.STOPPING:
             assert run.stop_reason is not None  # `stop_run` gives both
@@ -51,7 +51,7 @@ def generation_of(job: Job, run: Run) -> int:
 
 def gang_place(job: Job, run: Run) -> GangPlace | None:
     """Where a task stands in its gang, others of which may be over already; None for a job of one task."""
-    return _places(job.task_nodes)[run.task] if job.spec.gang else None
+    return _places(job.task_nodes)[run.task] if job.launch_spec.gang else None
 
 
 @lru_cache(maxsize=64)

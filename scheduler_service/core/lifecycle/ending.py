@@ -39,7 +39,7 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
     others leave before it."""
     job = state.jobs.rows[run.job_id]
     codes: dict[str, Any] = {"exit_code": run.exit_code, "exit_signal": run.exit_signal}
-    if how is None and job.spec.gang and not job.rendezvous and run.stop_reason is None:
+    if how is None and job.launch_spec.gang and not job.rendezvous and run.stop_reason is None:
         how, detail = Reason.LAUNCH_FAILED, "a task was over before its gang began"
     if how is not None:
         # That it could not be launched is no answer to being told to leave.
@@ -50,10 +50,10 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         facts = codes if job.verdict is _NONE and not job.left else {}
     if job.id not in state.active:  # it was the last
         began, ended = run.started_us, run.ended_us
-        ran_us = job.ran_us if began is None or ended is None else job.ran_us + ended - began
-        _conclude(
-            state, now, changed(job, **facts, ran_us=ran_us, limit_us=None, start_by_us=None), run, detail
-        )  # so are its limits
+        facts |= {"limit_us": None, "start_by_us": None}  # so are its limits
+        if began is not None and ended is not None:
+            facts |= _ran(job, ended - began)
+        _conclude(state, now, changed(job, **facts), run, detail)
         return
     job = changed(job, **facts)
     text = f"task {run.task} {describe(run, how)}" + (f"; {detail}" if how is None and detail else "")
@@ -62,6 +62,15 @@ def task_over(state: State, now: Micros, run: Run, how: Reason | None, detail: s
         stop_job(state, now, job, StopReason.GANG, Reason.TASK_FAILED)
     else:
         show(state, all_started(state, job))
+
+
+def _ran(job: Job, longer: Micros) -> dict[str, Any]:
+    """How long its launches have run, with the one that is over now."""
+    if not job.spec.alternatives:
+        return {"ran_us": job.ran_us + longer}
+    before = job.ran_in or (0,) * (1 + len(job.spec.alternatives))
+    here = job.configuration
+    return {"ran_us": job.ran_us + longer, "ran_in": (*before[:here], before[here] + longer, *before[here + 1 :])}
 
 
 def _decides(state: State, now: Micros, job: Job, run: Run, how: Reason, detail: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def task_ready(state: State, now: Micros, run: Run, ready_at: str) -> None:
     if not (run.phase.to_launch or run.phase.counts_for_gang) or job.rendezvous:
         return
     state.put(state.runs, run.key, changed(run, phase=RunPhase.READY, ready_at=ready_at))
-    if state.ready[job.id] == len(job.spec.tasks()):
+    if state.ready[job.id] == len(job.launch_spec.tasks()):
         first = state.runs.rows[min(state.active[job.id])]
         state.put(state.jobs, job.id, changed(job, rendezvous=first.ready_at))
         log_event(state, now, job.id, EventKind.GANG_READY, run=job.run, node=first.node, text=f"meets at {first.ready_at}")

@@ -23,6 +23,8 @@ class Place:
     job_id: int
     spots: tuple[Spot, ...]
     guaranteed: bool = False
+    configuration: int = 0
+    """In which of the job's configurations, by its number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class AddEarmark:
     tasks: tuple[int, ...] = (0,)
     devices: tuple[tuple[int, ...], ...] = ()
     """In cells: which devices, for each of the tasks."""
+    configuration: int = 0
+    """Of the job, in which it is to start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,6 +192,8 @@ class NodeSeen:
     runs: tuple[KnownRun, ...] = ()
     address: str = ""
     agent_version: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    """In the order of names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,11 @@ were given without copying. All are plain values: what is true of the cluster, w
 no slots, which makes changing them cheap (see `rows`).
 """
 
+from scheduler_service.core.model.configurations import (
+    Configuration,
+    NodeSelector,
+    TaskGroup,
+)
 from scheduler_service.core.model.enums import (
     ENDED,
     DependencyKind,
@@ -26,7 +31,6 @@ from scheduler_service.core.model.jobs import (
     Retry,
     Run,
     RunKey,
-    TaskGroup,
 )
 from scheduler_service.core.model.nodes import (
     Cluster,
@@ -47,6 +51,7 @@ __all__ = [
     "Array",
     "CandidateScore",
     "Cluster",
+    "Configuration",
     "Decision",
     "Dependency",
     "DependencyKind",
@@ -62,6 +67,7 @@ __all__ = [
     "JobState",
     "Node",
     "NodeDevice",
+    "NodeSelector",
     "NodeState",
     "Reason",
     "Retry",

@@ -3,8 +3,9 @@
 from functools import lru_cache
 from typing import NamedTuple
 
+from scheduler_service.core.model.configurations import ANY_NODE, Configuration, NodeSelector, TaskGroup
 from scheduler_service.core.model.enums import DependencyKind, Exit0AfterStop, JobClass, JobState, Reason, StopReason
-from scheduler_service.core.model.rows import dataclass, derived
+from scheduler_service.core.model.rows import changed, dataclass, derived
 from scheduler_service.core.model.run_phase import RunPhase
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee
@@ -21,16 +22,6 @@ class RunKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.job_id}.{self.run}/{self.task}" if self.task else f"{self.job_id}.{self.run}"
-
-
-class TaskGroup(NamedTuple):
-    """Tasks of a gang that are alike."""
-
-    size: int
-    demand: Vector
-    """Of each task."""
-    command: tuple[str, ...] = ()
-    """Empty: the job's."""
 
 
 class Dependency(NamedTuple):
@@ -91,12 +82,48 @@ class JobSpec:
     exit_0_after_stop: Exit0AfterStop = Exit0AfterStop.STOPPED
     inherited: tuple[tuple[str, str], ...] = ()
     """What it takes over from the environment of whoever submitted it; `environment` wins over it."""
+    device_memory_mib: int = 0
+    """At least so much memory on each of its devices; 0: any."""
+    nodes: NodeSelector = ANY_NODE
+    alternatives: tuple[Configuration, ...] = ()
+    """Other configurations in which it can run. That of the fields above is number 0, and these are 1, 2, ..."""
     project: str = ""
     """What its user works on; empty: none. Policies by usage charge the job to it."""
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""
         return _tasks(self.gang) if self.gang else (self.demand,)
+
+    def needs(self) -> "Needs":
+        """All that decides where it may run: jobs for which this is equal fit in the same places."""
+        return self.demand, self.gang, self.cells, self.device_memory_mib, self.nodes, self.alternatives
+
+    def configured(self, number: int) -> "JobSpec":
+        """What the user asked for in the configuration of this number, with no alternatives."""
+        if not self.alternatives:
+            return self
+        if number == 0:
+            return changed(self, alternatives=())
+        other = self.alternatives[number - 1]
+        return changed(
+            self,
+            demand=other.demand,
+            gang=other.gang,
+            cells=other.cells,
+            device_memory_mib=other.device_memory_mib,
+            nodes=other.nodes,
+            command=other.command or self.command,
+            environment=tuple(sorted((dict(self.environment) | dict(other.environment)).items())),
+            estimate_us=other.estimate_us,
+            alternatives=(),
+        )
+
+    def in_each_configuration(self) -> "tuple[JobSpec, ...]":
+        """What the user asked for in each configuration, in the user's order."""
+        return tuple(self.configured(number) for number in range(len(self.alternatives) + 1))
+
+
+Needs = tuple[Vector, tuple[TaskGroup, ...], CellRequest, int, NodeSelector, tuple[Configuration, ...]]
 
 
 @lru_cache(maxsize=1024)
@@ -162,6 +189,26 @@ class Job:
     array_job: int = 0
     """For an element: its array, or 0."""
     array_index: int = 0
+    configuration: int = 0
+    """That of the current or last launch, by its number (see `JobSpec.alternatives`)."""
+    ran_in: tuple[Micros, ...] = ()
+    """Of a job with alternatives: how much of `ran_us` it ran in each configuration; empty before the first launch is over."""
+
+    @property
+    def launch_spec(self) -> JobSpec:
+        """What its current or last launch asks for."""
+        return self.spec.configured(self.configuration) if self.spec.alternatives else self.spec
+
+    def configured(self, number: int) -> "Job":
+        """The job as if it had this configuration alone: what policies place. It is never a row of the state."""
+        return changed(self, spec=self.spec.configured(number), configuration=number) if self.spec.alternatives else self
+
+    def in_each_configuration(self) -> "tuple[Job, ...]":
+        """The job as if it had one configuration alone, for each that it has, in the user's order."""
+        if not self.spec.alternatives:
+            return (self,)
+        specs = self.spec.in_each_configuration()
+        return tuple(changed(self, spec=spec, configuration=number) for number, spec in enumerate(specs))
 
 
 @dataclass(frozen=True)

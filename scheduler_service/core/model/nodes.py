@@ -28,6 +28,8 @@ class Node:
     """Empty: Ebb itself."""
     strikes: int = 0
     """Failures that were this node's fault, as far as can be told, less what went well since."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """As its agent reports them, (name, value), in the order of names."""
 
 
 def present(node: Node | None) -> Node | None:
@@ -72,6 +74,8 @@ class Earmark:
     """The ranks of the job's tasks that are to run there."""
     devices: tuple[tuple[int, ...], ...] = ()
     """In cells: the devices (CPUs, as of a run) that are kept, for each of these tasks; empty: any that are free then."""
+    configuration: int = 0
+    """Of the job, in which it is to start; the same for all of its earmarks."""
 
     @derived
     def mask(self) -> Mask:

@@ -80,7 +80,7 @@ class Candidates:
         self.count[slot] = job.preempted_for_trial
         self.job[slot] = key.job_id
         self.priority[slot] = job.priority
-        tasks = sum(group.size for group in job.spec.gang) or 1
+        tasks = sum(group.size for group in job.launch_spec.gang) or 1
         self.gangs += (tasks > 1) - bool(self.tasks[slot] > 1)
         self.tasks[slot] = tasks
         self.task[slot] = key.task

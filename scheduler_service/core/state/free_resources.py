@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.model import JobSpec, Node, NodeState
+from scheduler_service.core.model import Node, NodeState
 from scheduler_service.core.model.values import ZERO, Vector, add, fits, least, sub
+from scheduler_service.core.state.suitable_nodes import Suitable
 
 _NEVER = -1
 _KNOWN = 1024
@@ -91,7 +92,7 @@ class FreeResources:
         self._up: list[bool] = [False]
         self._shapes: dict[Vector, int] = {}
         """How many nodes there are of each capacity: few are different."""
-        self._ever: dict[tuple[Vector, ...], bool] = {}
+        self._ever: dict[tuple[tuple[Vector, ...], int], bool] = {}
         """What `could_ever_fit_all` has said of the nodes as they are."""
         self._having: list[int] = [0] * (_COUNTED + 1)
         """By number: the open nodes that have so many devices free or more; bit i is node i."""
@@ -191,12 +192,14 @@ class FreeResources:
         """Whether something may be placed anywhere."""
         return any(self._up)
 
-    def first_fit(self, need: Vector) -> int | None:
-        """The first node, in order of ids, that is open and has `need` free."""
+    def first_fit(self, need: Vector, among: Suitable | None = None) -> int | None:
+        """The first node, in order of ids, that is open and has `need` free; `among` these, or all."""
         if self._uncounted:
             self._count()
         devices, free = need[2], self._free
         may = self._having[devices if devices < _COUNTED else _COUNTED]
+        if among is not None:
+            may &= among.bits
         for _ in range(_LOOKED_AT):
             if not may:
                 return None
@@ -205,12 +208,12 @@ class FreeResources:
             if fits(need, free[node]):
                 return node
             may ^= lowest
-        return self._first_of_all(need) if may else None
+        return self._first_of_all(need, among) if may else None
 
-    def _first_of_all(self, need: Vector) -> int | None:
+    def _first_of_all(self, need: Vector, among: Suitable | None) -> int | None:
         """As `first_fit`: one pass over the nodes in C."""
-        if not fits(need, _MOST):  # very large nodes
-            nodes = pack((need,), self.offered().copy())
+        if among is not None or not fits(need, _MOST):  # very large nodes
+            nodes = pack((need,), self.offered(among).copy())
             return None if nodes is None else nodes[0]
         self._list()
         over, asked = self._scratch, self._asked
@@ -220,36 +223,38 @@ class FreeResources:
         node = over.argmin()  # the first of the least, which is 0 where the need fits
         return None if over[node] else int(node)
 
-    def offered(self) -> NDArray[np.int64]:
-        """(3, nodes + 1): free resources by node id, -1 for a node that is not open."""
+    def offered(self, among: Suitable | None = None) -> NDArray[np.int64]:
+        """(3, nodes + 1): free resources by node id, -1 for a node that is not open or not `among` these."""
         for node in self._stale:
             self._offered[:, node] = self._free[node] if self._up[node] else _NEVER
         self._stale.clear()
-        return self._offered[:, : self.count + 1]
+        offered = self._offered[:, : self.count + 1]
+        return offered if among is None else np.where(among.mask, offered, _NEVER)
 
-    def could_ever_fit_all(self, needs: Sequence[Vector]) -> bool:
+    def could_ever_fit_all(self, needs: Sequence[Vector], among: Suitable | None = None) -> bool:
         """Whether all of these would fit at once if every node, up or not, were empty."""
-        known = self._ever.get(asked := tuple(needs))
+        asked = tuple(needs), -1 if among is None else among.bits
+        known = self._ever.get(asked)
         if known is None:
             total = np.array([t if t != ZERO else (_NEVER,) * 3 for t in self._total[: self.count + 1]], dtype=np.int64).T
+            if among is not None:
+                total = np.where(among.mask, total, _NEVER)
             if len(self._ever) == _KNOWN:
                 self._ever.clear()
             known = self._ever[asked] = pack(needs, total) is not None
         return known
 
-    def could_ever_take(self, job: JobSpec) -> bool:
-        """Whether the job would fit if every node, up or not, were empty."""
-        return self.could_ever_fit_all(job.tasks()) if job.gang else self.could_ever_fit(job.demand)
-
-    def total_cpu(self) -> int:
-        return sum(capacity.cpu_milli * count for capacity, count in self._shapes.items())
-
-    def could_ever_fit(self, need: Vector) -> bool:
+    def could_ever_fit(self, need: Vector, among: Suitable | None = None) -> bool:
         """Whether some node, up or not, has `need` as its capacity."""
+        if among is not None:
+            return self.could_ever_fit_all((need,), among)
         for capacity in self._shapes:  # noqa: SIM110  # a generator takes three times as long
             if fits(need, capacity):
                 return True
         return False
+
+    def total_cpu(self) -> int:
+        return sum(capacity.cpu_milli * count for capacity, count in self._shapes.items())
 
     def snapshot(self) -> list[tuple[Vector, Vector, bool, tuple[int, ...], int, tuple[int, ...]]]:
         offered = self.offered()

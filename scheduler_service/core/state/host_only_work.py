@@ -14,7 +14,7 @@ def asks_no_cell(spec: JobSpec) -> bool:
     """Whether what goes with no device would do: nothing of it has devices, and it names nothing that only cells have."""
     cells = spec.cells
     named = cells.pool or cells.model or cells.pin or any(cells.levels) or any(within.required for within in cells.within)
-    return not spec.demand.devices and not named
+    return not (spec.demand.devices or spec.device_memory_mib or named)
 
 
 def place_host_only(spec: JobSpec, host: FreeResources, room: FreeResources) -> list[int] | None:

@@ -38,9 +38,11 @@ class Named(NamedTuple):
     pool: str
     model: str
     pin: str
+    device_memory_mib: int = 0
 
 
 ANY = Named("", "", "")
+_ANYWHERE = (ANY,)
 
 
 class Deadline(IntEnum):
@@ -124,10 +126,15 @@ def own_lane(job: Job) -> Lane:
 
 
 def named_by(job: Job) -> Named:
-    return tuple.__new__(Named, job.spec.cells[:3])
+    """What the job names in the only configuration that it has, or in the first."""
+    return tuple.__new__(Named, (*job.spec.cells[:3], job.spec.device_memory_mib))
 
 
-def queue_in(lane: Lane, job: Job) -> Named:
-    """In which of the lane's queues the job is. One queue holds all that is opportunistic, since any cell may do, and one all
-    jobs of a lane on a site without virtual clusters."""
-    return ANY if lane is Lane.OPPORTUNISTIC or not job.spec.vc else named_by(job)
+def queues_in(lane: Lane, job: Job) -> tuple[Named, ...]:
+    """In which of the lane's queues the job is: one for all that its configurations name. One queue holds all that is
+    opportunistic, since any cell may do, and one all jobs of a lane on a site without virtual clusters."""
+    if lane is Lane.OPPORTUNISTIC or not job.spec.vc:
+        return _ANYWHERE
+    if not job.spec.alternatives:
+        return (named_by(job),)
+    return tuple(dict.fromkeys(map(named_by, job.in_each_configuration())))

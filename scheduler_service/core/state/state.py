@@ -156,6 +156,7 @@ class State(Tables):
             "promised_by": dict(self.promised_by),
             "deadlines": list(self.deadlines),
             "room": self.free_resources.snapshot(),
+            "traits": dict(self.suitable_nodes.traits),
             "host": self.host.snapshot() if self.host is not None else None,
             "candidates": self.candidates.snapshot(),
         }

@@ -5,6 +5,7 @@ Each index is a function of the rows. `indices` keeps the indices up to date, on
 
 from collections.abc import Callable, Iterator, Mapping
 from heapq import merge
+from itertools import groupby
 from types import MethodType
 from typing import Any
 
@@ -16,6 +17,7 @@ from scheduler_service.core.model import (
     Earmark,
     Job,
     JobEvent,
+    JobSpec,
     Node,
     NodeDevice,
     Run,
@@ -45,6 +47,7 @@ from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
+from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -85,6 +88,7 @@ class Tables:
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
         self.free_resources = FreeResources()
+        self.suitable_nodes = SuitableNodes()
         self.host: FreeResources | None = None if settings.pools is None else FreeResources()
         """Where there are cells: of nodes with devices, what goes with none of these."""
         self.kept_candidates = Candidates()
@@ -203,8 +207,9 @@ class Tables:
         return self.queues.get((vc, lane), _NO_QUEUES).get(named, NOBODY)
 
     def waiting(self, vc: str, lane: Lane) -> Iterator[QueueKey]:
-        """The lane of a virtual cluster, in order, whatever its jobs name."""
-        return merge(*self.queues.get((vc, lane), {}).values())
+        """The lane of a virtual cluster, in order, whatever its jobs name. A job that is in several queues comes once."""
+        queues = self.queues.get((vc, lane), {}).values()
+        return iter(*queues) if len(queues) == 1 else (key for key, _ in groupby(merge(*queues)))
 
     def order_for(self, job: Job) -> QueueOrder:
         """The order of the job's queue."""
@@ -225,6 +230,27 @@ class Tables:
         """The tasks of the job's launch that have not ended, in the order of their ranks."""
         keys = self.active.get(job_id, ())
         return [self.runs.rows[key] for key in (sorted(keys) if len(keys) > 1 else keys)]
+
+    def among(self, spec: JobSpec) -> Suitable | None:
+        """The nodes on which the job may run, by what it asks of them beside resources; None: all. Where there are virtual
+        clusters, cells say that."""
+        return self.suitable_nodes.among(spec) if self.pools is None else None
+
+    def is_usable(self, spec: JobSpec, node: int) -> bool:
+        """Whether the job may be placed on the node, if it fits there."""
+        if not self.free_resources.is_open(node):
+            return False
+        among = self.among(spec)
+        return among is None or bool(among.bits >> node & 1)
+
+    def could_ever_take(self, job: Job) -> bool:
+        """Whether the job would fit in one of its configurations if every node, up or not, were empty."""
+        return any(
+            self.free_resources.could_ever_fit_all(one.spec.tasks(), among)
+            if (among := self.among(one.spec)) is not None or one.spec.gang
+            else self.free_resources.could_ever_fit(one.spec.demand)
+            for one in job.in_each_configuration()
+        )
 
     def serves(self, job: Job) -> bool:
         """Whether it is one of those that are scheduled: a virtual cluster's where the site has such, else one without. Others

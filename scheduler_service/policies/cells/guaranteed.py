@@ -45,7 +45,8 @@ def choices(pools: Pools, vc: VirtualCluster, job: Job) -> list[Choice]:
 def suits(pools: Pools, job: Job, pool: str) -> bool:
     """Whether the job, by what it names, may run in the pool."""
     cells = job.spec.cells
-    return cells.pool in ("", pool) and cells.model in ("", pools.models[pool])
+    fits = cells.pool in ("", pool) and cells.model in ("", pools.models[pool])
+    return fits and (not job.spec.device_memory_mib or job.spec.device_memory_mib <= pools.device_memory_mib(pool))
 
 
 def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None = None) -> Plan | None:
@@ -88,7 +89,7 @@ def _plan(state: State, pools: Pools, vc: VirtualCluster, job: Job, name: str, f
     if lacking := overdrawn(state, job, spots, in_the_way):
         return have_them_leave(state, job, lacking, in_the_way)
     if not in_the_way:
-        return (*actions, Place(job.id, tuple(spots), guaranteed=True))
+        return (*actions, Place(job.id, tuple(spots), guaranteed=True, configuration=job.configuration))
     leaving = sorted({key.job_id for keys in in_the_way.values() for key in keys})
     actions += [Reclaim(victim, job.id) for victim in leaving if not _leaves_in_time(state, victim)]
     return (*actions, *keep(job, spots, in_the_way))
@@ -114,7 +115,8 @@ def keep(job: Job, spots: list[Spot], in_the_way: dict[int, list[RunKey]], decis
         for rank in ranks:
             want = add(want, tasks[rank])
         devices = tuple(spots[rank].devices for rank in ranks)
-        actions.append(AddEarmark(job.id, node, want, tuple(in_the_way.get(node, ())), decision, ranks, devices))
+        leaving = tuple(in_the_way.get(node, ()))
+        actions.append(AddEarmark(job.id, node, want, leaving, decision, ranks, devices, job.configuration))
     return (*actions, Wait(job.id, Reason.WAITING_FOR_VICTIMS))
 
 
@@ -152,12 +154,13 @@ def _leaves_in_time(state: State, job_id: int) -> bool:
 def place_on_cells_kept(state: State, job: Job) -> Place:
     """Has the job start on the devices that its earmarks keep."""
     spots: dict[int, Spot] = {}
-    for earmark_id in state.earmarks_of[job.id]:
-        earmark = state.earmarks.rows[earmark_id]
+    earmarks = [state.earmarks.rows[earmark_id] for earmark_id in state.earmarks_of[job.id]]
+    for earmark in earmarks:
         for rank, devices in zip(earmark.tasks, earmark.devices, strict=True):
             spots[rank] = Spot(earmark.node, devices)
     guaranteed = job.spec.guarantee is not Guarantee.OPPORTUNISTIC
-    return Place(job.id, tuple(spots[rank] for rank in range(len(spots))), guaranteed=guaranteed)
+    ordered = tuple(spots[rank] for rank in range(len(spots)))
+    return Place(job.id, ordered, guaranteed, earmarks[0].configuration)
 
 
 def holds_up(state: State, vc: VirtualCluster, job: Job) -> bool:
@@ -177,7 +180,8 @@ def why_not(state: State, vc: VirtualCluster, job: Job) -> Wait:
     """Why the first of its queue waits for cells."""
     pools = state.pools
     assert pools is not None
-    reasons = [_why_not_in(state, pools, vc, choice, job) for choice in choices(pools, vc, job)]
+    ways = job.in_each_configuration()
+    reasons = [_why_not_in(state, pools, vc, choice, one) for one in ways for choice in choices(pools, vc, one)]
     if not reasons:
         return Wait(job.id, Reason.NEVER_IN_QUOTA, f"virtual cluster {vc.name} owns nothing that it may run in")
     return next((wait for wait in reasons if wait.reason is not Reason.NEVER_IN_QUOTA), reasons[0])

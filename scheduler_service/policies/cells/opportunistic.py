@@ -18,9 +18,10 @@ from scheduler_service.core.cells.shape import Shape
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Bind, Place, Plan, Promote, Rng, Spot, Wait
-from scheduler_service.core.model import Job, JobClass, Reason, TaskGroup
-from scheduler_service.core.model.values import Mask, Vector, mask_of
-from scheduler_service.core.model.virtual_clusters import Binding, CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.model import Job, JobClass, Reason
+from scheduler_service.core.model.jobs import Needs
+from scheduler_service.core.model.values import Mask, mask_of
+from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.eligibility import claim_of
 from scheduler_service.core.state.host_only_work import asks_no_cell, place_host_only
 from scheduler_service.core.state.queue_keys import Lane
@@ -46,7 +47,7 @@ def serve_opportunistic(state: State, rng: Rng) -> Generator[Plan, str | None, V
     waiting = [state.vcs.rows[state.vc_ids[name]] for name, lane in state.queues if lane is Lane.OPPORTUNISTIC]
     if not waiting:
         return None
-    nowhere: set[_Kind] = set()
+    nowhere: set[Needs] = set()
     in_vain: set[_Wanting] = set()
     everything = _all(state) if len(waiting) > 1 else (1, 1)
     while waiting:
@@ -75,8 +76,7 @@ def _holds(state: State, vc: VirtualCluster, everything: tuple[int, int]) -> Fra
     return max(Fraction(mine, max(of_all, 1)) for mine, of_all in held) / vc.weight
 
 
-_Kind = tuple[Vector, tuple[TaskGroup, ...], CellRequest]
-_Wanting = tuple[int, JobClass, int, _Kind]
+_Wanting = tuple[int, JobClass, int, Needs]
 """By virtual cluster, class and priority, on which it depends who may be made to leave."""
 
 
@@ -91,14 +91,14 @@ def looked_at(state: State, vc: VirtualCluster) -> list[Job]:
 
 
 def _serve_one(
-    state: State, vc: VirtualCluster, nowhere: set[_Kind], in_vain: set[_Wanting], rng: Rng
+    state: State, vc: VirtualCluster, nowhere: set[Needs], in_vain: set[_Wanting], rng: Rng
 ) -> Generator[Plan, str | None, Job | None]:
     """The one of its jobs that was started. `nowhere`: what has found no place in this step, and `in_vain`: not even with all
     gone that it may have leave; there is ever less."""
     looked = looked_at(state, vc)
     tries = LOOKED_AT
     for job in looked:
-        kind = job.spec.demand, job.spec.gang, job.spec.cells
+        kind = job.spec.needs()
         wanting = vc.id, job.spec.job_class, job.priority, kind
         fresh = kind not in nowhere
         claim = claim_of(state, job) if job.spec.guarantee is Guarantee.OPPORTUNISTIC and wanting not in in_vain else None
@@ -114,7 +114,8 @@ def _serve_one(
                 return job
             nowhere.add(kind)
         if clears:
-            plan = make_opportunistic_leave(state, vc, job, rng)
+            plans = (make_opportunistic_leave(state, vc, one, rng) for one in job.in_each_configuration())
+            plan = next((plan for plan in plans if plan is not None), None)
             if plan is None:
                 in_vain.add(wanting)
             else:
@@ -126,14 +127,20 @@ def _serve_one(
 
 
 def place_opportunistic(state: State, job: Job) -> Place | None:
-    """Beside the devices, where nobody will want it back, or else where guaranteed work will want to be last. A pinned cell is
-    nobody's but its owner's: one who names it does not get others."""
+    """In the first of its configurations for which there is something idle. Beside the devices, where nobody will want it back,
+    or else where guaranteed work will want to be last. A pinned cell is nobody's but its owner's: one who names it does not get
+    others."""
+    places = (_place_configured(state, one) for one in job.in_each_configuration())
+    return next((place for place in places if place is not None), None)
+
+
+def _place_configured(state: State, job: Job) -> Place | None:
     pools = state.pools
     assert pools is not None
     if state.host is not None and asks_no_cell(job.spec):
         nodes = place_host_only(job.spec, state.host, state.free_resources)
         if nodes is not None:
-            return Place(job.id, tuple(Spot(node) for node in nodes))
+            return Place(job.id, tuple(Spot(node) for node in nodes), configuration=job.configuration)
     for name in pools.in_order():
         if job.spec.cells.pin or not suits(pools, job, name):
             continue
@@ -141,7 +148,7 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
         placed = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)
         spots = () if placed is None else tuple(spots_at(pools, name, placed))
         if spots and not overdrawn(state, job, spots):
-            return Place(job.id, spots)
+            return Place(job.id, spots, configuration=job.configuration)
     return None
 
 
@@ -172,9 +179,10 @@ def _promote_once(state: State, vc: VirtualCluster, jobs: Set[int], held: Set[Ch
             if (name, mine) not in held:
                 inside |= jobs & _running_on(state, name, pool.visited(mine))
     for job_id in sorted(jobs if unbound else inside):
-        if job_id not in inside and state.jobs.rows[job_id].spec.demand.devices > unbound:
-            continue
         job = state.jobs.rows[job_id]
+        job = job.configured(job.configuration)
+        if job_id not in inside and job.spec.demand.devices > unbound:
+            continue
         position = pools.positions.get(state.runs_of(job_id)[0].node)
         if position is None or (position.pool, Owner(vc.id, job.spec.cells.pin)) in held:
             continue

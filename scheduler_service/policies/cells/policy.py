@@ -6,17 +6,17 @@ from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, Remember, Rng, Wait
-from scheduler_service.core.model import Job, JobState, Reason, TaskGroup
+from scheduler_service.core.model import Job, JobState, Reason
+from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.memo import vc_of
-from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import Binding, CellRequest, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import Choice, choices, place_on_cells_kept, plan_in_cells, why_not
+from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells, why_not
 from scheduler_service.policies.cells.making_room import make_room
 from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
-from scheduler_service.policies.cells.queue_membership import held_up, in_pool
+from scheduler_service.policies.cells.queue_membership import held_up, standing, ways, ways_in
 from scheduler_service.policies.exchange.arbiter import Match, balanced
 from scheduler_service.policies.exchange.stage import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.options import Options
@@ -140,13 +140,13 @@ def _first_waiting(state: State, vc: VirtualCluster) -> dict[Choice, QueueKey]:
     assert state.pools is not None
     first: dict[Choice, QueueKey] = {}
     for lane in OWN_LANES:
-        for queue in state.queues.get((vc.name, lane), {}).values():
+        for named, queue in state.queues.get((vc.name, lane), {}).items():
             for key in islice(queue, BEHIND):
                 job = state.jobs.rows[key[-1]]
-                mine = choices(state.pools, vc, job)
-                for choice in held_up(state, vc, job, mine) if job.id not in state.earmarks_of else ():
+                mine = ways_in(state.pools, vc, job, named)
+                for choice in held_up(state, vc, mine) if job.id not in state.earmarks_of else ():
                     first[choice] = min(key, first.get(choice, key))
-                if all(choice in first and first[choice] <= key for choice in mine):
+                if all(choice in first and first[choice] <= key for _, choice in mine):
                     break
     return first
 
@@ -157,27 +157,24 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
     assert state.pools is not None
     skipped: dict[_Queue, int] = {}
     in_vain: set[_Kind] = set()
+    tried: set[int] = set()  # jobs that are in several queues
     overtakes = state.vc_orders[vc.name].overtakes
     looks = BEHIND
     while looks and (head := _head(state, vc, lanes, skipped)) is not None:
         at, job = head
-        standing = [job]
         if held or overtakes:
-            mine = choices(state.pools, vc, job)
-            left = [choice for choice in mine if choice not in held]
-            if mine and not left:
+            mine = ways_in(state.pools, vc, job, at[1])
+            if mine and all(choice in held for _, choice in mine):
                 skipped[at] = _ALL
                 continue
             looks -= 1
             if _kind(at, job) in in_vain:
                 skipped[at] += 1
                 continue
-            if len(left) < len(mine):
-                standing = [in_pool(job, choice.pool) for choice in left]
-        if job.id in state.earmarks_of:
+        if job.id in tried or job.id in state.earmarks_of:
             skipped[at] += 1
             continue
-        told = yield from _begin(state, vc, standing, rng)
+        told = yield from _begin(state, vc, standing(state.pools, vc, job, held), rng)
         started = not _stands(state, vc, at, skipped[at], job)
         if promotes and vc.name in state.demoted and (started or job.id in state.earmarks_of):
             yield from _give_back(state, vc)  # who comes before the next, and not before this one
@@ -188,19 +185,21 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
             never = wait.reason is Reason.NEVER_IN_QUOTA
             yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
             if not overtakes:
-                held.update(held_up(state, vc, job, [choice for choice in choices(state.pools, vc, job) if choice not in held]))
+                held.update(held_up(state, vc, [way for way in ways(state.pools, vc, job) if way[1] not in held]))
             in_vain.add(_kind(at, job))
         skipped[at] += 1
+        if job.spec.alternatives:
+            tried.add(job.id)
 
 
-def _begin(state: State, vc: VirtualCluster, standing: list[Job], rng: Rng) -> Generator[Plan, str | None, Wait | None]:
-    """Has a job start in its virtual cluster's cells, or others leave that may be made to. `standing`: the job as it stands in
-    each of its queues. Returns for what it waits, where that is not its own cells."""
-    for job in standing:
+def _begin(state: State, vc: VirtualCluster, jobs: list[Job], rng: Rng) -> Generator[Plan, str | None, Wait | None]:
+    """Has a job start in its virtual cluster's cells, or others leave that may be made to. `jobs`: the job as it is to be tried
+    (see `queue_membership.standing`). Returns for what it waits, where that is not its own cells."""
+    for job in jobs:
         plan = plan_in_cells(state, vc, job)
         if plan is not None:
             return _waits(plan, (yield plan))
-    for job in standing:
+    for job in jobs:
         plan = make_room(state, vc, job, rng)
         if plan is not None and (wait := _waits(plan, (yield plan))) is not None:
             return wait
@@ -215,12 +214,12 @@ def _waits(plan: Plan, refused: str | None) -> Wait | None:
 
 
 _Queue = tuple[Lane, Named]
-_Kind = tuple[Lane, int, Vector, tuple[TaskGroup, ...], CellRequest]
+_Kind = tuple[Lane, int, Needs]
 
 
 def _kind(at: _Queue, job: Job) -> _Kind:
     """What fares alike."""
-    return at[0], job.priority, job.spec.demand, job.spec.gang, job.spec.cells
+    return at[0], job.priority, job.spec.needs()
 
 
 def _head(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], skipped: dict[_Queue, int]) -> tuple[_Queue, Job] | None:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import nodes_in
@@ -42,7 +42,8 @@ def _holders(state: State, vc: VirtualCluster, job: Job) -> set[int]:
     pools = state.pools
     assert pools is not None
     wanted: dict[int, Mask] = defaultdict(int)
-    for cell in islice(_cells(pools, vc, job), LOOKED_AT):
+    cells = chain.from_iterable(_cells(pools, vc, one) for one in job.in_each_configuration())
+    for cell in islice(cells, LOOKED_AT):
         for node, mask in nodes_in(pools, cell):
             wanted[node] |= mask
     keys = (key for node in sorted(wanted) for key in sorted(state.runs_on.get(node, ())))

@@ -5,15 +5,15 @@ from heapq import merge
 from itertools import chain, takewhile
 
 from scheduler_service.core.messages import Reclaim, Wait
-from scheduler_service.core.model import Job, Reason, TaskGroup
-from scheduler_service.core.model.values import Vector
-from scheduler_service.core.model.virtual_clusters import CellRequest, VirtualCluster
+from scheduler_service.core.model import Job, Reason
+from scheduler_service.core.model.jobs import Needs
+from scheduler_service.core.model.virtual_clusters import VirtualCluster
 from scheduler_service.core.state.queue_keys import Lane, lanes_of
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import choices, plan_in_cells, why_not
+from scheduler_service.policies.cells.guaranteed import plan_in_cells, why_not
 from scheduler_service.policies.cells.opportunistic import looked_at, place_opportunistic, why_not_opportunistic
-from scheduler_service.policies.cells.queue_membership import held_up
+from scheduler_service.policies.cells.queue_membership import held_up, ways
 from scheduler_service.policies.explain.cell_holders import waits_for_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
@@ -43,7 +43,8 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     in_the_way = bool(before) and (idle or lanes[0] is not Lane.OPPORTUNISTIC)
     blockers = [Blocker(Reason.BEHIND, behind, before[0].id)] if in_the_way else []
     if Lane.OPPORTUNISTIC not in lanes or len(lanes) > 1:
-        plan = plan_in_cells(state, vc, job)
+        plans = (plan_in_cells(state, vc, one) for one in job.in_each_configuration())
+        plan = next((plan for plan in plans if plan is not None), None)
         if plan is None:
             blockers.append(waits_for_cells(state, vc, job, why_not(state, vc, job)))
         else:
@@ -64,17 +65,15 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
     that wait for cells that there never will be, and those that wait for cells of other pools or pins."""
     pools, lane = state.pools, lanes_of(job)[0]
     assert pools is not None
-    mine = set(choices(pools, vc, job))
-    known: dict[tuple[Vector, tuple[TaskGroup, ...], CellRequest], bool] = {}
+    mine = {choice for _, choice in ways(pools, vc, job)}
+    known: dict[Needs, bool] = {}
     for job_id in _served_before(state, vc, lane, job):
         other = state.jobs.rows[job_id]
         if other.id in state.earmarks_of:
             continue
-        kind = other.spec.demand, other.spec.gang, other.spec.cells
+        kind = other.spec.needs()
         if kind not in known:
-            known[kind] = lane is Lane.OPPORTUNISTIC or not mine.isdisjoint(
-                held_up(state, vc, other, choices(pools, vc, other))
-            )
+            known[kind] = lane is Lane.OPPORTUNISTIC or not mine.isdisjoint(held_up(state, vc, ways(pools, vc, other)))
         if known[kind]:
             yield other
 

@@ -14,6 +14,7 @@ from scheduler_service.core.state.eligibility import Spared, claim_of, spared
 from scheduler_service.core.state.free_resources import largest_first, pack
 from scheduler_service.core.state.queue_keys import OWN_LANES, PAUSES, Lane, own_lane, startable
 from scheduler_service.core.state.state import State
+from scheduler_service.core.state.suitable_nodes import asked, describe
 from scheduler_service.policies.explain.cells import explain_in_cells
 from scheduler_service.policies.explain.explanation import (
     AHEAD_SHOWN,
@@ -48,7 +49,8 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     if job.id in state.earmarks_of:
         return waiting_for_victims(state, job)  # those before it do not hold it up
     if place(state, job) is None:
-        blockers.append(_no_room(state, job))
+        several = bool(job.spec.alternatives)
+        blockers += [_no_room(state, one, several) for one in job.in_each_configuration()]
     decision: Decision | None = None
     victims: tuple[Victim, ...] = ()
     guarded = ""
@@ -130,8 +132,8 @@ def _before(state: State, job: Job, stages: Stages) -> Iterator[Job]:
             yield state.jobs.rows[key[-1]]
 
 
-def _no_room(state: State, job: Job) -> Blocker:
-    """For the first task, the largest first, that finds no room beside those before it."""
+def _no_room(state: State, job: Job, several: bool) -> Blocker:
+    """Of a job in one configuration: for the first task, the largest first, that finds no room beside those before it."""
     tasks = job.spec.tasks()
     offered = offered_to(state, job)
     need = tasks[largest_first(tasks)[0]]
@@ -139,13 +141,20 @@ def _no_room(state: State, job: Job) -> Blocker:
         need = tasks[rank]
         if pack((need,), offered) is None:
             break
-    nodes = [state.nodes.rows[node_id] for node_id in state.node_ids.values()]
+    among = state.among(job.spec)
+    ids = (node for node in state.node_ids.values() if among is None or among.bits >> node & 1)
+    nodes = [state.nodes.rows[node] for node in ids]
     open_nodes = [node for node in nodes if state.free_resources.is_open(node.id)]
     closest = max(open_nodes, key=lambda node: (_share(Vector(*offered[:, node.id].tolist()), need), -node.id), default=None)
-    wait = no_room(state, job)
+    wait, asks = no_room(state, job), asked(job.spec)
+    parts = (
+        f"configuration {job.configuration}" if several else "",
+        f"it needs a node that {describe(asks)}" if asks is not None and not wait.detail else "",
+        wait.detail or (_none_open(nodes) if closest is None else ""),
+    )
     return Blocker(
         wait.reason,
-        wait.detail or (_none_open(nodes) if closest is None else ""),
+        "; ".join(filter(None, parts)),
         need=need,
         node=closest.id if closest is not None else 0,
         free=Vector(*offered[:, closest.id].tolist()) if closest is not None else ZERO,

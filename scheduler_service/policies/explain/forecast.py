@@ -62,8 +62,8 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Sta
     at, line, endless = now, [*before, job], 0
     for look in range(LOOKS):
         head = line[0]
-        nodes = pack(head.spec.tasks(), trial := offered.copy())
-        if nodes is None:
+        found = _fit(state, head, offered)
+        if found is None:
             if not ends:
                 return Estimate(None, _never(state, head, job, unknown, endless), unknown)
             at, _, _, array, freed = heappop(ends)
@@ -77,11 +77,12 @@ def estimate(state: State, job: Job, before: list[Job], now: Micros, stages: Sta
         if head is job:
             ahead = number_of(len(before), "job")
             return Estimate(at, f"estimates and time limits of {number_of(known, 'run')} and {ahead} ahead", unknown)
-        offered = trial
+        one, freed = found
+        for node, demand in freed:
+            offered[:, node] -= demand
         elements = arrays.get(head.id)
-        takes = head.spec.estimate_us or head.time_limit_us
+        takes = one.spec.estimate_us or head.time_limit_us
         if takes:
-            freed = tuple(zip(nodes, head.spec.tasks(), strict=True))
             heappush(ends, _End(at + takes, head.id, look, head.id if elements is not None else 0, freed))
         else:
             endless += 1
@@ -134,7 +135,17 @@ def _never(state: State, head: Job, job: Job, unknown: int, endless: int) -> str
 
 def may_fit(state: State, job: Job) -> bool:
     """Whether it finds room on the open nodes when nothing runs there any more."""
-    return pack(job.spec.tasks(), _empty(state)) is not None
+    return _fit(state, job, _empty(state)) is not None
+
+
+def _fit(state: State, job: Job, offered: NDArray[np.int64]) -> tuple[Job, tuple[tuple[int, Vector], ...]] | None:
+    """The first of its configurations that fits, and what its tasks then take of which nodes; None: none fits."""
+    for one in job.in_each_configuration():
+        among, tasks = state.among(one.spec), one.spec.tasks()
+        nodes = pack(tasks, offered.copy() if among is None else np.where(among.mask, offered, -1))
+        if nodes is not None:
+            return one, tuple(zip(nodes, tasks, strict=True))
+    return None
 
 
 def _empty(state: State) -> NDArray[np.int64]:

@@ -76,7 +76,8 @@ def _pass(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str | None, bo
             if (yield (wait,)) is None and wait.reason is Reason.TOO_LARGE:
                 continue  # it has left the queue
             if wait.reason is not Reason.TOO_LARGE:
-                reservation = reserve(state, job)
+                found = [one for way in job.in_each_configuration() if (one := reserve(state, way)) is not None]
+                reservation = min(found, key=lambda one: one.at, default=None)
                 if reservation is None:  # nobody knows when it can start: whatever starts now may delay it
                     return False
         looked_at += reservation is not None
@@ -111,12 +112,13 @@ class Reservation:
 
 
 def _take(offered: NDArray[np.int64], job: Job, action: Place) -> None:
-    for spot, demand in zip(action.spots, job.spec.tasks(), strict=True):
+    for spot, demand in zip(action.spots, job.spec.configured(action.configuration).tasks(), strict=True):
         offered[:, spot.node] -= demand
 
 
 def reserve(state: State, head: Job) -> Reservation | None:
-    """The soonest time at which the head fits, if the running jobs end when they are expected to. None: nobody knows."""
+    """The soonest time at which the head fits in its only configuration, if the running jobs end when they are expected to.
+    None: nobody knows."""
     now = state.cluster.clock_us
     offered = offered_to(state, head)
     take_promised(state, head, offered)
@@ -125,7 +127,7 @@ def reserve(state: State, head: Job) -> Reservation | None:
         for job_id in state.active
         if (left := remaining(state, state.jobs.rows[job_id], now)) is not None
     )
-    leaving = [[run for run in state.runs_of(job_id) if state.free_resources.is_open(run.node)] for _, job_id in ends]
+    leaving = [[run for run in state.runs_of(job_id) if state.is_usable(head.spec, run.node)] for _, job_id in ends]
     nodes = np.array([run.node for runs in leaving for run in runs], np.intp)
     demands = np.array([run.demand for runs in leaving for run in runs], np.int64).reshape(-1, len(offered)).T
     counts = list(accumulate(map(len, leaving)))

@@ -9,8 +9,8 @@ from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Rng, Wait
-from scheduler_service.core.model import Job, JobState, Reason, TaskGroup
-from scheduler_service.core.model.values import Vector
+from scheduler_service.core.model import Job, JobState, Reason
+from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
@@ -19,7 +19,7 @@ from scheduler_service.policies.stages import Choose
 
 LOOKED_AT = 1000
 """Jobs of the queue that are looked at in one step."""
-_Kind = tuple[Vector, tuple[TaskGroup, ...], tuple[int, ...]]
+_Kind = tuple[Needs, tuple[int, ...]]
 
 
 def overtaking(choose: Choose = lambda _state, _job, _rng: None, remember: Remembers = lambda _state, _job: ()) -> Policy:
@@ -39,7 +39,7 @@ def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:
     waiting = merge(*(state.waiting("", lane) for lane in OWN_LANES))
     for job_id in [key[-1] for key in islice(waiting, LOOKED_AT)]:
         job = state.jobs.rows[job_id]
-        kind = job.spec.demand, job.spec.gang, job.avoid
+        kind = job.spec.needs(), job.avoid
         if job_id in state.earmarks_of:
             continue
         if (known := in_vain.get(kind)) is not None:

@@ -12,18 +12,27 @@ from scheduler_service.core.model.values import add, first_of, fits
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
+from scheduler_service.core.state.suitable_nodes import asked, describe
 
 _NO_ROOM = Reason.NO_ROOM
 
 
 def place(state: State, job: Job) -> Place | None:
-    """Puts the job on the first nodes that have room, counting what is kept for it there. None: there is no room.
+    """Puts the job on the first nodes that have room, counting what is kept for it there, in the first of its configurations
+    that has room. None: there is no room.
 
     Nodes that it is to avoid come last.
     """
-    if not job.spec.gang and not job.avoid:  # nearly always
+    if not (job.spec.gang or job.avoid or job.spec.alternatives):  # nearly always
         node = _first_node(state, job)
-        return None if node is None else Place(job.id, (Spot(node, pick_devices(state, node, job.spec.demand.devices)),))
+        if node is None:
+            return None
+        return Place(job.id, (Spot(node, pick_devices(state, node, job.spec.demand.devices)),), configuration=job.configuration)
+    places = (_place_configured(state, one) for one in job.in_each_configuration())
+    return next((place for place in places if place is not None), None)
+
+
+def _place_configured(state: State, job: Job) -> Place | None:
     offered = offered_to(state, job)
     nodes = None
     if job.avoid:
@@ -36,9 +45,10 @@ def place(state: State, job: Job) -> Place | None:
 
 def place_on_earmarks(state: State, job: Job) -> Place:
     """Puts the job where everything is kept for it."""
+    earmarks = [state.earmarks.rows[earmark_id] for earmark_id in state.earmarks_of[job.id]]
+    job = job.configured(earmarks[0].configuration)
     nodes = [0] * len(job.spec.tasks())
-    for earmark_id in state.earmarks_of[job.id]:
-        earmark = state.earmarks.rows[earmark_id]
+    for earmark in earmarks:
         for rank in earmark.tasks:
             nodes[rank] = earmark.node
     return place_on(state, job, nodes)
@@ -62,15 +72,15 @@ def place_on(state: State, job: Job, nodes: list[int]) -> Place:
         devices = pick_devices(state, node, demand.devices, taken.get(node, 0))
         taken[node] = taken.get(node, 0) | sum(1 << index for index in devices)
         spots.append(Spot(node, devices))
-    return Place(job.id, tuple(spots))
+    return Place(job.id, tuple(spots), configuration=job.configuration)
 
 
 def offered_to(state: State, job: Job) -> NDArray[np.int64]:
     """(3, nodes + 1): what each node has for the job, with what is kept there for it; a copy."""
-    offered = state.free_resources.offered().copy()
+    offered = state.free_resources.offered(state.among(job.spec)).copy()
     for earmark_id in state.earmarks_of.get(job.id, ()):
         earmark = state.earmarks.rows[earmark_id]
-        if state.free_resources.is_open(earmark.node):
+        if state.is_usable(job.spec, earmark.node):
             offered[:, earmark.node] += earmark.kept
     return offered
 
@@ -83,15 +93,11 @@ def take_promised(state: State, job: Job, offered: NDArray[np.int64]) -> None:
 
 
 def _first_node(state: State, job: Job) -> int | None:
-    first = state.free_resources.first_fit(job.spec.demand)
+    first = state.free_resources.first_fit(job.spec.demand, state.among(job.spec))
     for earmark_id in state.earmarks_of.get(job.id, ()):
         earmark = state.earmarks.rows[earmark_id]
         here = add(state.free_resources.free(earmark.node), earmark.kept)
-        if (
-            state.free_resources.is_open(earmark.node)
-            and fits(job.spec.demand, here)
-            and (first is None or earmark.node < first)
-        ):
+        if state.is_usable(job.spec, earmark.node) and fits(job.spec.demand, here) and (first is None or earmark.node < first):
             return earmark.node
     return first
 
@@ -109,9 +115,27 @@ def queued(state: State, lane: Lane, skip: int) -> Job | None:
 
 def no_room(state: State, job: Job) -> Wait:
     """Why the first of a queue waits. TOO_LARGE: no node could ever take it; told so, it leaves the queue."""
-    room, gang = state.free_resources, job.spec.gang
-    if not state.node_ids or room.could_ever_take(job.spec):
+    if not state.node_ids or state.could_ever_take(job):
         return Wait(job.id, _NO_ROOM)
-    if gang and all(room.could_ever_fit(group.demand) for group in gang):
-        return Wait(job.id, Reason.TOO_LARGE, "its tasks would not fit on the cluster at once, even when it is empty")
-    return Wait(job.id, Reason.TOO_LARGE, "no node of the cluster is large enough, even when empty")
+    return Wait(job.id, Reason.TOO_LARGE, why_too_large(state, job))
+
+
+def why_too_large(state: State, job: Job) -> str:
+    """Why none of the job's configurations would fit on the nodes as they are, all of them empty."""
+    if job.spec.alternatives:
+        return "; ".join(
+            f"configuration {one.configuration}: {_why_too_large(state, one)}" for one in job.in_each_configuration()
+        )
+    return _why_too_large(state, job)
+
+
+def _why_too_large(state: State, job: Job) -> str:
+    room, gang, among = state.free_resources, job.spec.gang, state.among(job.spec)
+    kind = "no node of the cluster"
+    if among is not None and (asks := asked(job.spec)) is not None:
+        kind = f"no node that {describe(asks)}"
+        if not among.bits:
+            return f"there is {kind}"
+    if gang and all(room.could_ever_fit(group.demand, among) for group in gang):
+        return "its tasks would not fit on the cluster at once, even when it is empty"
+    return f"{kind} is large enough, even when empty"

@@ -13,7 +13,7 @@ from math import ceil
 from typing import NamedTuple
 
 from scheduler_service.core.messages import Remember
-from scheduler_service.core.model import Job, StopReason
+from scheduler_service.core.model import Job, JobSpec, StopReason
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings as EngineSettings
@@ -81,12 +81,15 @@ ORDER = QueueOrder(key, Claim.REORDER, NAME, overtakes=True)
 def attained(state: State, job: Job) -> int:
     """The service that the job has received in all, in device-microseconds. A job without devices counts as one with one."""
     began = [run.started_us for run in state.runs_of(job.id) if run.started_us is not None]
-    ran = job.ran_us + (state.cluster.clock_us - min(began) if began else 0)
-    return ran * _devices(job)
+    now = (state.cluster.clock_us - min(began)) * _devices(job.launch_spec) if began else 0
+    if not job.spec.alternatives:
+        return now + job.ran_us * _devices(job.spec)
+    ways = job.spec.in_each_configuration()
+    return now + sum(ran * _devices(spec) for ran, spec in zip(job.ran_in, ways, strict=False))
 
 
-def _devices(job: Job) -> int:
-    return max(job.spec.demand.devices, 1)
+def _devices(spec: JobSpec) -> int:
+    return max(spec.demand.devices, 1)
 
 
 def remember(state: State, job: Job, settings: Settings) -> Iterator[Remember]:
@@ -122,7 +125,7 @@ def _now(state: State, job: Job, of: Service, settings: Settings) -> tuple[Servi
     memo = state.memos.rows.get((NAME, ORDER.subject(job)))
     if memo is not None and memo.due_us is not None and all(run.started_us is None for run in runs):
         return of, memo.due_us  # so soon at the earliest
-    return of, now + ceil((limits[queue] - received) / _devices(job))
+    return of, now + ceil((limits[queue] - received) / _devices(job.launch_spec))
 
 
 def _waiting(state: State, job: Job, of: Service, received: int, settings: Settings) -> tuple[Service, Micros | None]:
@@ -136,7 +139,7 @@ def _waiting(state: State, job: Job, of: Service, received: int, settings: Setti
         return Service(since=now, forgotten=of.forgotten + received, preempted=of.preempted), None
     if memo is not None and waited and memo.due_us is not None:
         return of, memo.due_us
-    return of, now + round(received / _devices(job) * settings.patience)
+    return of, now + round(received / _devices(job.launch_spec) * settings.patience)
 
 
 def _limits(settings: Settings) -> list[int]:

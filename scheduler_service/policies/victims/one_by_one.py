@@ -16,7 +16,7 @@ from scheduler_service.core.state.eligibility import claim_of, spared, why_not
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue import NOBODY
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.stages import Ranked, Victims
+from scheduler_service.policies.stages import Ranked, Victims, in_any_configuration
 
 NO_CAP = 2**31 - 1
 
@@ -28,7 +28,7 @@ def from_behind(rule: str, spares: Callable[[State, Job], bool] = lambda _state,
     def choose(state: State, job: Job, _rng: Rng) -> Plan | None:
         return make_room(state, job, (other for other in behind(state, job) if not spares(state, other)), rule)
 
-    return Victims(choose, last_first, spares=spares)
+    return Victims(in_any_configuration(choose), last_first, spares=spares)
 
 
 def last_first(state: State, _job: Job, able: Sequence[Job], _rng: Rng) -> Ranked:
@@ -65,21 +65,21 @@ def make_room(state: State, job: Job, order: Iterable[Job], rule: str) -> Plan |
     """Preempts jobs in this order until the job fits on the nodes, and keeps what they release. None: all of them together do
     not make room. Of those that were chosen the ones that came last in the order are spared first, if they are not needed."""
     tasks = job.spec.tasks()
-    offered = state.free_resources.offered().copy()
+    offered = state.free_resources.offered(state.among(job.spec)).copy()
     chosen: list[Job] = []
     for other in order:
-        nodes = _change(state, offered, other, 1)
+        nodes = _change(state, offered, job, other, 1)
         chosen.append(other)
         if (len(tasks) > 1 or any(fits(tasks[0], _at(offered, node)) for node in nodes)) and _fit(tasks, offered):
             break
     else:
         return None
     for other in reversed(chosen[:]):
-        _change(state, offered, other, -1)
+        _change(state, offered, job, other, -1)
         if _fit(tasks, offered):
             chosen.remove(other)
         else:
-            _change(state, offered, other, 1)
+            _change(state, offered, job, other, 1)
     return _plan(state, job, tasks, offered, chosen, rule)
 
 
@@ -91,11 +91,11 @@ def _at(offered: NDArray[np.int64], node: int) -> Vector:
     return Vector(*offered[:, node].tolist())
 
 
-def _change(state: State, offered: NDArray[np.int64], other: Job, sign: int) -> list[int]:
-    """Adds what the job's runs hold on nodes that are open, or takes it away; returns these nodes."""
+def _change(state: State, offered: NDArray[np.int64], job: Job, other: Job, sign: int) -> list[int]:
+    """Adds what the other's runs hold on nodes on which the job may run, or takes it away; returns these nodes."""
     nodes = []
     for run in state.runs_of(other.id):
-        if state.free_resources.is_open(run.node):
+        if state.is_usable(job.spec, run.node):
             offered[:, run.node] += np.array(run.demand) * sign
             nodes.append(run.node)
     return nodes
@@ -112,5 +112,5 @@ def _plan(state: State, job: Job, tasks: tuple[Vector, ...], offered: NDArray[np
         for rank in ranks:
             want = add(want, tasks[rank])
         leaving = tuple(run.key for other in victims for run in state.runs_of(other.id) if run.node == node)
-        actions.append(AddEarmark(job.id, node, want, leaving, decision, ranks))
+        actions.append(AddEarmark(job.id, node, want, leaving, decision, ranks, configuration=job.configuration))
     return tuple(actions)

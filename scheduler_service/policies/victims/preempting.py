@@ -8,7 +8,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings, Options
 from scheduler_service.policies.order import backfill, fifo
 from scheduler_service.policies.registry import Factory
-from scheduler_service.policies.stages import Ranked, Stages, Victims
+from scheduler_service.policies.stages import Ranked, Stages, Victims, in_any_configuration
 from scheduler_service.policies.victims.strict_trials import passed_by, serve_trials
 
 Choice = Callable[[State, Job, FitGppSettings, Rng], Plan | None]
@@ -39,10 +39,11 @@ def preempting(choice: Choice, rank: Ranking = at_random, alone: Ranking | None 
             assert alone is not None
             return alone(state, trial, able, settings, rng)
 
+        chosen = in_any_configuration(victims)
         serve = backfill.serve if options.backfill else fifo.serve
         return Stages(
-            serve_trials(victims, serve, settings),
-            victims=Victims(victims, ranked, None if alone is None else ranked_alone),
+            serve_trials(chosen, serve, settings),
+            victims=Victims(chosen, ranked, None if alone is None else ranked_alone),
             trials_first=True,
             passed_by=lambda state: passed_by(state, settings),
         )

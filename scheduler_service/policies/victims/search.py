@@ -46,7 +46,7 @@ class Field:
         self.size, self.grace = c.size.take(slots), c.grace.take(slots)
         self.demand: NDArray[np.int64] = c.demand.take(slots, axis=1)
         self.under_cap: Mask = c.count.take(slots) < cap
-        self.offered: NDArray[np.int64] = state.free_resources.offered()
+        self.offered: NDArray[np.int64] = state.free_resources.offered(state.among(trial.spec))
         self.victims: list[int] = []
         """Jobs, in the order in which they were chosen."""
         self.task_nodes: dict[int, int] = {}
@@ -119,7 +119,7 @@ class Field:
         self.victims.append(job)
         if len(self._tasks) > 1:
             for run in self.state.runs_of(job):
-                if self.state.free_resources.is_open(run.node):
+                if self.state.is_usable(self.trial.spec, run.node):
                     self.offered[:, run.node] += run.demand
 
 
@@ -129,7 +129,7 @@ def field_for(state: State, trial: Job, cap: int) -> Field | None:
     if claim is None:
         return None
     used = slice(0, c.used)
-    offered = state.free_resources.offered()
+    offered = state.free_resources.offered(state.among(trial.spec))
     mask = (c.job[used] > 0) & (offered[2].take(c.node[used]) >= 0) & RULES[claim].outranks(c.priority[used], trial.priority)
     slots = np.nonzero(mask)[0]
     if c.gangs and len(slots):
@@ -248,7 +248,7 @@ def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) 
         for rank in ranks:
             want = add(want, field.need(rank))
         leaving = tuple(run.key for job in field.victims for run in state.runs_of(job) if run.node == node)
-        earmarks.append(AddEarmark(trial.id, node, want, leaving, decision, ranks))
+        earmarks.append(AddEarmark(trial.id, node, want, leaving, decision, ranks, configuration=trial.configuration))
     return (*preemptions, *earmarks)
 
 
@@ -282,7 +282,7 @@ def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
 
 def _alone(field: Field) -> Mask:
     """Eqn 2 for the trial's largest task, with what was free before anybody was told to leave."""
-    offered = field.state.free_resources.offered()
+    offered = field.state.free_resources.offered(field.state.among(field.trial.spec))
     enough: Mask = np.ones(len(field.job), dtype=np.bool_)
     for resource, need in enumerate(field.need(field.ranks()[0])):
         enough &= field.demand[resource] + offered[resource].take(field.node) >= need

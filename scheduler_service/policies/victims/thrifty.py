@@ -36,9 +36,9 @@ def _share(state: State, trial: Job, settings: FitGppSettings, by: Micros | None
     """A plan with runs that leave for nobody and are gone by then (None: whenever), if they make room."""
     if by is not None and _longest_wait(state) > by:
         return None  # another trial waits for longer: what becomes free before is its, and this one would come too late
-    offered, tasks = state.free_resources.offered().copy(), trial.spec.tasks()
+    offered, tasks = state.free_resources.offered(state.among(trial.spec)).copy(), trial.spec.tasks()
     leaving: list[Run] = []
-    for run in sorted(_leaving_for_nobody(state), key=lambda run: (_gone(run), run.key)):
+    for run in sorted(_leaving_for_nobody(state, trial), key=lambda run: (_gone(run), run.key)):
         if by is not None and _gone(run) > by:
             return None
         offered[:, run.node] += run.demand
@@ -52,14 +52,15 @@ def _share(state: State, trial: Job, settings: FitGppSettings, by: Micros | None
     return None
 
 
-def _leaving_for_nobody(state: State) -> list[Run]:
-    """Without those that should long have been gone: nobody knows when they will be, and being overdue they would be first."""
+def _leaving_for_nobody(state: State, trial: Job) -> list[Run]:
+    """On nodes on which the trial may run. Without those that should long have been gone: nobody knows when they will be, and
+    being overdue they would be first."""
     late = state.cluster.clock_us - TOO_LATE
     told = [run for run in state.runs.rows.values() if run.stop_us is not None and _gone(run) > late]
     return [
         run
         for run in told
-        if run.key not in state.promised_by and state.free_resources.is_open(run.node) and not state.holds_faulty(run)
+        if run.key not in state.promised_by and state.is_usable(trial.spec, run.node) and not state.holds_faulty(run)
     ]
 
 
@@ -86,7 +87,7 @@ def _earmarks(state: State, trial: Job, nodes: list[int], leaving: list[Run], de
             if run.node == node and not fits(want, room):
                 room = add(room, run.demand)
                 keys.append(run.key)
-        yield AddEarmark(trial.id, node, want, tuple(keys), decision, ranks)
+        yield AddEarmark(trial.id, node, want, tuple(keys), decision, ranks, configuration=trial.configuration)
 
 
 stages = preempting(thrifty_victims)

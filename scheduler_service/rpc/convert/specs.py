@@ -1,7 +1,9 @@
 """What users ask for when they submit a job, between the core and ebb.v1."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 from ebb.v1 import job_pb2
@@ -19,6 +21,14 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.rpc.convert.values import duration_in, duration_out, message_of, vector_in, vector_out
+
+_PLAIN = tuple(
+    field.name
+    for field in fields(JobSpec)
+    if field.type in (str, int, bool) and field.name in job_pb2.JobSpec.DESCRIPTOR.fields_by_name
+)
+"""Texts, numbers and flags, which have the same name and the same value in the core and in the API."""
+_plain: Callable[[JobSpec | job_pb2.JobSpec], tuple[Any, ...]] = attrgetter(*_PLAIN)
 
 
 def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
@@ -56,9 +66,7 @@ def spec_in(spec: job_pb2.JobSpec, default_grace_us: Micros) -> JobSpec:
         command=tuple(spec.command),
         demand=demand,
         grace_us=duration_in(spec.grace_period) if spec.HasField("grace_period") else default_grace_us,
-        name=spec.name,
-        working_directory=spec.working_directory,
-        priority=spec.priority,
+        **dict(zip(_PLAIN, _plain(spec), strict=True)),
         **more,
     )
 
@@ -86,18 +94,16 @@ def dependencies_in(found: Iterable[job_pb2.Dependency]) -> tuple[Dependency, ..
 
 def spec_out(spec: JobSpec) -> job_pb2.JobSpec:
     out = job_pb2.JobSpec(
-        name=spec.name,
         job_class=int(spec.job_class),  # type: ignore[arg-type]  # the values are the same by definition
         command=spec.command,
         environment=dict(spec.environment),
-        working_directory=spec.working_directory,
         resources=vector_out(spec.demand),
         grace_period=duration_out(spec.grace_us),
-        priority=spec.priority,
         time_limit=duration_out(spec.time_limit_us) if spec.time_limit_us else None,
         estimate=duration_out(spec.estimate_us) if spec.estimate_us else None,
         retry=message_of(job_pb2.Retry, spec.retry) if spec.retry.limit else None,
         array=message_of(job_pb2.Array, spec.array) if spec.array else None,
+        **dict(zip(_PLAIN, _plain(spec), strict=True)),
     )
     if spec.inherited:
         out.inherited_environment.update(spec.inherited)

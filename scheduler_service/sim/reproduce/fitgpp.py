@@ -11,10 +11,9 @@ from scheduler_service.sim.estimates import Group
 from scheduler_service.sim.figures import save, slowdown
 from scheduler_service.sim.reproduce.fitgpp_figures import FIGURES
 from scheduler_service.sim.reproduce.fitgpp_tables import tables, trace_tables
-from scheduler_service.sim.reproduce.laid_out import Table, as_markdown
 from scheduler_service.sim.reproduce.plan import PARTS, QUICK, Point, Study, Traces, cases, points
 from scheduler_service.sim.reproduce.published import FITTED
-from scheduler_service.sim.reproduce.studies import fill_in, group, show, simulated
+from scheduler_service.sim.reproduce.studies import Table, as_markdown, fill_in, group, show, simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

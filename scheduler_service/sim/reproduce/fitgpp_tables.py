@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from scheduler_service.sim.estimates import Group
-from scheduler_service.sim.reproduce.laid_out import Table, estimated, number
 from scheduler_service.sim.reproduce.plan import FIFO, FITGPP, POLICIES, SERVED, TRACES, Point, unbounded
 from scheduler_service.sim.reproduce.published import HEADLINES, INTERVALS, OFTEN, PREEMPTED, SLOWDOWNS, Printed, Row
+from scheduler_service.sim.reproduce.studies import Table, estimated, number
 
 Groups = Mapping[Point, Group]
 """What was simulated of each point."""

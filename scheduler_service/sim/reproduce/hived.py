@@ -6,13 +6,12 @@ import click
 from rich.console import Console
 
 from scheduler_service.sim.commands import say
-from scheduler_service.sim.reproduce.hived_cases import Study, cases, needed
+from scheduler_service.sim.reproduce.hived_plan import Study, cases, needed
 from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import SHARING, sharing_figures, sharing_tables
 from scheduler_service.sim.reproduce.hived_trace import cut, trace_cases, trace_table
 from scheduler_service.sim.reproduce.hived_traded import EXCHANGE, exchange_figures, exchange_tables
-from scheduler_service.sim.reproduce.laid_out import as_markdown
-from scheduler_service.sim.reproduce.studies import fill_in, show, simulated
+from scheduler_service.sim.reproduce.studies import as_markdown, fill_in, show, simulated
 from scheduler_service.sim.workloads import BadTrace
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

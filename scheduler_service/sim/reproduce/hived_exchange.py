@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from scheduler_service.core.model.values import Micros
 from scheduler_service.sim.history import Floats, Ints, Steps
@@ -42,8 +43,6 @@ def windows(exchanges: Any, horizon: Micros) -> Windows:
 
 def kept(folder: Path, horizon: Micros) -> Windows:
     """Of a case that a sweep kept with all it has."""
-    import pyarrow.parquet as pq
-
     return windows(pq.read_table(folder / "exchanges.parquet"), horizon)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from scheduler_service.core.model.values import Micros, Vector
@@ -48,8 +49,6 @@ def all_uses(history: History, runs: Any, node_gpus: int = NODE_GPUS) -> Uses:
 
 def _regular(history: History, runs: Any) -> tuple[Ints, Ints, Ints]:
     """Which runs were regular, from when to when; one that lost its guarantee and got it back was several times."""
-    import pyarrow.compute as pc
-
     which, begin, end = np.arange(len(history.placed)), history.placed, history.left
     if "guaranteed_us" in runs.column_names:
         since = runs["guaranteed_us"]
@@ -64,8 +63,6 @@ def _regular(history: History, runs: Any) -> tuple[Ints, Ints, Ints]:
 
 def _tasks(history: History, runs: Any, which: Ints, begin: Ints, end: Ints, node_gpus: int) -> Uses:
     """Those of the runs, from when to when each is told of."""
-    import pyarrow.compute as pc
-
     nodes = pc.list_flatten(runs["nodes"]).to_numpy().astype(np.int64)
     lengths = pc.list_value_length(runs["nodes"]).to_numpy().astype(np.int64)
     first, count = (np.cumsum(lengths) - lengths)[which], lengths[which]

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.history import Floats, History
@@ -60,8 +63,6 @@ def days(edges: Floats) -> list[float]:
 
 def joined(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any, Any]:
     """The tables of jobs and of runs of several clusters as those of one: jobs and nodes have numbers of their own, in turn."""
-    import pyarrow as pa
-
     jobs, runs, first_job, first_node = [], [], 0, 0
     for (its_jobs, its_runs), count in zip(tables, nodes, strict=True):
         jobs.append(_moved(its_jobs, "job", first_job))
@@ -72,16 +73,11 @@ def joined(tables: Sequence[tuple[Any, Any]], nodes: Sequence[int]) -> tuple[Any
 
 
 def _moved(table: Any, name: str, by: int) -> Any:
-    import pyarrow as pa
-
     moved = pa.array(table[name].to_numpy() + np.int32(by))
     return table.set_column(table.column_names.index(name), name, moved)
 
 
 def _moved_nodes(runs: Any, by: int) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     lengths = pc.list_value_length(runs["nodes"]).to_numpy()
     ends = pa.array(np.concatenate(([0], np.cumsum(lengths))).astype(np.int32))
     nodes = pa.array(pc.list_flatten(runs["nodes"]).to_numpy() + np.int32(by))
@@ -90,6 +86,4 @@ def _moved_nodes(runs: Any, by: int) -> Any:
 
 def kept(folder: Path) -> tuple[Any, Any]:
     """The tables of a case that a sweep kept with all it has."""
-    import pyarrow.parquet as pq
-
     return pq.read_table(folder / "jobs.parquet"), pq.read_table(folder / "runs.parquet")

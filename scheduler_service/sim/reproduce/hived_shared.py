@@ -9,12 +9,11 @@ import numpy as np
 from scheduler_service.sim.figures import save
 from scheduler_service.sim.history import Floats
 from scheduler_service.sim.reproduce import hived_figures, hived_measures
-from scheduler_service.sim.reproduce.hived_cases import Study
 from scheduler_service.sim.reproduce.hived_measures import NODE_GPUS
-from scheduler_service.sim.reproduce.hived_plan import FIGURES, SHOWN, Setting
+from scheduler_service.sim.reproduce.hived_plan import FIGURES, SHOWN, Setting, Study
 from scheduler_service.sim.reproduce.hived_published import CLAIMS, LOADED_NODES
 from scheduler_service.sim.reproduce.hived_seen import POINTS, Seen, days
-from scheduler_service.sim.reproduce.laid_out import Table, number
+from scheduler_service.sim.reproduce.studies import Table, number
 from scheduler_service.sim.workloads import hived
 
 SHARING = ("figure-7a", "figure-7b", "figure-8", "figure-9", "figure-10")

@@ -14,13 +14,11 @@ from typing import NamedTuple
 
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.sim.cases import Case
-from scheduler_service.sim.reproduce.hived_cases import POOL, apart, case_of, tenant
 from scheduler_service.sim.reproduce.hived_measures import NODE_GPUS
-from scheduler_service.sim.reproduce.hived_plan import Scheme
+from scheduler_service.sim.reproduce.hived_plan import POOL, Scheme, apart, case_of, tenant
 from scheduler_service.sim.reproduce.hived_seen import see
 from scheduler_service.sim.reproduce.hived_shared import COLUMNS, LATE, TITLES, late, told
-from scheduler_service.sim.reproduce.laid_out import Table
-from scheduler_service.sim.reproduce.studies import Simulated
+from scheduler_service.sim.reproduce.studies import Simulated, Table
 from scheduler_service.sim.workloads import Philly
 from scheduler_service.sim.workloads.assuming import Trials
 from scheduler_service.sim.workloads.distributions import Constant

@@ -5,13 +5,12 @@ from pathlib import Path
 
 from scheduler_service.sim.figures import save
 from scheduler_service.sim.reproduce import hived_figures
-from scheduler_service.sim.reproduce.hived_cases import Study
 from scheduler_service.sim.reproduce.hived_exchange import Gained, Windows, balances, gained
 from scheduler_service.sim.reproduce.hived_measures import NODE_GPUS, used
-from scheduler_service.sim.reproduce.hived_plan import BALANCES, ENDS, FIGURES, Setting
+from scheduler_service.sim.reproduce.hived_plan import BALANCES, ENDS, FIGURES, Setting, Study
 from scheduler_service.sim.reproduce.hived_published import BALANCED, DEFAULT, Balanced, Default
 from scheduler_service.sim.reproduce.hived_seen import Seen, days
-from scheduler_service.sim.reproduce.laid_out import Table, number
+from scheduler_service.sim.reproduce.studies import Table, number
 
 EXCHANGE = ("table-4", "table-5", "figure-11", "figure-12")
 """The parts that are of exchange."""

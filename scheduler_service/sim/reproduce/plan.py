@@ -6,7 +6,7 @@ several tables and figures share are simulated once, and so is each FIFO whose s
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import Case
@@ -31,21 +31,13 @@ GRACES = (1.0, 2.0, 4.0, 8.0)
 """Times the paper's grace periods, figure 7."""
 
 
-def published(name: str, label: str, s: float = AS_PUBLISHED.s, cap: int | None = AS_PUBLISHED.cap) -> Policy:
-    """As the paper has it, not as a service does it."""
-    return Policy(
-        name=name,
-        label=label,
-        s=s,
-        cap=cap,
-        trials_in_flight=AS_PUBLISHED.trials_in_flight,
-        sparing=AS_PUBLISHED.sparing,
-        in_order=AS_PUBLISHED.in_order,
-    )
+def published(name: str, label: str, **others: Any) -> Policy:
+    """As the paper has it, not as a service does it, but for the settings in `others`."""
+    return Policy(name=name, label=label, **(AS_PUBLISHED._asdict() | others))
 
 
 def fitgpp(s: float = AS_PUBLISHED.s, cap: int | None = AS_PUBLISHED.cap) -> Policy:
-    return published("fitgpp", "FitGpp" if s == AS_PUBLISHED.s else f"FitGpp, s = {s:g}", s, cap)
+    return published("fitgpp", "FitGpp" if s == AS_PUBLISHED.s else f"FitGpp, s = {s:g}", s=s, cap=cap)
 
 
 FIFO = Policy(name="fifo", label="FIFO")

@@ -11,9 +11,8 @@ from scheduler_service.policies.options import AS_PUBLISHED
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import say
 from scheduler_service.sim.estimates import Estimate, estimate
-from scheduler_service.sim.reproduce.laid_out import Table, as_markdown, number
 from scheduler_service.sim.reproduce.plan import MINUTE, OPENB_CLUSTER, PAPERS_CLUSTER, PHILLY_CLUSTER, Traces, openb, philly
-from scheduler_service.sim.reproduce.studies import Simulated, fill_in, show, simulated
+from scheduler_service.sim.reproduce.studies import Simulated, Table, as_markdown, fill_in, number, show, simulated
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import FitGpp, Generated, Workload
 from scheduler_service.sim.workloads.arriving import Closed

@@ -1,21 +1,27 @@
 """What the studies of `ebb-sim reproduce` have in common: many cases are simulated and looked up again, and what comes of them
-is shown."""
+is shown in tables, on a terminal and in a document.
 
+A document has a pair of comments for each part, `<!-- begin: table-1 -->` and `<!-- end: table-1 -->`; what is between them
+is written by the study, so that no number in it was ever typed.
+"""
+
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shutil import copyfile
+from typing import NamedTuple
 
 from rich.console import Console
 
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.commands import say, warnings
-from scheduler_service.sim.estimates import Group, grouped
+from scheduler_service.sim.estimates import Estimate, Group, grouped
 from scheduler_service.sim.kept_results import Keep, Summary
 from scheduler_service.sim.progress import Screen, length
-from scheduler_service.sim.reproduce.laid_out import BadDocument, Table, as_figure, joined, on_terminal, write_into
 from scheduler_service.sim.runner_port import BadAddress
 from scheduler_service.sim.sweep import Stopped, SweepFailed, sweep
+from scheduler_service.sim.tables import lay_out
 
 Simulated = Mapping[Case, Summary]
 
@@ -49,12 +55,53 @@ def group(found: Simulated, cases: Sequence[Case]) -> Group:
     return one
 
 
+# ---- what comes of them ----------------------------------------------------------------------------------------------
+
+
+class Table(NamedTuple):
+    name: str
+    """Of its place in a document."""
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    note: str = ""
+
+
+def number(value: float | None) -> str:
+    """With three digits that count, as the paper prints them."""
+    if value is None:
+        return "-"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:#.3g}".rstrip(".")
+
+
+def estimated(estimate: Estimate | None, scale: float = 1) -> str:
+    """The mean and half its interval."""
+    if estimate is None:
+        return "-"
+    half = "" if estimate.half is None else f" ± {estimate.half * scale:.2g}"
+    return number(estimate.mean * scale) + half
+
+
+def as_markdown(table: Table) -> str:
+    head = f"| | {' | '.join(table.columns)} |\n|---|{'---:|' * len(table.columns)}\n"
+    body = "".join(f"| {label} | {' | '.join(cells)} |\n" for label, cells in table.rows)
+    return f"**{table.title}**\n\n{head}{body}" + (f"\n{table.note}\n" if table.note else "")
+
+
 def show(tables: Iterable[Table], folder: Path, more: str = "") -> None:
     """Prints the tables, and writes them to tables.md in the folder, with what there is `more` to say."""
     made, console = list(tables), Console(highlight=False)
     for table in made:
-        on_terminal(console, table)
-    (folder / "tables.md").write_text(joined(made) + more, encoding="utf-8")
+        lay_out(console, table.title, table.columns, {label: list(cells) for label, cells in table.rows})
+        if table.note:
+            console.print(table.note, style="dim", highlight=False, markup=False)
+    (folder / "tables.md").write_text("\n".join(map(as_markdown, made)) + more, encoding="utf-8")
+
+
+class BadDocument(Exception):
+    """The document has no place for a part; the message says for which."""
 
 
 def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str, str], folder: Path) -> None:
@@ -63,8 +110,9 @@ def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str,
     if document is None:
         return
     beside = document.with_suffix("")
+    figures = {name: f"![{title}]({beside.name}/{name}.svg)\n" for name, title in drawn.items()}
     try:
-        write_into(document, {**parts, **{name: as_figure(name, title, beside.name) for name, title in drawn.items()}})
+        document.write_text(filled_in(document.read_text(encoding="utf-8"), {**parts, **figures}), encoding="utf-8")
         if drawn:
             beside.mkdir(exist_ok=True)
         for name in drawn:
@@ -72,3 +120,14 @@ def fill_in(document: Path | None, parts: Mapping[str, str], drawn: Mapping[str,
     except (BadDocument, OSError) as error:
         say(Console(stderr=True), f"ebb-sim: {document}: {error}")
         sys.exit(2)
+
+
+def filled_in(document: str, parts: Mapping[str, str]) -> str:
+    """The document with these parts at their places; others stay as they are. Raises BadDocument."""
+    for name, text in parts.items():
+        begin, end = f"<!-- begin: {name} -->", f"<!-- end: {name} -->"
+        place = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+        if not place.search(document):
+            raise BadDocument(f"there is no place for {name} in it, between {begin} and {end}")
+        document = place.sub(lambda _, said=f"{begin}\n{text}{end}": said, document, count=1)  # type: ignore[misc]
+    return document

@@ -118,11 +118,14 @@ def arrivals_of(
     times_us: Sequence[int] | None = None,
     nodes: Sequence[Inventory] = (),
     skipped: Skipped | None = None,
+    change: Callable[[SimJob], SimJob] | None = None,
 ) -> Arrivals:
     """What a World takes its jobs from. With `times_us` the jobs come at these times, which the same workload had under
-    another policy, in the order in which it gives them; else as the workload says. The rest is as for `jobs_of`."""
+    another policy, in the order in which it gives them; else as the workload says. The rest is as for `jobs_of`, but that each
+    job may be given a `change`."""
     counted = Skipped() if skipped is None else skipped
     jobs = jobs_of(workload, seed, folder, nodes, counted)
+    jobs = map(change, jobs) if change is not None else jobs
     if times_us is not None:
         return arriving.Timed(arriving.at_times(jobs, times_us, counted))
     return arriving.arrivals(jobs, workload.arrivals)

@@ -43,8 +43,12 @@ JOB: dict[str, Source] = {
     "spec_more": lambda job: sparse_fields.of_spec(job.spec),
 }
 RUN: dict[str, Source] = {**vector("demand", "demand"), "program": lambda run: run.program or None, "generation": _generation}
-NODE = vector("capacity", "capacity")
-EARMARK = vector("want", "want") | vector("kept", "kept")
+NODE: dict[str, Source] = {**vector("capacity", "capacity"), "labels": lambda node: dict(node.labels) or None}
+EARMARK: dict[str, Source] = {
+    **vector("want", "want"),
+    **vector("kept", "kept"),
+    "configuration": lambda earmark: earmark.configuration or None,
+}
 MEMO: dict[str, Source] = {"job_id": lambda memo: memo.job_id or None}
 VC: dict[str, Source] = {"policy": lambda vc: {**vc.policy._asdict(), "s": number(vc.policy.s)}}
 
@@ -78,7 +82,8 @@ def to_run(v: Sequence[Any]) -> Run:
 
 
 def to_node(v: Sequence[Any]) -> Node:
-    return Node(v[0], v[1], v[2], NodeState(v[3]), Vector(v[4], v[5], v[6]), tuple(v[7]), *v[8:16])
+    later = (*v[8:16], tuple(sorted((v[16] or {}).items())))
+    return Node(v[0], v[1], v[2], NodeState(v[3]), Vector(v[4], v[5], v[6]), tuple(v[7]), *later)
 
 
 def to_device(v: Sequence[Any]) -> NodeDevice:
@@ -88,7 +93,7 @@ def to_device(v: Sequence[Any]) -> NodeDevice:
 def to_earmark(v: Sequence[Any]) -> Earmark:
     want, kept = Vector(v[4], v[5], v[6]), Vector(v[7], v[8], v[9])
     victims, tasks, devices = tuple(RunKey(*key) for key in v[10]), tuple(v[13]), tuple(map(tuple, v[14]))
-    row = EarmarkPhase(v[1]), v[2], v[3], want, kept, victims, v[11], v[12], tasks, devices
+    row = EarmarkPhase(v[1]), v[2], v[3], want, kept, victims, v[11], v[12], tasks, devices, v[15] or 0
     return Earmark(v[0], *row)
 
 

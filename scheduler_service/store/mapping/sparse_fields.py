@@ -1,22 +1,24 @@
 """What of a job is seldom other than usual: kept together, as one JSON object that holds only what is not as usual.
 
-Most jobs have none of it, so that they cost nothing for it. Each field has a name, the value that is not written, and the
-way back from JSON.
+Most jobs have none of it, so that they cost nothing for it. Each field that has a default and no column of its own is kept
+so: a new field of `JobSpec` or `Job` needs nothing here, unless JSON has another form for its value.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from scheduler_service.core.model import (
     Array,
+    Configuration,
     Dependency,
     DependencyKind,
     Elements,
     Exit0AfterStop,
     Job,
     JobSpec,
+    NodeSelector,
     Reason,
     Retry,
     TaskGroup,
@@ -24,6 +26,7 @@ from scheduler_service.core.model import (
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest, Guarantee, Within
 from scheduler_service.store.mapping.records import Record
+from scheduler_service.store.schema.jobs import job
 
 
 class _Field(NamedTuple):
@@ -50,21 +53,36 @@ def _cells(found: list[Any]) -> CellRequest:
     return CellRequest(pool, model, pin, tuple(levels), tuple(Within(*one) for one in within), *rest)
 
 
+def _pairs(found: list[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in found)
+
+
+def _nodes(found: list[Any]) -> NodeSelector:
+    names, labels, excluded = found
+    return NodeSelector(tuple(names), _pairs(labels), tuple(excluded))
+
+
+def _configuration(found: list[Any]) -> Configuration:
+    demand, gang, cells, device_memory_mib, nodes, command, environment, estimate_us = found
+    where = _cells(cells), device_memory_mib, _nodes(nodes)
+    return Configuration(Vector(*demand), _gang(gang), *where, tuple(command), _pairs(environment), estimate_us)
+
+
 @lru_cache(4096)
-def _pairs(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _shared(found: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """One object for all jobs that inherited the same, which are many."""
     return found
 
 
-def _seldom(kind: type[Job | JobSpec], plain: str, made: Mapping[str, Callable[[Any], Any]]) -> tuple[_Field, ...]:
-    """The fields whose defaults are the usual values: those that JSON has as they are, and those that must be made."""
-    usual = {field.name: field.default for field in fields(kind)}
-    return tuple(_Field(name, usual[name], made.get(name)) for name in (*plain.split(), *made))
+def _seldom(kind: type[Job | JobSpec], back: Mapping[str, Callable[[Any], Any]]) -> tuple[_Field, ...]:
+    """The fields without a column; the default of each is the value that is not written. `back`: see `_Field`."""
+    kept = [field for field in fields(kind) if field.default is not MISSING and field.name not in job.columns]
+    assert back.keys() <= {field.name for field in kept}, "a field that is made from JSON is not kept as JSON"
+    return tuple(_Field(field.name, field.default, back.get(field.name)) for field in kept)
 
 
 _SPEC = _seldom(
     JobSpec,
-    "priority time_limit_us estimate_us",
     {
         "retry": _retry,
         "gang": _gang,
@@ -73,14 +91,15 @@ _SPEC = _seldom(
         "guarantee": Guarantee,
         "cells": _cells,
         "exit_0_after_stop": Exit0AfterStop,
-        "inherited": lambda found: _pairs(tuple((name, value) for name, value in found)),
+        "inherited": lambda found: _shared(_pairs(found)),
+        "nodes": _nodes,
+        "alternatives": lambda found: tuple(map(_configuration, found)),
     },
 )
 _JOB = _seldom(
     Job,
-    "priority time_limit_us held suspend_requested retries eligible_us ran_us limit_us start_by_us rendezvous left",
     {
-        **dict.fromkeys(("task_nodes", "failed_on", "avoid"), tuple),
+        **dict.fromkeys(("task_nodes", "failed_on", "avoid", "ran_in"), tuple),
         "verdict": Reason,
         "waits_for": _dependencies,
         "elements": lambda found: Elements(*found),

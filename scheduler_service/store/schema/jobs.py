@@ -123,6 +123,7 @@ earmark = table(
     micros("deadline_us", "When it lapses; null while it cannot", null=True),
     column("tasks", ARRAY(Integer()), "The ranks of the job's tasks that are to run there"),
     json("devices", "In cells: which devices are kept, an array for each of the tasks; empty: any"),
+    integer("configuration", "Of the job, in which it is to start; null: 0, the first", null=True),
     PrimaryKeyConstraint("id", name="earmark_pkey"),
     ForeignKeyConstraint(["job_id"], ["job.id"], name="earmark_of_job"),
     ForeignKeyConstraint(["node"], ["node.id"], name="earmark_node_exists"),
@@ -133,6 +134,7 @@ earmark = table(
     rule("earmark_victims_is_array", "jsonb_typeof(victims) = 'array'"),
     rule("earmark_devices_is_array", "jsonb_typeof(devices) = 'array'"),
     rule("earmark_id_positive", "id > 0"),
+    rule("earmark_configuration_positive", "configuration > 0"),
     comment="What is kept on a node for a job that has not started; deleted once it has",
 )
 

@@ -94,10 +94,12 @@ node = table(
     string("drain_reason"),
     string("drain_user", "Who drained it; empty: Ebb itself"),
     integer("strikes", "Failures that were the node's fault, less what went well since"),
+    json("labels", "As its agent reports them: an object of strings; null: it has none", null=True),
     PrimaryKeyConstraint("id", name="node_pkey"),
     UniqueConstraint("name", name="node_name_once", deferrable=True, initially="DEFERRED"),
     rule("node_id_positive", "id > 0"),
     rule("node_counters_not_negative", "sequence >= 0 AND strikes >= 0"),
+    rule("node_labels_is_object", "jsonb_typeof(labels) = 'object'"),
     comment="Machines with an agent",
 )
 

@@ -5,6 +5,7 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector, sub, times
 from scheduler_service.core.state.indices.nonempty import count, set_or_drop
 from scheduler_service.core.state.indices.runs import hold_cells, refresh_candidate
+from scheduler_service.core.state.suitable_nodes import traits
 from scheduler_service.core.state.tables import Tables
 
 _ONE_DEVICE = Vector(0, 0, 1)
@@ -32,6 +33,7 @@ def of_node(state: Tables, old: Node | None, new: Node | None) -> None:
     if other:
         _count_idle(state, row.id)
     _place_in_pool(state, row.id)
+    _describe(state, row.id)
     state.unsettled = True
     if other:
         for key in state.runs_on.get(row.id, ()):
@@ -77,6 +79,7 @@ def of_device(state: Tables, old: NodeDevice | None, new: NodeDevice | None) -> 
     if not state.cpus_of(row.node):
         set_or_drop(state.idle_devices, row.node, idle or None)
     _place_in_pool(state, row.node)
+    _describe(state, row.node)
     was, now = old is not None and bool(old.fault), new is not None and bool(new.fault)
     if was == now:
         return
@@ -104,11 +107,20 @@ def _place_in_pool(state: Tables, node: int) -> None:
     state.board_changed = True  # a pool may have come, or gone
 
 
+def _describe(state: Tables, node: int) -> None:
+    """What jobs may ask of the node beside resources."""
+    if state.pools is None:
+        row, rows = present(state.nodes.rows.get(node)), state.devices.rows
+        devices = (rows[at] for index in range(row.capacity.devices if row else 0) if (at := (node, index)) in rows)
+        state.suitable_nodes.set_node(node, None if row is None else traits(row, devices))
+
+
 def _offers_the_same(a: Node, b: Node) -> bool:
     """In all that decides whether something fits there, the names of its cells included."""
     return (
         a.state is b.state
         and (a.capacity is b.capacity or a.capacity == b.capacity)
         and (a.levels is b.levels or a.levels == b.levels)
+        and (a.labels is b.labels or a.labels == b.labels)
         and (a.drained_us is None) == (b.drained_us is None)
     )

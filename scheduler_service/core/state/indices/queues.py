@@ -7,7 +7,7 @@ from scheduler_service.core.state.indices.charges import charge_all
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard
 from scheduler_service.core.state.queue import Queue
-from scheduler_service.core.state.queue_keys import ACTIVE, LANE, Deadline, lanes_of, queue_in, stands
+from scheduler_service.core.state.queue_keys import ACTIVE, LANE, Deadline, lanes_of, queues_in, stands
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.tables import Tables
 
@@ -43,7 +43,8 @@ def _enqueue(state: Tables, job: Job, key: QueueKey) -> bool:
         return queue.first != key
     for lane in lanes_of(job):
         queues = state.queues.setdefault((vc, lane), {})
-        queues.setdefault(queue_in(lane, job), Queue()).add(key)
+        for named in queues_in(lane, job):
+            queues.setdefault(named, Queue()).add(key)
     return False
 
 
@@ -53,13 +54,13 @@ def _dequeue(state: Tables, job: Job, key: QueueKey) -> None:
         state.site_queues[LANE[job.spec.job_class]].remove(key)
         return
     for lane in lanes_of(job):
-        at, named = (vc, lane), queue_in(lane, job)
-        queue = state.queues[at][named]
-        queue.remove(key)
-        if queue.first is None:
-            del state.queues[at][named]
-            if not state.queues[at]:
-                del state.queues[at]
+        queues = state.queues[vc, lane]
+        for named in queues_in(lane, job):
+            queues[named].remove(key)
+            if queues[named].first is None:
+                del queues[named]
+        if not queues:
+            del state.queues[vc, lane]
 
 
 # ---- orders that depend on memos, or that re-order what runs -----------------------------------------------------------

@@ -8,8 +8,8 @@ from sqlalchemy import Table, UniqueConstraint
 
 from scheduler_service.store.errors import REQUESTS, DuplicateRequest, Rejected
 from scheduler_service.store.mapping.records import Record
-from scheduler_service.store.twin.rules import Rules
 from scheduler_service.store.writing.commit import encode
+from tests.twin.rules import Rules
 
 R = TypeVar("R")
 Key = tuple[Any, ...]

@@ -8,7 +8,7 @@ from scheduler_service.store.mapping import exchange as to
 from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.reading.exchange import Market
-from scheduler_service.store.twin.database import Memory
+from tests.twin.database import Memory
 
 
 def live_market(memory: Memory) -> Market:

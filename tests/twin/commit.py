@@ -9,10 +9,10 @@ from scheduler_service.core.model import JobEvent
 from scheduler_service.core.state.journal import Change
 from scheduler_service.store.errors import Fenced, Forgotten, Rejected, StoreError
 from scheduler_service.store.mapping.records import Record
-from scheduler_service.store.twin.database import Memory
-from scheduler_service.store.twin.records import Key, RecordTable
-from scheduler_service.store.twin.rules import unstorable
 from scheduler_service.store.writing.commit import Work, encode, plan
+from tests.twin.database import Memory
+from tests.twin.records import Key, RecordTable
+from tests.twin.rules import unstorable
 
 _SUSPECT = re.compile(r"\\u(0000|d[89a-f])")
 

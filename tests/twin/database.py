@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 
 from scheduler_service.store.schema import tables
-from scheduler_service.store.twin.records import RecordTable
-from scheduler_service.store.twin.rules import Rules, evaluator
 from scheduler_service.store.writing.statements import WRITES
+from tests.twin.records import RecordTable
+from tests.twin.rules import Rules, evaluator
 
 
 class Memory:

@@ -1,4 +1,4 @@
-"""The twin: the store in memory, for services in tests and for simulations that need no PostgreSQL.
+"""The twin: the store in memory, for tests of a service that need no PostgreSQL.
 
 Every function has the name, the arguments and the errors of the one in the package that asks PostgreSQL, with a Memory for
 the connection; `tests/store/contract.py` holds both to one contract. Rows travel as the same records (`rows`), go through
@@ -14,20 +14,20 @@ from scheduler_service.store.mapping import rows
 from scheduler_service.store.mapping.records import Record
 from scheduler_service.store.mapping.story import to_event
 from scheduler_service.store.reading.load import JobAndRun, Loaded
-from scheduler_service.store.twin.commit import commit as commit
-from scheduler_service.store.twin.commit import outcome as outcome
-from scheduler_service.store.twin.database import Memory as Memory
-from scheduler_service.store.twin.exchange import find_accepted as find_accepted
-from scheduler_service.store.twin.exchange import find_exchanges as find_exchanges
-from scheduler_service.store.twin.exchange import find_posted as find_posted
-from scheduler_service.store.twin.exchange import find_posting as find_posting
-from scheduler_service.store.twin.exchange import list_exchanges as list_exchanges
-from scheduler_service.store.twin.exchange import list_ledger as list_ledger
-from scheduler_service.store.twin.exchange import list_postings as list_postings
-from scheduler_service.store.twin.exchange import list_surpluses as list_surpluses
-from scheduler_service.store.twin.exchange import list_vcs as list_vcs
-from scheduler_service.store.twin.exchange import live_market
-from scheduler_service.store.twin.exchange import live_of_offers as live_of_offers
+from tests.twin.commit import commit as commit
+from tests.twin.commit import outcome as outcome
+from tests.twin.database import Memory as Memory
+from tests.twin.exchange import find_accepted as find_accepted
+from tests.twin.exchange import find_exchanges as find_exchanges
+from tests.twin.exchange import find_posted as find_posted
+from tests.twin.exchange import find_posting as find_posting
+from tests.twin.exchange import list_exchanges as list_exchanges
+from tests.twin.exchange import list_ledger as list_ledger
+from tests.twin.exchange import list_postings as list_postings
+from tests.twin.exchange import list_surpluses as list_surpluses
+from tests.twin.exchange import list_vcs as list_vcs
+from tests.twin.exchange import live_market
+from tests.twin.exchange import live_of_offers as live_of_offers
 
 # ---- reads -------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,138 @@
+"""A launch: a job's tasks take what the policy proposes, or the plan is refused. An array's next element becomes a job."""
+
+from typing import Any
+
+from scheduler_service.core.allocation.bindings import entitled, give_back, suffices
+from scheduler_service.core.allocation.earmarks import drop_earmarks
+from scheduler_service.core.errors import PlanRefused
+from scheduler_service.core.messages import Place, Spot
+from scheduler_service.core.model import Earmark, EventKind, Job, JobState, Reason, Run, RunPhase
+from scheduler_service.core.model.rows import changed, made
+from scheduler_service.core.model.values import Micros, Vector, fits, mask_of
+from scheduler_service.core.state.queue_keys import stands, startable
+from scheduler_service.core.state.state import State
+from scheduler_service.core.state.story import log_event
+from scheduler_service.core.state.suitable_nodes import Suitable
+
+_STARTING, _STARTS = JobState.STARTING, RunPhase.STARTING
+_NONE, _PLACED = Reason.NONE, EventKind.PLACED
+
+
+def place(state: State, action: Place, now: Micros) -> None:
+    job = state.jobs.rows.get(action.job_id)
+    if job is None or not stands(job):
+        raise PlanRefused(f"job {action.job_id} does not stand in a queue")
+    if action.configuration > len(job.spec.alternatives):
+        raise PlanRefused(f"job {job.id} has no configuration {action.configuration}")
+    spec = job.spec.configured(action.configuration)
+    if (among := state.among(spec)) is not None:
+        _check_suitable(state, job, action, among)
+    for spot in action.spots:
+        if not state.free_resources.is_open(spot.node):
+            raise PlanRefused(f"node {spot.node} is not open")
+    earmarks: list[Earmark] = []
+    if job.id in state.earmarks_of:
+        earmarks = list(map(state.earmarks.rows.__getitem__, state.earmarks_of[job.id]))  # so that placing makes no closure
+        text = f"it starts on {_names(state, action)}"
+        drop_earmarks(state, now, job.id, text, {spot.node for spot in action.spots})
+    if job.elements is not None:
+        job = _next_element(state, now, job)
+    tasks = spec.tasks()
+    if len(tasks) != len(action.spots):
+        raise PlanRefused(f"job {job.id} has {len(tasks)} tasks, and not {len(action.spots)}")
+    is_gang = bool(spec.gang)
+    placed = changed(
+        job,
+        state=_STARTING,
+        reason=_NONE,
+        detail="",
+        cause_job=0,
+        run=job.run + 1,
+        start_by_us=now + state.settings.gang_start_us if is_gang else None,
+        rendezvous="",
+        task_nodes=tuple(spot.node for spot in action.spots) if is_gang else (),
+        configuration=action.configuration,
+    )
+    state.put(state.jobs, job.id, placed)
+    for rank, (spot, demand) in enumerate(zip(action.spots, tasks, strict=True)):
+        _start_task(state, now, placed, rank, spot, demand, action.guaranteed)
+    for earmark in earmarks:
+        if earmark.devices:
+            give_back(state, earmark.node, earmark.mask)
+    text = f"on {_names(state, action)}" if is_gang else ""
+    log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
+
+
+def _check_suitable(state: State, job: Job, action: Place, among: Suitable) -> None:
+    """Raises PlanRefused for a node that the job does not ask for. One on which something is kept for it was such a node when
+    it was chosen."""
+    kept = {state.earmarks.rows[earmark].node for earmark in state.earmarks_of.get(job.id, ())}
+    for spot in action.spots:
+        if not among.bits >> spot.node & 1 and spot.node not in kept:
+            raise PlanRefused(f"node {spot.node} is none of those that job {job.id} asks for")
+
+
+def _names(state: State, action: Place) -> str:
+    return ", ".join(dict.fromkeys(state.nodes.rows[spot.node].name for spot in action.spots))
+
+
+def _start_task(state: State, now: Micros, job: Job, rank: int, spot: Spot, demand: Vector, guaranteed: bool) -> None:
+    node, devices = spot
+    if not fits(demand, state.free_resources.free(node)):
+        raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name}")
+    if not (devices or state.host is None or fits(demand, state.host.free(node))):
+        raise PlanRefused(f"job {job.id} does not fit on {state.nodes.rows[node].name} beside what goes with its devices")
+    mask = mask_of(devices)
+    if mask.bit_count() != len(devices) or not suffices(state, node, demand, devices):
+        raise PlanRefused(f"job {job.id}: wrong number of devices")
+    if mask & ~state.idle_devices.get(node, 0):
+        raise PlanRefused(f"{state.nodes.rows[node].name}: a device is not idle")
+    if guaranteed and not entitled(state, job, node, mask):
+        raise PlanRefused(f"{state.nodes.rows[node].name}: job {job.id} has no right to a device")
+    run = made(
+        Run,
+        job_id=job.id,
+        run=job.run,
+        node=node,
+        devices=devices,
+        demand=demand,
+        phase=_STARTS,
+        placed_us=now,
+        task=rank,
+        vc=job.spec.vc,
+        guaranteed=guaranteed,
+    )
+    state.put(state.runs, run.key, run)
+
+
+def _next_element(state: State, now: Micros, array: Job) -> Job:
+    """The array's next element, as a job of its own."""
+    elements, of = array.elements, array.spec.array
+    assert elements is not None  # it is an array
+    assert of is not None
+    begun = elements._replace(begun=elements.begun + 1, live=elements.live + 1)
+    whole, first = begun.begun == of.size, now if array.started_us is None else array.started_us
+    facts: dict[str, Any] = {"state": JobState.RUNNING} if whole else {}
+    array = changed(array, elements=begun, started_us=first, reason=Reason.NONE, detail="", cause_job=0, **facts)
+    if not (whole or startable(array)):
+        array = changed(array, reason=Reason.ARRAY_LIMIT)
+    state.put(state.jobs, array.id, array)
+    cluster = state.cluster
+    state.put(state.cluster_table, 0, changed(cluster, next_job=cluster.next_job + 1))
+    spec = changed(array.spec, array=None, dependencies=())
+    element = made(
+        Job,
+        id=cluster.next_job,
+        spec=spec,
+        user=array.user,
+        request_id="",
+        submitted_us=array.submitted_us,
+        priority=array.priority,
+        time_limit_us=array.time_limit_us,
+        array_job=array.id,
+        array_index=elements.begun,
+    )
+    state.put(state.jobs, element.id, element)
+    text = f"element {element.array_index} of array {array.id}"
+    log_event(state, now, element.id, EventKind.SUBMITTED, cause_job=array.id, text=text)
+    return element

@@ -1,0 +1,49 @@
+"""Configurations: the ways in which a job can run, of which a policy chooses one for each launch (AlloX, section 3)."""
+
+from typing import NamedTuple
+
+from scheduler_service.core.model.values import Micros, Vector
+from scheduler_service.core.model.virtual_clusters import CellRequest
+
+
+class TaskGroup(NamedTuple):
+    """Tasks of a gang that are alike."""
+
+    size: int
+    demand: Vector
+    """Of each task."""
+    command: tuple[str, ...] = ()
+    """Empty: the job's."""
+
+
+class NodeSelector(NamedTuple):
+    """The nodes on which a job may run, on a site without virtual clusters."""
+
+    names: tuple[str, ...] = ()
+    """One of these nodes; empty: any."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Nodes that have all of these labels, as (name, value)."""
+    excluded: tuple[str, ...] = ()
+    """None of these nodes."""
+
+
+ANY_NODE = NodeSelector()
+
+
+class Configuration(NamedTuple):
+    """Another way in which a job can run. The first one is in the fields of the job's spec."""
+
+    demand: Vector
+    """Of all tasks together."""
+    gang: tuple[TaskGroup, ...] = ()
+    """Empty: one task."""
+    cells: CellRequest = CellRequest()
+    device_memory_mib: int = 0
+    """At least so much memory on each device; 0: any."""
+    nodes: NodeSelector = ANY_NODE
+    command: tuple[str, ...] = ()
+    """Empty: the job's."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """Added to the job's, whose variables of the same names it replaces."""
+    estimate_us: Micros = 0
+    """How long the job is expected to run in all in this configuration; 0: unknown."""

@@ -1,0 +1,121 @@
+"""On which nodes a job may run, by what it asks of nodes beside resources: their devices, names and labels.
+
+That is for sites without virtual clusters. With them a job's cells decide, by the names of pools and of devices.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_service.core.model import JobSpec, Node, NodeDevice, NodeSelector
+from scheduler_service.core.model.configurations import ANY_NODE
+
+_KNOWN = 256
+"""Answers that are kept: users may ask for ever more different nodes."""
+
+
+class Traits(NamedTuple):
+    """What jobs may ask of a node."""
+
+    name: str
+    labels: frozenset[tuple[str, str]]
+    model: str
+    """Of its devices; empty where it has none, or several models."""
+    memory_mib: int
+    """Of its device with the least memory; 0 where it has none."""
+
+
+class Asked(NamedTuple):
+    model: str
+    memory_mib: int
+    nodes: NodeSelector
+
+
+class Suitable(NamedTuple):
+    """Nodes on which a job may run, whether they are open or not, as two forms of one set."""
+
+    bits: int
+    """Bit i is node i."""
+    mask: NDArray[np.bool_]
+    """By node id."""
+
+
+def asked(spec: JobSpec) -> Asked | None:
+    """What the spec asks of nodes beside resources; None: nothing."""
+    model, memory_mib, nodes = spec.cells.model, spec.device_memory_mib, spec.nodes
+    if not (model or memory_mib) and (nodes is ANY_NODE or nodes == ANY_NODE):
+        return None
+    return Asked(model, memory_mib, nodes)
+
+
+def describe(asks: Asked) -> str:
+    """For messages, after "a node that": what it asks for."""
+    names, labels, excluded = asks.nodes
+    parts = []
+    if asks.model or asks.memory_mib:
+        kind = f"{asks.model} devices" if asks.model else "devices"
+        parts.append(f"has {kind}" + (f" with {asks.memory_mib} MiB or more each" if asks.memory_mib else ""))
+    if labels:
+        parts.append("has the labels " + ", ".join(f"{name}={value}" for name, value in labels))
+    if names:
+        parts.append("is named " + " or ".join(names))
+    if excluded:
+        parts.append("is not " + " or ".join(excluded))
+    return " and ".join(parts)
+
+
+def traits(node: Node, devices: Iterable[NodeDevice]) -> Traits:
+    found = list(devices)
+    models = {device.model for device in found}
+    memory_mib = min((device.memory_mib for device in found), default=0)
+    return Traits(node.name, frozenset(node.labels), models.pop() if len(models) == 1 else "", memory_mib)
+
+
+def suits(node: Traits, asks: Asked) -> bool:
+    names, labels, excluded = asks.nodes
+    return (
+        asks.model in ("", node.model)
+        and asks.memory_mib <= node.memory_mib
+        and (not names or node.name in names)
+        and node.name not in excluded
+        and node.labels.issuperset(labels)
+    )
+
+
+class SuitableNodes:
+    """The traits of nodes, and the sets that follow from them. A set is made when it is first asked for, by a look at all
+    nodes, and kept until the traits of a node change."""
+
+    __slots__ = ("_known", "traits")
+
+    def __init__(self) -> None:
+        self.traits: dict[int, Traits] = {}
+        self._known: dict[Asked, Suitable] = {}
+
+    def set_node(self, node: int, new: Traits | None) -> None:
+        if self.traits.get(node) == new:
+            return
+        self._known.clear()
+        if new is None:
+            del self.traits[node]
+        else:
+            self.traits[node] = new
+
+    def among(self, spec: JobSpec) -> Suitable | None:
+        """The nodes on which the job may run; None: all."""
+        asks = asked(spec)
+        if asks is None:
+            return None
+        known = self._known.get(asks)
+        if known is None:
+            if len(self._known) == _KNOWN:
+                self._known.clear()
+            known = self._known[asks] = self._find(asks)
+        return known
+
+    def _find(self, asks: Asked) -> Suitable:
+        mask = np.zeros(max(self.traits, default=0) + 1, dtype=np.bool_)
+        mask[[node for node, found in self.traits.items() if suits(found, asks)]] = True
+        return Suitable(sum(1 << int(node) for node in np.nonzero(mask)[0]), mask)
