@@ -90,6 +90,7 @@ def spec(message: job_pb2.JobSpec) -> models.JobSpec:
         exit_0_after_stop=enum(models.Exit0AfterStop, message.exit_0_after_stop) or models.Exit0AfterStop.STOPPED,
         inherited=dict(message.inherited_environment),
         redacted=tuple(message.redacted),
+        project=message.project,
     )
 
 
@@ -145,6 +146,7 @@ def spec_message(value: models.JobSpec) -> job_pb2.JobSpec:
             guarantee=job_pb2.Guarantee.Name(value.guarantee) if value.virtual_cluster else None,
             cells=convert_cells.cells_message(value.cells),
             exit_0_after_stop=_exit_message(value.exit_0_after_stop),
+            project=value.project,
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidArgument(f"the job cannot be sent: {_unfit(value) or why_not(error)}") from error
@@ -155,7 +157,7 @@ def _unfit(value: models.JobSpec) -> str:
     for name, text in (*value.inherited.items(), *value.environment.items()):
         if not (isinstance(name, str) and isinstance(text, str)):
             return f"of the environment, {name!r} or its value {text!r} is not text; write it as a str"
-    for field in ("name", "virtual_cluster"):
+    for field in ("name", "project", "virtual_cluster"):
         if not isinstance(text := getattr(value, field), str):
             return f"the {field} {text!r} is not text"
     for field, number in _whole_numbers(value):

@@ -1,9 +1,11 @@
 """Between the API's messages and the SDK's values, for what explains."""
 
+from dataclasses import asdict, fields
+
 from ebb.v1 import scheduler_pb2
 
 from client_sdk import models
-from client_sdk._protobuf.convert import decision, duration, enum, job, resources, task, time
+from client_sdk._protobuf.convert import decision, duration, duration_message, enum, job, resources, task, time
 
 
 def explained(message: scheduler_pb2.ExplainResponse) -> models.Explanation:
@@ -20,6 +22,35 @@ def preview(message: scheduler_pb2.SubmitResponse) -> models.Preview:
         victims=tuple(map(_victim, found.victims)),
         explanation=_explanation(found.explanation, would_be) if found.HasField("explanation") else None,
     )
+
+
+def shares(message: scheduler_pb2.SharesResponse) -> models.Shares:
+    return models.Shares(
+        time=time(message, "time"),
+        half_life=duration(message.half_life),
+        shares=tuple(map(_share, message.shares)),
+        more_shares=message.more_shares,
+        queued=message.queued,
+        next_job_ids=tuple(message.next_job_ids),
+    )
+
+
+def _share(message: scheduler_pb2.Share) -> models.Share:
+    return models.Share(**{field.name: getattr(message, field.name) for field in fields(models.Share)})
+
+
+def shares_message(value: models.Shares) -> scheduler_pb2.SharesResponse:
+    """As `testing` answers it."""
+    message = scheduler_pb2.SharesResponse(
+        half_life=duration_message(value.half_life),
+        shares=[scheduler_pb2.Share(**asdict(each)) for each in value.shares],
+        more_shares=value.more_shares,
+        queued=value.queued,
+        next_job_ids=value.next_job_ids,
+    )
+    if value.time is not None:
+        message.time.FromDatetime(value.time)
+    return message
 
 
 def _explanation(message: scheduler_pb2.Explanation, about: models.Job) -> models.Explanation:

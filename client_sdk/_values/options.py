@@ -94,6 +94,9 @@ class JobOptions(TypedDict, total=False):
     """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
     vacates: bool
     """Leave, and wait for other cells, where the virtual cluster owns fewer than it did; False: run on as opportunistic."""
+    project: str
+    """What you work on: policies that order jobs by usage charge the job to this project. Letters and digits of ASCII, and any
+    of "._-"; 64 at most."""
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"]
     """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain: the program was
     stopped, and the job runs again (the default), or its work is done. A program that writes EBB_DONE_FILE has finished in any
@@ -133,6 +136,7 @@ def job_spec(
     within: str | Within | Iterable[str | Within] = (),
     lazy: bool = False,
     vacates: bool = False,
+    project: str = "",
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"] = Exit0AfterStop.STOPPED,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
@@ -175,6 +179,7 @@ def job_spec(
         task_groups=groups,
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
+        project=project,
         exit_0_after_stop=_EXITS[exit_0_after_stop] if isinstance(exit_0_after_stop, str) else exit_0_after_stop,
         **_tenancy(vc, guarantee, cells),
     )

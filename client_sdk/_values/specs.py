@@ -109,6 +109,8 @@ class JobSpec:
     """What an exit with 0 means after a stop signal."""
     inherited: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What it takes over from the shell or program that submitted it (see `JobOptions.export`); `environment` wins over it."""
+    project: str = ""
+    """What its user works on; empty: none. Policies that order jobs by usage charge the job to this project."""
     redacted: tuple[str, ...] = ()
     """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
     be submitted."""
