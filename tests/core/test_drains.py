@@ -22,6 +22,8 @@ from scheduler_service.core.messages import (
     UndrainRequested,
 )
 from scheduler_service.core.model import EventKind, JobState, NodeState, Reason, RunKey, RunPhase, StopReason
+from scheduler_service.core.model.configurations import NodeSelector
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
 from tests.core.driver import Driver, inventory, kinds, orders_to_stop, spec, stopped
@@ -208,6 +210,18 @@ def test_only_a_silent_node_without_runs_can_be_deleted() -> None:
         assert said(d.reply(event)) == "NO_SUCH_NODE"
     d.step(NodeSilent("n1"))
     assert d.state.nodes.rows[1].state is NodeState.DELETED
+
+
+def test_a_deleted_node_is_among_no_nodes_that_a_job_may_run_on() -> None:
+    """Also if it has the highest id: what is known by id of nodes stays as long as it was."""
+    d = cluster(2)
+    d.silence("n2")
+    waiting = d.reply(Submitted("ann", "", changed(spec(devices=2), nodes=NodeSelector(names=("n2",)))))
+    assert isinstance(waiting, Accepted)
+    assert d.job(waiting.job_id).reason is Reason.NO_ROOM
+    d.step(NodeDeleteRequested("n2"))
+    assert d.job(waiting.job_id).reason is Reason.TOO_LARGE
+    d.join("n3", SMALL)
 
 
 def test_a_deleted_node_counts_for_nothing() -> None:

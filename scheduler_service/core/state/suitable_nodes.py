@@ -88,13 +88,18 @@ class SuitableNodes:
     """The traits of nodes, and the sets that follow from them. A set is made when it is first asked for, by a look at all
     nodes, and kept until the traits of a node change."""
 
-    __slots__ = ("_known", "traits")
+    __slots__ = ("_known", "_size", "traits")
 
     def __init__(self) -> None:
         self.traits: dict[int, Traits] = {}
         self._known: dict[Asked, Suitable] = {}
+        self._size = 1
+        """Of masks: as that of `FreeResources`, also when the node with the highest id is deleted."""
 
     def set_node(self, node: int, new: Traits | None) -> None:
+        if node >= self._size:
+            self._size = node + 1
+            self._known.clear()
         if self.traits.get(node) == new:
             return
         self._known.clear()
@@ -116,6 +121,6 @@ class SuitableNodes:
         return known
 
     def _find(self, asks: Asked) -> Suitable:
-        mask = np.zeros(max(self.traits, default=0) + 1, dtype=np.bool_)
+        mask = np.zeros(self._size, dtype=np.bool_)
         mask[[node for node, found in self.traits.items() if suits(found, asks)]] = True
         return Suitable(sum(1 << int(node) for node in np.nonzero(mask)[0]), mask)
