@@ -10,7 +10,7 @@ from scheduler_service.core.model import JobSpec, JobState, TaskGroup
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.explain.explain import explain
-from scheduler_service.policies.fair_share.rules import NAME, member_of_subject, rules_of, spent_of
+from scheduler_service.policies.fair_share.rules import NAME, Member, member_of_subject, rules_of, spent_of
 from scheduler_service.policies.fair_share.usage import DEVICE_SECOND
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.shares import Share
@@ -342,3 +342,5 @@ def test_names_with_dots_and_slashes_have_usage_of_their_own() -> None:
     assert s.used("a/b", "p.q") > 0
     [at] = [at for at in s.state.memos.rows if "/usage/" in at[1]]
     assert member_of_subject(at[1])[1:] == ("p.q", "a/b")
+    traced = Member("vc", "a/b%", "c/d")
+    assert member_of_subject(traced.usage_subject) == traced

@@ -1,6 +1,7 @@
 """Fair share in the simulator: what users receive over time who always have jobs in the queue."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,6 +11,8 @@ from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
+from scheduler_service.sim.cases import Outcome, simulate
+from scheduler_service.sim.config import Config
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.lives import Life
 from scheduler_service.sim.world import Site, World
@@ -75,6 +78,29 @@ def test_an_idle_share_is_used_by_others_and_is_there_when_its_owner_comes() -> 
     assert bob > 10 * ann, "first what was used before is made up for"
     ann, bob = (received(lives, user, late + 2 * HALF_LIFE, until) for user in ("ann", "bob"))
     assert bob / ann == pytest.approx(3, rel=0.1)
+
+
+def test_a_configuration_of_ebb_sim_names_it(tmp_path: Path) -> None:
+    """Ten jobs of each of two projects, of which one has nine times the shares; the others' jobs come first in the file."""
+    lines = [
+        "submit_s,work_s,gpus,user,project",
+        *("0,100,8,ann,p" for _ in range(10)),
+        *("1,100,8,bob,a/b" for _ in range(10)),
+    ]
+    (tmp_path / "jobs.csv").write_text("\n".join(lines))
+    config = {
+        "cluster": {"nodes": 1, "gpus": 8},
+        "workload": {"kind": "csv", "file": "jobs.csv"},
+        "policies": [{"name": "fair", "settings": {"period": 1, "project.p": 1, "project.a/b": 9}}, "fifo"],
+    }
+    fair, fifo = (simulate(case) for case in Config.model_validate(config).cases(tmp_path))
+
+    def mean_wait(outcome: Outcome, user: str) -> float:
+        waits, users = outcome.jobs["wait_us"].to_numpy(), outcome.jobs["user"].to_numpy(zero_copy_only=False)
+        return float(waits[users == user].mean())
+
+    assert mean_wait(fifo, "bob") > mean_wait(fifo, "ann")
+    assert mean_wait(fair, "bob") < mean_wait(fair, "ann")
 
 
 def test_it_decides_the_same_again() -> None:

@@ -31,6 +31,7 @@ from scheduler_service.policies.fair_share.rules import (
     member_of_subject,
     memos_about,
     period_subject,
+    quoted,
     remember,
     rules_of,
     spent_of,
@@ -64,7 +65,7 @@ def introduce(state: State, job: Job, rules: Rules) -> Iterator[Remember]:
     if period is not None and period.value != (rules.fingerprint,):
         yield from _renew(state, member.vc, rules)
     if (NAME, member.level_subject) not in state.memos.rows:
-        others = memos_about(state, member.vc, f"level/{member.project}")
+        others = memos_about(state, member.vc, f"level/{quoted(member.project)}")
         project = next((levels_of(memo).project for _, memo in others), NOTHING)
         yield remember(member.level_subject, Levels(project))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 from zlib import crc32
 
 from scheduler_service.core.messages import Remember
@@ -42,6 +43,11 @@ class Settings(NamedTuple):
     """Shares of projects: project.vision."""
 
 
+def quoted(project: str) -> str:
+    """As a part of a subject. In a trace the name of a project may have a slash."""
+    return quote(project, safe="")
+
+
 class Member(NamedTuple):
     """A user in a project, on the site or in a virtual cluster."""
 
@@ -51,11 +57,11 @@ class Member(NamedTuple):
 
     @property
     def usage_subject(self) -> str:
-        return shared(self.vc, f"usage/{self.project}/{self.user}")
+        return shared(self.vc, f"usage/{quoted(self.project)}/{self.user}")
 
     @property
     def level_subject(self) -> str:
-        return shared(self.vc, f"level/{self.project}/{self.user}")
+        return shared(self.vc, f"level/{quoted(self.project)}/{self.user}")
 
 
 class Spent(NamedTuple):
@@ -162,9 +168,9 @@ def levels_of(memo: Memo | None) -> Levels:
 
 
 def member_of_subject(subject: str) -> Member:
-    """Of a memo of usage or of levels. Names of virtual clusters and of projects have no slash; those of users may."""
+    """Of a memo of usage or of levels. The name of a user may have a slash: it comes last."""
     vc, _, project, user = subject.split("/", 3)
-    return Member(vc, project, user)
+    return Member(vc, unquote(project), user)
 
 
 def memos_about(state: State, vc: str, kind: str) -> Iterator[tuple[Member, Memo]]:
