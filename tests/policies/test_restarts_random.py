@@ -65,7 +65,7 @@ class History:
         events = []
         for vc, (level, count) in counts.items():
             pool = self.draw.choice((self.pool, MADE)) if self.pool == "r" else self.pool or MADE
-            policy = VcPolicy(self.draw.choice(("fifo", "priority", "fitgpp", "lrtp")))
+            policy = VcPolicy(self.draw.choice(("fifo", "priority", "fitgpp", "lrtp", "fair")))
             pins = (Pin("x", pool, "device", 4 * self.first(pool)),) if vc == "C" else ()
             events.append(VcRequested(vc, False, (Quota(pool, level, count),), pins, policy=policy))
         self.promised = self.pool
