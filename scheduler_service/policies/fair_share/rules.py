@@ -135,8 +135,13 @@ def rules_of(own: Mapping[str, float]) -> Rules:
         given.other_projects,
         given.user,
         given.project,
-        crc32(repr((*given[:-2], sorted(given.user.items()), sorted(given.project.items()))).encode()),
+        _fingerprint({name: value for name, value in given._asdict().items() if not isinstance(value, Mapping)} | named),
     )
+
+
+def _fingerprint(settings: Mapping[str, float]) -> int:
+    """The same for 2 and 2.0: a recording has the one where the configuration has the other."""
+    return crc32(repr(sorted((name, float(value)) for name, value in settings.items())).encode())
 
 
 @lru_cache(maxsize=4096)
