@@ -119,12 +119,9 @@ class Driver:
         self.taken += 1
         clock = self.state.cluster.clock_us
         before, unsettled = self.state.snapshot(), self.state.unsettled
-        turned, charged_anew = self.state.turned.copy(), self.state.charged_anew.copy()
         tried = self._take(events)
         self.state.undo()
         self.state.unsettled = unsettled
-        self.state.turned |= turned  # after a start these are all that there are
-        self.state.charged_anew |= charged_anew
         assert not (changed := _differ(self.state.snapshot(), before)), f"step + undo left something behind: {changed}"
         taken = self._take(events)
         assert not (other := _differ(_comparable(taken), _comparable(tried))), f"the same step gave another result: {other}"

@@ -72,6 +72,18 @@ class State(Tables):
             self.news.popitem()
         self.unsettled = self.board_changed = True
         self.longer = False
+        for turned, charged_anew in self.noted:
+            self.turned |= turned
+            self.charged_anew |= charged_anew
+        self.noted.clear()
+
+    def settle(self) -> None:
+        """The policies have looked at everything."""
+        self.unsettled = self.longer = self.board_changed = False
+        self.bound_otherwise.clear()
+        if self.turned or self.charged_anew:
+            self.noted.append((self.turned, self.charged_anew))
+            self.turned, self.charged_anew = set(), set()
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
@@ -81,7 +93,8 @@ class State(Tables):
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
         before, bound_otherwise, turned, charged_anew = self.savepoint(), self.bound_otherwise, self.turned, self.charged_anew
-        flags = self.unsettled, self.longer, self.board_changed
+        flags, noted = (self.unsettled, self.longer, self.board_changed), self.noted
+        self.noted = []
         self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
         self.charged_anew = charged_anew.copy()
         try:
@@ -89,6 +102,7 @@ class State(Tables):
         finally:
             self.undo(before)
             self.unsettled, self.longer, self.board_changed = flags
+            self.noted = noted
             self.bound_otherwise, self.turned, self.charged_anew = bound_otherwise, turned, charged_anew
 
     def adopt(self) -> None:
@@ -96,6 +110,7 @@ class State(Tables):
         self.journal.clear()
         self.log.clear()
         self.news.clear()
+        self.noted.clear()
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""
