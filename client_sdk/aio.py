@@ -25,6 +25,7 @@ from client_sdk.models import (
     JobState,
     JobUpdate,
     Preview,
+    Shares,
 )
 
 T = TypeVar("T")
@@ -167,6 +168,10 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
     async def explain(self, job: Job | int) -> Explanation:
         """As `Client.explain`."""
         return await self._ask(jobs.Explain(job_id(job)))
+
+    async def shares(self, vc: str = "") -> Shares:
+        """As `Client.shares`."""
+        return await self._ask(jobs.ListShares(vc))
 
     async def logs(
         self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0

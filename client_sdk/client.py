@@ -27,6 +27,7 @@ from client_sdk.models import (
     JobState,
     JobUpdate,
     Preview,
+    Shares,
 )
 
 if TYPE_CHECKING:
@@ -118,7 +119,8 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
 
         What there is to say of it is in `JobOptions`: name, job_class ("trial" or "best-effort"), cpus, memory, devices,
         grace, env, export, working_directory, priority, time_limit, estimate, retries (retry_exit_codes, retry_exit_signals),
-        tasks (a gang), after_ok, after_any, after_failed, array (array_at_once), exit_0_after_stop ("stopped" or "done").
+        tasks (a gang), after_ok, after_any, after_failed, array (array_at_once), project,
+        exit_0_after_stop ("stopped" or "done").
         Where the site has virtual clusters: vc, guarantee, pool, model, pin, cell, within, lazy, vacates.
 
         The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
@@ -224,6 +226,13 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
         Raises NotFound.
         """
         return self._ask(jobs.Explain(job_id(job)))
+
+    def shares(self, vc: str = "") -> Shares:
+        """Who has which share of the site, or of a virtual cluster; who has used how much; and which jobs are next.
+
+        Raises FailedPrecondition where the policy does not go by usage, and NotFound for a virtual cluster that does not exist.
+        """
+        return self._ask(jobs.ListShares(vc))
 
     def logs(self, job: Job | int, *, follow: bool = False, run: int | None = None, task: int = 0) -> Iterator[str]:
         """A job's output, in pieces as they come: standard output and error of its current or last run, or of `run`.

@@ -9,6 +9,7 @@ from client_sdk._values.exchange import CellExchange, CellLot, LedgerEntry, Post
 from client_sdk._values.explanations import Blocker, Explanation, PreemptionCost, Preview, StartEstimate, Victim
 from client_sdk._values.jobs import ArrayStatus, Candidate, Decision, Job, JobEvent, JobPage, JobUpdate, Task
 from client_sdk._values.nodes import Device, DeviceObservation, MemoryCycle, Node, NodeDrain, Observations
+from client_sdk._values.shares import Share, Shares
 from client_sdk._values.specs import (
     Array,
     Configuration,
@@ -116,6 +117,8 @@ __all__ = [
     "Preview",
     "Resources",
     "Retry",
+    "Share",
+    "Shares",
     "StartEstimate",
     "Surplus",
     "Task",

@@ -18,6 +18,7 @@ from client_sdk._requests.jobs import (
     Explain,
     ListNodes,
     ListPage,
+    ListShares,
     NodePage,
     OfJob,
     OfNode,
@@ -77,6 +78,8 @@ def encode(request: Request[T]) -> Call[T]:
         case Explain(job_id):
             about = _about(job_id, scheduler_pb2.ExplainRequest)
             call = Call("Scheduler/Explain", about, scheduler_pb2.ExplainResponse, convert_explanations.explained)
+        case ListShares(vc):
+            call = Call("Scheduler/Shares", _shares(vc), scheduler_pb2.SharesResponse, convert_explanations.shares)
         case ListNodes(token):
             nodes = cluster_pb2.ListNodesRequest(page_size=_NODES_OF_A_PAGE, page_token=token)
             call = Call("Cluster/ListNodes", nodes, cluster_pb2.ListNodesResponse, _nodes)
@@ -117,6 +120,13 @@ def _list(request: ListPage) -> scheduler_pb2.ListRequest:
     except (TypeError, ValueError) as error:
         raise errors.InvalidArgument(f"the list cannot be asked for: {why_not(error)}") from error
     return asked
+
+
+def _shares(vc: str) -> scheduler_pb2.SharesRequest:
+    try:
+        return scheduler_pb2.SharesRequest(virtual_cluster=vc)
+    except (TypeError, ValueError) as error:
+        raise errors.InvalidArgument(f"{vc!r} cannot be the name of a virtual cluster: {why_not(error)}") from error
 
 
 def _state(state: object) -> str:

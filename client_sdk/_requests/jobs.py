@@ -25,6 +25,7 @@ from client_sdk.models import (
     PinnedCell,
     Pool,
     Preview,
+    Shares,
     VirtualCluster,
     VirtualClusterPolicy,
 )
@@ -99,6 +100,11 @@ class Story(Request[Sequence[JobEvent]]):
 @dataclass(frozen=True, slots=True)
 class Explain(Request[Explanation]):
     job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListShares(Request[Shares]):
+    vc: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,9 @@ class JobOptions(TypedDict, total=False):
     """Where a job of its own virtual cluster takes its cells, it runs on as opportunistic until somebody needs them."""
     vacates: bool
     """Leave, and wait for other cells, where the virtual cluster owns fewer than it did; False: run on as opportunistic."""
+    project: str
+    """What you work on: policies that order jobs by usage charge the job to this project. Letters and digits of ASCII, and any
+    of "._-"; 64 at most."""
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"]
     """What an exit with 0 means after a stop signal for preemption, suspension, reclaim, requeue or drain: the program was
     stopped, and the job runs again (the default), or its work is done. A program that writes EBB_DONE_FILE has finished in any

@@ -75,6 +75,7 @@ def job_spec(
     within: str | Within | Iterable[str | Within] = (),
     lazy: bool = False,
     vacates: bool = False,
+    project: str = "",
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"] = Exit0AfterStop.STOPPED,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
@@ -119,6 +120,7 @@ def job_spec(
         task_groups=groups,
         dependencies=dependencies(after_ok=after_ok, after_any=after_any, after_failed=after_failed),
         array=None if array is None else Array(array, array_at_once),
+        project=project,
         exit_0_after_stop=_EXITS[exit_0_after_stop] if isinstance(exit_0_after_stop, str) else exit_0_after_stop,
         device_memory_mib=units.parse_memory(device_memory),
         nodes=_nodes(nodes, node_labels, exclude_nodes),

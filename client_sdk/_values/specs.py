@@ -149,6 +149,8 @@ class JobSpec:
     nodes: NodeRequest = field(default_factory=NodeRequest)
     alternatives: tuple[Configuration, ...] = ()
     """Other configurations in which the job can run. The fields above are configuration 0, and these are 1, 2, ..."""
+    project: str = ""
+    """What its user works on; empty: none. Policies that order jobs by usage charge the job to this project."""
     redacted: tuple[str, ...] = ()
     """What of somebody else's job is not shown to you: "environment", "command", "task_groups[0].command". Such a spec cannot
     be submitted."""

@@ -228,6 +228,7 @@ _READ: dict[str, Callable[[Any], dict[str, Any]]] = {
     "within": _within,
     "lazy": _named("lazy", flag),
     "vacates": _named("vacates", flag),
+    "project": _named("project", text),
     "exit_0_after_stop": _named("exit_0_after_stop", one_of("stopped", "done", wrong="is unknown")),
     "alternatives": lambda value: {"alternatives": list(map(_alternative, _listed(value)))},
 }

@@ -80,6 +80,8 @@ def _lines(job: Job) -> dict[str, str]:
         lines["next try"] = output.when(job.eligible_time)
     if spec.task_groups:
         lines["tasks"] = "; ".join(f"{group.count} of {output.amount(group.resources)}" for group in spec.task_groups)
+    if spec.project:
+        lines["project"] = spec.project
     if spec.virtual_cluster:
         lines["virtual cluster"] = f"{spec.virtual_cluster}, {spec.guarantee.name.lower()}"
         lines["holds"] = {"G": "cells of its virtual cluster", "O": "idle devices, until somebody has a right to them"}.get(

@@ -50,6 +50,7 @@ from client_sdk.models import JobState
 @click.option("--after-any", multiple=True, metavar="ID,...", help="Wait until these have ended.")
 @click.option("--after-failed", multiple=True, metavar="ID,...", help="Wait until these have failed.")
 @click.option("-a", "--array", metavar="N[%M]", help="N jobs (EBB_ARRAY_INDEX 0 to N-1), at most M of them at once.")
+@click.option("--project", metavar="NAME", help="What you work on, to which the job's usage is charged.")
 @click.option("--vc", metavar="NAME", help="The virtual cluster that it belongs to.  [default: $EBB_VC]")
 @click.option("--overflow", is_flag=True, help="Where its cells are in use, take anybody's idle ones.")
 @click.option("--opportunistic", is_flag=True, help="Only anybody's idle cells, until reclaimed.")
@@ -143,6 +144,7 @@ def submit(
       # after_any: [8]
       # after_failed: [9]
       # array: 10%2
+      # project: speech
       # vc: vision
       # guarantee: overflow       # or guaranteed, opportunistic
       # within: [rack, {level: node, preferred: true}]

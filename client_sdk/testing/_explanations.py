@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from ebb.v1 import job_pb2, scheduler_pb2
 
 from client_sdk._protobuf import convert
+from client_sdk.errors import FailedPrecondition
 from client_sdk.models import JobEventKind, JobReason, JobState, Resources
 from client_sdk.testing import _nodes
-from client_sdk.testing._handlers import still_awaited, whole_spec
+from client_sdk.testing._handlers import NO_VIRTUAL_CLUSTERS, still_awaited, whole_spec
 from client_sdk.testing._state import State, at_limit, class_of, state_of
 
 
@@ -41,6 +42,16 @@ def preview(state: State, request: scheduler_pb2.SubmitRequest) -> scheduler_pb2
     state.show(shown, JobState.STARTING)
     shown.configuration = placed.configuration
     return scheduler_pb2.SubmitResponse(job=shown, preview=scheduler_pb2.Preview(starts=True, tasks=placed.tasks))
+
+
+def shares(state: State, request: scheduler_pb2.SharesRequest) -> scheduler_pb2.SharesResponse:
+    """As the test has said. A fake cluster itself does not count usage."""
+    if request.virtual_cluster:
+        raise FailedPrecondition(NO_VIRTUAL_CLUSTERS, reason="NO_VIRTUAL_CLUSTERS")
+    if state.shares is None:
+        said = "this cluster does not go by usage, so that there are no shares; FakeCluster.share says what they are"
+        raise FailedPrecondition(said, reason="NO_SHARES")
+    return state.shares
 
 
 def _explanation(state: State, job: job_pb2.Job) -> scheduler_pb2.Explanation:

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from client_sdk._protobuf import convert, convert_nodes
+from client_sdk._protobuf import convert, convert_explanations, convert_nodes
 from client_sdk.aio import AsyncClient
 from client_sdk.client import Client
 from client_sdk.errors import EbbError, Unavailable
-from client_sdk.models import Job, Observations, Resources
+from client_sdk.models import Job, Observations, Resources, Shares
 from client_sdk.testing import _lifecycle as life
 from client_sdk.testing import _nodes
 from client_sdk.testing._server import Failure, Server
@@ -98,6 +98,11 @@ class FakeCluster:
         """
         with self._state.changed:
             _nodes.observe(self._state, node, None if seen is None else convert_nodes.observations_message(seen))
+
+    def share(self, shares: Shares | None) -> None:
+        """What `Client.shares` tells from now on; None: the policy does not go by usage, as in a new cluster."""
+        with self._state.changed:
+            self._state.shares = None if shares is None else convert_explanations.shares_message(shares)
 
     def fail_next(
         self, times: int = 1, error: type[EbbError] = Unavailable, *, call: str | None = None, after: bool = False

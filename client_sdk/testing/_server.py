@@ -58,6 +58,7 @@ def _scheduler(state: State) -> dict[str, Answer]:
         "Requeue": lambda r: scheduler_pb2.RequeueResponse(job=_handlers.requeue(state, r.job_id)),
         "Update": lambda r: scheduler_pb2.UpdateResponse(job=_handlers.update(state, r)),
         "Explain": lambda r: _explanations.explain(state, r.job_id),
+        "Shares": lambda r: _explanations.shares(state, r),
         "Story": lambda r: scheduler_pb2.StoryResponse(events=state.story(r.job_id)),
     }
 

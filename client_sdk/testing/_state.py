@@ -52,6 +52,7 @@ class State:
     """Of those that wait for other jobs."""
     drains: dict[str, cluster_pb2.NodeDrain] = field(default_factory=dict)
     observations: dict[str, cluster_pb2.NodeObservations] = field(default_factory=dict)
+    shares: scheduler_pb2.SharesResponse | None = None
     """By node."""
     commit_no: int = 0
     began: datetime = field(default_factory=lambda: datetime.now(UTC))

@@ -67,9 +67,7 @@ def _settle(state: State, now: Micros, rng: Rng, policy: Policy) -> tuple[str, .
                 refused.append(answer)
             plan = proposals.send(answer)
     except StopIteration:
-        state.unsettled = state.longer = state.board_changed = False
-        state.bound_otherwise.clear()
-        state.turned.clear()
+        state.settle()
     return tuple(refused)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from math import isfinite
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 
 class FitGppSettings(NamedTuple):
@@ -43,12 +43,21 @@ S = TypeVar("S")
 
 
 def own_settings(kind: Callable[..., S], given: Mapping[str, float]) -> S:
-    """Settings of a policy's own (a NamedTuple with defaults) from their names. Raises ValueError for a name that the policy
-    does not know, and for a value that is no finite number."""
-    known: tuple[str, ...] = getattr(kind, "_fields", ())
+    """Settings of a policy's own (a NamedTuple with defaults) from their names. A field that is a mapping takes all settings
+    that begin with its name and a dot: user.ann is the value of ann in the field user. Raises ValueError for a name that the
+    policy does not know, and for a value that is no finite number."""
+    defaults: Mapping[str, Any] = getattr(kind, "_field_defaults", {})
+    found: dict[str, Any] = {}
     for name, value in given.items():
-        if name not in known:
+        field, dot, key = name.partition(".")
+        is_mapping = isinstance(defaults.get(field), Mapping)
+        if field not in defaults or is_mapping is not bool(dot and key):
+            known = (f"{known}.NAME" if isinstance(usual, Mapping) else known for known, usual in defaults.items())
             raise ValueError(f"the policy has no setting {name!r}; it has {', '.join(known) or 'none'}")
         if not isfinite(value):
             raise ValueError(f"the setting {name} is {value}; it must be a finite number")
-    return kind(**given)
+        if is_mapping:
+            found.setdefault(field, {})[key] = value
+        else:
+            found[field] = value
+    return kind(**found)

@@ -36,6 +36,7 @@ POLICIES: dict[str, Entry] = {
     "rand": Entry("trials preempt random runs", f"{_HERE}.victims.rand:stages", True, True),
     "fifo": Entry("first come, first served; nobody is preempted", f"{_HERE}.order.backfill:stages", True, True),
     "las": Entry("least attained service first, by queues (Tiresias)", f"{_HERE}.victims.las:stages", True, True),
+    "fair": Entry("least usage for its share first (fair share)", f"{_HERE}.fair_share.policy:stages", True, True),
     "allox": Entry(
         "the matching of jobs to devices with the least completion times (AlloX)", f"{_HERE}.allox.policy:stages", True
     ),

@@ -1,29 +1,79 @@
 """Has policies note what they must remember: memos about jobs that began or ceased to run, and memos that are due."""
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import NamedTuple
 
-from scheduler_service.core.messages import Plan, Remember
+from scheduler_service.core.engine import Policy, Proposals
+from scheduler_service.core.messages import Plan, Remember, Rng
 from scheduler_service.core.model import Job
+from scheduler_service.core.model.memo import vc_of
+from scheduler_service.core.state.queue_order import QueueOrder
 from scheduler_service.core.state.state import State
 
-Notes = Callable[[State, Job], Iterable[Remember]]
+Remembers = Callable[[State, Job], Iterable[Remember]]
 """See `stages.Stages.remember`."""
 
 
-def take_notes(state: State, remember: Notes, again: Collection[int] = ()) -> Generator[Plan, str | None, set[int]]:
-    """Before and after queues are served; then also of those jobs (`again`) that were noted before. Returns the jobs. Costs
-    what changed, not what is live."""
-    jobs = {*state.turned, *again}
+class Notes(NamedTuple):
+    """What a policy notes; see `stages.Stages`."""
+
+    remember: Remembers = lambda _state, _job: ()
+    account: Callable[[State, str], Iterable[Remember]] = lambda _state, _subject: ()
+
+
+class Noted(NamedTuple):
+    """About what notes were taken."""
+
+    jobs: frozenset[int] = frozenset()
+    subjects: frozenset[tuple[str, str]] = frozenset()
+
+
+NOTHING = Noted()
+
+
+def noting(serve: Policy, notes: Notes) -> Policy:
+    """A policy that takes notes before it serves its queues, and again after that."""
+
+    def policy(state: State, rng: Rng) -> Proposals:
+        noted = yield from take_notes(state, notes)
+        yield from serve(state, rng)
+        yield from take_notes(state, notes, noted)
+
+    return policy
+
+
+def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[Plan, str | None, Noted]:
+    """Before and after queues are served; then also of what was noted before (`again`). Returns what was noted. Costs what
+    changed, not what is live."""
+    jobs, subjects = {*state.turned, *again.jobs}, {*state.charged_anew, *again.subjects}
     for at in sorted(state.due_memos):
-        memo = state.memos.rows[at]
-        job = state.jobs.rows.get(memo.job_id)
-        if job is None or state.order_for(job).policy != memo.policy:
-            yield (Remember(*at, None),)  # the job's virtual cluster has another policy now
-        else:
+        memo = state.memos.rows.get(at)
+        if memo is None:
+            continue  # forgotten with the others of its virtual cluster
+        if not memo.job_id:
+            subjects.add(at)
+        elif state.order_for(job := state.jobs.rows[memo.job_id]).policy == memo.policy:
             jobs.add(job.id)
+        else:
+            yield (Remember(*at, None),)  # the job's virtual cluster has another policy now
     for job_id in sorted(jobs):
-        if (job := state.jobs.rows.get(job_id)) is not None:
-            notes = tuple(remember(state, job))
-            if notes:
-                yield notes
-    return jobs
+        if (live := state.jobs.rows.get(job_id)) is not None and (plan := tuple(notes.remember(state, live))):
+            yield plan
+    for policy, subject in sorted(subjects):
+        order = _order_in(state, vc_of(subject))
+        remembers = order is not None and order.policy == policy
+        if plan := tuple(notes.account(state, subject) if remembers else _forget(state, policy, vc_of(subject))):
+            yield plan
+    return Noted(frozenset(jobs), frozenset(subjects))
+
+
+def _order_in(state: State, vc: str) -> QueueOrder | None:
+    """None: there is no such virtual cluster any more."""
+    return state.vc_orders.get(vc) if vc else state.site_order
+
+
+def _forget(state: State, policy: str, vc: str) -> Iterator[Remember]:
+    """All that a policy has remembered, beside that of jobs, on a site or in a virtual cluster that has another policy now."""
+    for at in sorted(at for at in state.memos.rows if at[0] == policy):
+        if not state.memos.rows[at].job_id and vc_of(at[1]) == vc:
+            yield Remember(*at, None)

@@ -7,11 +7,13 @@ from typing import NamedTuple
 from scheduler_service.core.engine import Policy
 from scheduler_service.core.messages import Plan, Remember, Rng
 from scheduler_service.core.model import Decision, Job
+from scheduler_service.core.model.values import Micros
 from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.shares import Shares
 
 Choose = Callable[[State, Job, Rng], Plan | None]
 """On a site without virtual clusters: the plan that makes room for a job; None if nothing that may be preempted would."""
@@ -65,8 +67,14 @@ class Stages(NamedTuple):
     remember: Callable[[State, Job], Iterable[Remember]] = lambda _state, _job: ()
     """What the policy notes about a job that came, went, began to run or ceased to, or whose memo is due: before queues are
     served, and again after that."""
+    account: Callable[[State, str], Iterable[Remember]] = lambda _state, _subject: ()
+    """What the policy notes about a subject that its order charges, if runs that are charged to the subject began or ended; and
+    about a subject whose memo goes with no job (`memo.shared`), if that memo is due."""
     about: Callable[[State, Job], str] = lambda _state, _job: ""
     """For people: what of a queued job decides where it is in its queue."""
+    shares: Callable[[State, str, Micros], Shares] | None = None
+    """For people: who has used how much of its share, on the site (empty) or in a virtual cluster. None: the policy does not go
+    by usage."""
     passed_by: Callable[[State], bool] = lambda _state: False
     """See `victims.strict_trials.passed_by`."""
 

@@ -223,9 +223,11 @@ class Failures(Model):
         return Exponential(nodes, mtbf, mttr, until, seed)
 
 
-def _told(name: str, value: float | None) -> str:
+def _told(name: str, value: float | tuple[tuple[str, float], ...] | None) -> str:
     if isinstance(value, bool):
         return name if value else f"not {name}"
+    if isinstance(value, tuple):  # the settings that only this policy knows
+        return " ".join(_told(*setting) for setting in value)
     return f"{name}={'none' if value is None else f'{value:g}'}"
 
 

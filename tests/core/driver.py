@@ -340,6 +340,7 @@ def unsaved(state: State) -> dict[str, object]:
         "flags": (state.unsettled, state.longer, state.board_changed),
         "bound_otherwise": set(state.bound_otherwise),
         "turned": set(state.turned),
+        "charged_anew": set(state.charged_anew),
     }
 
 

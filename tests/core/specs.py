@@ -99,6 +99,7 @@ SPECS: st.SearchStrategy[JobSpec] = st.builds(
     device_memory_mib=MEMORY,
     nodes=NODES,
     alternatives=ALTERNATIVES,
+    project=st.sampled_from(("", "", "p", "q")),
 )
 
 PARAMETERS = (
@@ -117,7 +118,9 @@ def _policies() -> list[tuple[Stages, int, bool]]:
     made = [(stages(name, given, filled), given.cap, filled) for name, given, filled in chain(preempting, plain)]
     services = ({"threshold": 4}, {"threshold": 4, "second_threshold": 60, "patience": 1}, {"threshold": 60, "budget": 2})
     made += [(stages("las", FitGppSettings(), own=own), 0, False) for own in services for _ in range(3)]
-    return made + [(stages("allox", FitGppSettings(), own={"alpha": a}), 0, False) for a in (0, 0.5, 1) for _ in range(3)]
+    made += [(stages("allox", FitGppSettings(), own={"alpha": a}), 0, False) for a in (0, 0.5, 1) for _ in range(3)]
+    shares = ({"half_life": 60, "period": 3}, {"half_life": 600, "period": 60, "other_projects": 0, "project.p": 2})
+    return made + [(stages("fair", FitGppSettings(), f, own=own), 0, f) for own in shares for f in (False, False, True)]
 
 
 POLICIES = st.sampled_from(_policies())

@@ -15,6 +15,7 @@ from scheduler_service.core.model import (
     StopReason,
 )
 from scheduler_service.core.model.claims import Claim
+from tests.core.charged import check_charges
 from tests.core.driver import Driver
 
 
@@ -29,6 +30,7 @@ class Watch:
         """(job, run) -> the node of each of its tasks."""
 
     def see(self, taken: Step) -> None:
+        check_charges(self.driver.state)
         for change in taken.changes:
             if change.table == "job" and change.old is None:
                 self.awaited[change.key] = change.new.spec.dependencies

@@ -45,6 +45,7 @@ ABOVE = ((), (), (("rack", 2),), (("rack", 3),), (("rack", 2), ("pod", 2)))
 POLICIES = (
     *(VcPolicy(name) for name in ("fifo", "fifo", "fitgpp", "lrtp", "priority")),
     VcPolicy("las", settings=(("patience", 1.0), ("threshold", 60.0))),
+    VcPolicy("fair", settings=(("half_life", 60.0), ("period", 10.0))),
 )
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
 ENDS: tuple[dict[str, object], ...] = ({}, {}, {"exit_code": 1}, {"yielded": True}, {"unknown": True})

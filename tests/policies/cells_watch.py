@@ -13,6 +13,7 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.cells.guaranteed import choices
 from scheduler_service.policies.stages import stages_within
 from tests.core.cells import free_cells
+from tests.core.charged import check_charges
 from tests.policies.plain_cells import Plain, bound, healthy, maximal, short
 from tests.policies.tenants import Tenants
 
@@ -37,6 +38,7 @@ class Watched(Tenants):
     def step(self, *events: Event, after: int = 0) -> Step:
         kept, before = self._kept(), self._missing()
         taken = super().step(*events, after=after)
+        check_charges(self.state)
         dropped = {line.job_id for line in taken.log if line.kind is EventKind.EARMARK_DROPPED}
         for change in taken.changes:
             if change.table == "run":

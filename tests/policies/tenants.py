@@ -90,8 +90,8 @@ class Tenants(Driver):
         assert isinstance(answer, Refused), answer
         return answer
 
-    def asked(self, vc: str, *sizes: int, **wants: Any) -> Any:
-        return self.reply(Submitted("ann", "", request(vc, *sizes, **wants)))
+    def asked(self, vc: str, *sizes: int, user: str = "ann", **wants: Any) -> Any:
+        return self.reply(Submitted(user, "", request(vc, *sizes, **wants)))
 
     def ask_host(self, vc: str, cpu_milli: int, memory_mib: int, **wants: Any) -> Any:
         """The same for one task without devices; the answer, where it is a refusal."""

@@ -1,6 +1,7 @@
 """Random histories with restarts in between, each under other settings. Invariants hold after every step where cells are called
 what they were promised as, no step raises, and in the end nothing is bound, kept or promised for nobody."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -46,8 +47,9 @@ CELLS = stages("cells", FitGppSettings())
 
 
 class History:
-    def __init__(self, seed: int) -> None:
-        self.draw = Random(seed)
+    def __init__(self, seed: int, policies: Sequence[str] = ("fifo", "priority", "fitgpp", "lrtp")) -> None:
+        """`policies`: of virtual clusters."""
+        self.draw, self.policies = Random(seed), policies
         self.stages = CELLS
         self.pool = self.promised = "p"
         """What it is called, and what it was called when it was last said who owns what."""
@@ -65,7 +67,7 @@ class History:
         events = []
         for vc, (level, count) in counts.items():
             pool = self.draw.choice((self.pool, MADE)) if self.pool == "r" else self.pool or MADE
-            policy = VcPolicy(self.draw.choice(("fifo", "priority", "fitgpp", "lrtp")))
+            policy = VcPolicy(self.draw.choice(self.policies))
             pins = (Pin("x", pool, "device", 4 * self.first(pool)),) if vc == "C" else ()
             events.append(VcRequested(vc, False, (Quota(pool, level, count),), pins, policy=policy))
         self.promised = self.pool
@@ -191,7 +193,16 @@ class History:
 @pytest.mark.timeout(0 if LONG else 300)
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_restarts_under_other_settings(seed: int) -> None:
-    history = History(seed)
+    _live(History(seed))
+
+
+@pytest.mark.timeout(0 if LONG else 300)
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_restarts_under_policies_that_remember(seed: int) -> None:
+    _live(History(seed, ("fair", "las", "fifo")))
+
+
+def _live(history: History) -> None:
     for _ in range(8):
         history.go_on(history.draw.randint(1, 25))
         history.restart()

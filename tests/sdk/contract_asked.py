@@ -397,6 +397,24 @@ async def a_job_that_waits_is_explained(world: World) -> None:
 
 
 @behaviour
+async def there_are_no_shares_where_the_policy_does_not_go_by_usage(world: World) -> None:
+    with pytest.raises(sdk.FailedPrecondition, match="does not go by usage, so that there are no shares") as caught:
+        await world.client.shares()
+    assert caught.value.reason == "NO_SHARES"
+    with pytest.raises(sdk.FailedPrecondition) as caught:
+        await world.client.shares("vision")
+    assert caught.value.reason == "NO_VIRTUAL_CLUSTERS"
+
+
+@behaviour
+async def the_project_of_a_job_is_kept(world: World) -> None:
+    job = await world.client.submit(["true"], project="vision-2")
+    assert (await world.client.wait(job, LIMIT)).spec.project == "vision-2"
+    with pytest.raises(sdk.InvalidArgument, match="project"):
+        await world.client.submit(["true"], project="a/b")
+
+
+@behaviour
 async def what_a_preemption_cost_is_told(world: World) -> None:
     async with world.running(cpus=CPUS, grace=20) as victim, world.running_after_preemption(victim) as trial:
         cost = (await world.client.explain(victim)).preempted

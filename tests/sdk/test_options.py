@@ -43,6 +43,7 @@ def test_every_option_is_sent() -> None:
         array_at_once=2,
         export="A=1",
         env={"B": "2"},
+        project="vision",
     )
     message = sent(Submit(spec, "r"))
     assert message == {
@@ -66,6 +67,7 @@ def test_every_option_is_sent() -> None:
                 {"jobId": "9", "kind": "DEPENDENCY_KIND_AFTER_OK"},
             ],
             "array": {"size": 10, "atOnce": 2},
+            "project": "vision",
             "environment": {"A": "1", "B": "2"},
         },
     }

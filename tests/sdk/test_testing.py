@@ -171,6 +171,34 @@ def test_what_is_seen_of_devices() -> None:
         assert client.node("n1").observations is None
 
 
+def test_shares_are_as_the_test_says() -> None:
+    share = sdk.Share(
+        project="p",
+        user="ann",
+        shares=2,
+        part_of_shares=1,
+        device_hours=3.5,
+        part_of_usage=1,
+        factor=0.5,
+        devices=4,
+        queued=1,
+    )
+    told = sdk.Shares(
+        time=datetime(2026, 1, 2, tzinfo=UTC),
+        half_life=timedelta(hours=1),
+        shares=(share,),
+        more_shares=1,
+        queued=3,
+        next_job_ids=(7, 8),
+    )
+    with testing.cluster() as fake, fake.client() as client:
+        fake.share(told)
+        assert client.shares() == told
+        fake.share(None)
+        with pytest.raises(sdk.FailedPrecondition, match=r"FakeCluster\.share says what they are"):
+            client.shares()
+
+
 def test_nothing_is_left_behind() -> None:
     with testing.cluster() as fake:
         client = fake.client(timeout=0.2)

@@ -312,6 +312,7 @@ def test_a_simulation_that_outlasts_its_numbers_says_so() -> None:
 def test_titles_say_what_is_unusual() -> None:
     assert Policy(name="fifo").title == "fifo"
     assert Policy(name="fitgpp", s=8, cap=None, backfill=True).title == "fitgpp s=8 cap=none backfill"
+    assert Policy(name="las", settings=(("threshold", 60), ("patience", 0.5))).title == "las threshold=60 patience=0.5"
     assert Policy(name="rand", sparing=False).title == "rand not sparing"
     assert Policy(name="fitgpp", s=8, label="ours").title == "ours"
     assert Policy(name="cells", promotes=False).in_effect != Policy(name="cells").in_effect

@@ -207,6 +207,14 @@ def test_users_may_know_how_long_their_jobs_run(tmp_path: Path) -> None:
     assert [job.spec.estimate_us for job in told] == [3600 * SECOND, 9 * SECOND]
 
 
+def test_the_account_of_a_job_is_its_project(tmp_path: Path) -> None:
+    head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES"
+    (tmp_path / "s").write_text(f"{head}|Account\n1|ann|100|200|9|COMPLETED|cpu=4|cpu=4|lab\n")
+    (tmp_path / "without").write_text(f"{head}\n1|ann|100|200|9|COMPLETED|cpu=4|cpu=4\n")
+    told = [read(Sacct(file=tmp_path / name, vc="none"))[0][0] for name in ("s", "without")]
+    assert [job.spec.project for job in told] == ["lab", ""]
+
+
 def test_a_job_that_is_in_the_lists_of_two_months_counts_once(tmp_path: Path) -> None:
     """The first list had it running. What was put back into the queue came again, and counts again."""
     head = "JobID|User|Submit|Start|ElapsedRaw|State|ReqTRES|AllocTRES|Account"
@@ -267,6 +275,7 @@ def sim_jobs(draw: st.DrawFn) -> SimJob:
         time_limit_us=draw(micros),
         estimate_us=draw(micros),
         gang=groups if sum(group.size for group in groups) > 1 else (),
+        project=draw(texts),
     )
     return SimJob(spec, draw(st.integers(1, 2**50)), draw(micros), draw(texts.filter(bool)), draw(texts))
 

@@ -222,6 +222,7 @@ specs = st.builds(
     cells=cell_requests,
     exit_0_after_stop=st.sampled_from(Exit0AfterStop),
     inherited=st.lists(st.tuples(words, words), max_size=2).map(tuple),
+    project=words,
 )
 
 

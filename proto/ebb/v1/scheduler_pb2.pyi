@@ -312,6 +312,50 @@ class PreemptionCost(_message.Message):
     device_hours: float
     def __init__(self, by_job_id: _Optional[int] = ..., by_user: _Optional[str] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., away: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., device_hours: _Optional[float] = ...) -> None: ...
 
+class SharesRequest(_message.Message):
+    __slots__ = ("virtual_cluster",)
+    VIRTUAL_CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    virtual_cluster: str
+    def __init__(self, virtual_cluster: _Optional[str] = ...) -> None: ...
+
+class SharesResponse(_message.Message):
+    __slots__ = ("time", "half_life", "shares", "more_shares", "queued", "next_job_ids")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    HALF_LIFE_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    MORE_SHARES_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    NEXT_JOB_IDS_FIELD_NUMBER: _ClassVar[int]
+    time: _timestamp_pb2.Timestamp
+    half_life: _duration_pb2.Duration
+    shares: _containers.RepeatedCompositeFieldContainer[Share]
+    more_shares: int
+    queued: int
+    next_job_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., half_life: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., shares: _Optional[_Iterable[_Union[Share, _Mapping]]] = ..., more_shares: _Optional[int] = ..., queued: _Optional[int] = ..., next_job_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Share(_message.Message):
+    __slots__ = ("project", "user", "shares", "device_hours", "part_of_shares", "part_of_usage", "factor", "devices", "queued")
+    PROJECT_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SHARES_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_HOURS_FIELD_NUMBER: _ClassVar[int]
+    PART_OF_SHARES_FIELD_NUMBER: _ClassVar[int]
+    PART_OF_USAGE_FIELD_NUMBER: _ClassVar[int]
+    FACTOR_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    QUEUED_FIELD_NUMBER: _ClassVar[int]
+    project: str
+    user: str
+    shares: float
+    device_hours: float
+    part_of_shares: float
+    part_of_usage: float
+    factor: float
+    devices: float
+    queued: int
+    def __init__(self, project: _Optional[str] = ..., user: _Optional[str] = ..., shares: _Optional[float] = ..., device_hours: _Optional[float] = ..., part_of_shares: _Optional[float] = ..., part_of_usage: _Optional[float] = ..., factor: _Optional[float] = ..., devices: _Optional[float] = ..., queued: _Optional[int] = ...) -> None: ...
+
 class LogsRequest(_message.Message):
     __slots__ = ("job_id", "run", "task", "offset", "follow")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]

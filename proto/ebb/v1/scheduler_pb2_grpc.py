@@ -95,6 +95,11 @@ class SchedulerStub(object):
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.ExplainRequest.SerializeToString,
                 response_deserializer=ebb_dot_v1_dot_scheduler__pb2.ExplainResponse.FromString,
                 _registered_method=True)
+        self.Shares = channel.unary_unary(
+                '/ebb.v1.Scheduler/Shares',
+                request_serializer=ebb_dot_v1_dot_scheduler__pb2.SharesRequest.SerializeToString,
+                response_deserializer=ebb_dot_v1_dot_scheduler__pb2.SharesResponse.FromString,
+                _registered_method=True)
         self.Story = channel.unary_unary(
                 '/ebb.v1.Scheduler/Story',
                 request_serializer=ebb_dot_v1_dot_scheduler__pb2.StoryRequest.SerializeToString,
@@ -193,6 +198,14 @@ class SchedulerServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Shares(self, request, context):
+        """Who has which share of the cluster, who has used how much, and which jobs are next, where the policy goes by usage (`fair`).
+        FAILED_PRECONDITION, NO_SHARES, where another policy is in use.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Story(self, request, context):
         """A job's events in order, with causes.
         """
@@ -269,6 +282,11 @@ def add_SchedulerServicer_to_server(servicer, server):
                     servicer.Explain,
                     request_deserializer=ebb_dot_v1_dot_scheduler__pb2.ExplainRequest.FromString,
                     response_serializer=ebb_dot_v1_dot_scheduler__pb2.ExplainResponse.SerializeToString,
+            ),
+            'Shares': grpc.unary_unary_rpc_method_handler(
+                    servicer.Shares,
+                    request_deserializer=ebb_dot_v1_dot_scheduler__pb2.SharesRequest.FromString,
+                    response_serializer=ebb_dot_v1_dot_scheduler__pb2.SharesResponse.SerializeToString,
             ),
             'Story': grpc.unary_unary_rpc_method_handler(
                     servicer.Story,
@@ -606,6 +624,33 @@ class Scheduler(object):
             '/ebb.v1.Scheduler/Explain',
             ebb_dot_v1_dot_scheduler__pb2.ExplainRequest.SerializeToString,
             ebb_dot_v1_dot_scheduler__pb2.ExplainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Shares(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ebb.v1.Scheduler/Shares',
+            ebb_dot_v1_dot_scheduler__pb2.SharesRequest.SerializeToString,
+            ebb_dot_v1_dot_scheduler__pb2.SharesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.allocation.transitions import stop_job
 from scheduler_service.core.model import Earmark, EventKind, Reason, Run, StopReason
+from scheduler_service.core.model.memo import vc_of
 from scheduler_service.core.model.values import ZERO, Micros, Vector, add
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.state import State
@@ -13,11 +14,12 @@ from scheduler_service.core.state.story import log_event
 
 def repair_at_startup(state: State) -> None:
     """Nothing is kept for jobs that could not start on it, no cell is bound that its virtual cluster does not own now, or that
-    nobody is in, and work without devices has no more than there is for it. Where the settings are as they were, this changes
-    nothing."""
+    nobody is in, work without devices has no more than there is for it, and nothing is remembered of a policy that is not in
+    use. Where the settings are as they were, this changes nothing."""
     now = state.cluster.clock_us
     for job_id in sorted({row.job_id for row in state.earmarks.rows.values() if not _serves(state, row)}):
         drop_earmarks(state, now, job_id, "it could not start there: the scheduler's settings are others than before")
+    _forget(state)
     if state.pools is None:
         return
     for vc_id in sorted(state.vcs.rows):
@@ -25,6 +27,15 @@ def repair_at_startup(state: State) -> None:
     give_back_unused(state)
     for node in sorted(state.nodes.rows):
         _clear_host(state, node, now)
+
+
+def _forget(state: State) -> None:
+    """Memos that go with no job, of policies that are not in use any more: what happens in the meantime is missing in them."""
+    for at, memo in sorted(state.memos.rows.items()):
+        vc = vc_of(memo.subject)
+        order = state.vc_orders.get(vc) if vc else state.site_order
+        if not memo.job_id and (order is None or order.policy != memo.policy):
+            state.put(state.memos, at, None)
 
 
 def _serves(state: State, earmark: Earmark) -> bool:

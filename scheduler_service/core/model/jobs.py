@@ -87,6 +87,8 @@ class JobSpec:
     nodes: NodeSelector = ANY_NODE
     alternatives: tuple[Configuration, ...] = ()
     """Other configurations in which it can run. That of the fields above is number 0, and these are 1, 2, ..."""
+    project: str = ""
+    """What its user works on; empty: none. Policies by usage charge the job to it."""
 
     def tasks(self) -> tuple[Vector, ...]:
         """What each task needs, in the order of their ranks."""

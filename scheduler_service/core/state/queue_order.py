@@ -45,6 +45,8 @@ class QueueOrder(NamedTuple):
     """Of which of these memos the key of a job depends."""
     overtakes: bool = False
     """Jobs behind one that does not fit are served all the same."""
+    charged_to: Callable[[Job], str] | None = None
+    """The subject, such as a user, to which the policy charges what runs of a job hold; None: runs are charged to nobody."""
 
 
 BY_PRIORITY = QueueOrder()

@@ -72,6 +72,18 @@ class State(Tables):
             self.news.popitem()
         self.unsettled = self.board_changed = True
         self.longer = False
+        for turned, charged_anew in self.noted:
+            self.turned |= turned
+            self.charged_anew |= charged_anew
+        self.noted.clear()
+
+    def settle(self) -> None:
+        """The policies have looked at everything."""
+        self.unsettled = self.longer = self.board_changed = False
+        self.bound_otherwise.clear()
+        if self.turned or self.charged_anew:
+            self.noted.append((self.turned, self.charged_anew))
+            self.turned, self.charged_anew = set(), set()
 
     @contextmanager
     def supposing(self) -> Iterator[None]:
@@ -80,21 +92,25 @@ class State(Tables):
 
         A policy must not propose a plan inside a supposition: the plan would be undone, too.
         """
-        before, bound_otherwise, turned = self.savepoint(), self.bound_otherwise, self.turned
-        flags = self.unsettled, self.longer, self.board_changed
+        before, bound_otherwise, turned, charged_anew = self.savepoint(), self.bound_otherwise, self.turned, self.charged_anew
+        flags, noted = (self.unsettled, self.longer, self.board_changed), self.noted
+        self.noted = []
         self.bound_otherwise, self.turned = bound_otherwise.copy(), turned.copy()
+        self.charged_anew = charged_anew.copy()
         try:
             yield
         finally:
             self.undo(before)
             self.unsettled, self.longer, self.board_changed = flags
-            self.bound_otherwise, self.turned = bound_otherwise, turned
+            self.noted = noted
+            self.bound_otherwise, self.turned, self.charged_anew = bound_otherwise, turned, charged_anew
 
     def adopt(self) -> None:
         """Makes what was changed since the last adopt final: it cannot be undone any more."""
         self.journal.clear()
         self.log.clear()
         self.news.clear()
+        self.noted.clear()
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""
@@ -141,6 +157,7 @@ class State(Tables):
             "vc_orders": dict(self.vc_orders),
             "memos_of": {job: set(ats) for job, ats in self.memos_of.items()},
             "subjects": {at: set(jobs) for at, jobs in self.subjects.items()},
+            "charged": dict(self.charged),
             "due_memos": set(self.due_memos),
             "too_large": set(self.too_large),
             "vc_ids": dict(self.vc_ids),

@@ -38,7 +38,7 @@ from scheduler_service.core.model.exchange import (
 from scheduler_service.core.model.idle_history import IdleCells
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.settings import Settings
-from scheduler_service.core.model.values import Mask, Micros, mask_of
+from scheduler_service.core.model.values import Mask, Micros, Vector, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, VirtualCluster
 from scheduler_service.core.state.candidates import Candidates
 from scheduler_service.core.state.exchange_index import ExchangeIndex
@@ -82,6 +82,11 @@ class Tables:
         """Something happened since the policies last ran that may let cells be exchanged."""
         self.turned: set[int] = set()
         """Jobs that came, went, began to run or ceased to since the policies last ran, where their order depends on memos."""
+        self.charged_anew: set[tuple[str, str]] = set()
+        """Policies and subjects that are charged with something else than when the policies last ran."""
+        self.noted: list[tuple[set[int], set[tuple[str, str]]]] = []
+        """`turned` and `charged_anew` as the policies that ran in this step found them. If the step is undone, so is what they
+        noted."""
         self.bound_otherwise: set[int] = set()
         """Virtual clusters that have other cells bound than when the policies last ran, if any has a proxy."""
 
@@ -105,6 +110,9 @@ class Tables:
         """Job -> the memos that go when it ends."""
         self.subjects: dict[tuple[str, str], set[int]] = {}
         """Policy and subject of a memo -> the jobs whose order depends on it."""
+        self.charged: dict[tuple[str, str], Vector] = {}
+        """Policy and subject -> what runs hold that are charged to the subject (`QueueOrder.charged_to`): devices, and the CPUs
+        of runs without devices."""
         self.due_memos: set[tuple[str, str]] = set()
         """Memos whose time was reached."""
         self.too_large: set[int] = set()

@@ -142,7 +142,8 @@ def _seats(need: Vector, amounts: Ints) -> Ints:
     for want, have in zip(need, amounts, strict=True):
         if want:
             np.minimum(least, have // want, out=least)
-    return np.maximum(np.minimum(least, 1 << 20), 0)
+    seats: Ints = np.maximum(np.minimum(least, 1 << 20), 0)
+    return seats
 
 
 def with_runs(runs: Held, started: Iterable[tuple[int, Vector]], until: Micros) -> Held:

@@ -8,6 +8,7 @@ from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, Remember, Rng, Wait
 from scheduler_service.core.model import Job, JobState, Reason
 from scheduler_service.core.model.jobs import Needs
+from scheduler_service.core.model.memo import vc_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
@@ -20,7 +21,7 @@ from scheduler_service.policies.exchange.arbiter import Match, balanced
 from scheduler_service.policies.exchange.stage import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
-from scheduler_service.policies.remembering import take_notes
+from scheduler_service.policies.remembering import Notes, noting
 from scheduler_service.policies.stages import Stages, stages_within
 
 BEHIND = 128
@@ -34,13 +35,11 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
     guaranteed where it runs, once its virtual cluster can have those cells; of that the paper has nothing."""
 
     def policy(state: State, rng: Rng) -> Proposals:
-        noted = yield from take_notes(state, _remember)
         while True:
             yield from serve(state, rng)
             yield from run_proxies(state)
             if not (yield from arbitrate(state, match)):
                 break
-        yield from take_notes(state, _remember, noted)
 
     def serve(state: State, rng: Rng) -> Proposals:
         if state.earmarks_of:
@@ -60,13 +59,19 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
                 return
             vc_ids = _with_work(state)
 
-    return policy
+    return noting(policy, Notes(_remember, _account))
 
 
 def _remember(state: State, job: Job) -> Iterable[Remember]:
     """What the policy of the job's virtual cluster notes of it."""
     vc = state.vc_ids.get(job.spec.vc)
     return () if vc is None else stages_within(state.vcs.rows[vc].policy).remember(state, job)
+
+
+def _account(state: State, subject: str) -> Iterable[Remember]:
+    """What the policy of the subject's virtual cluster notes of it."""
+    vc = state.vc_ids.get(vc_of(subject))
+    return () if vc is None else stages_within(state.vcs.rows[vc].policy).account(state, subject)
 
 
 def stages(options: Options) -> Stages:

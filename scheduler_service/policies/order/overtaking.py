@@ -14,7 +14,7 @@ from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.placing.first_fit import no_room, place, place_on_earmarks, start_on_earmarks
-from scheduler_service.policies.remembering import Notes, take_notes
+from scheduler_service.policies.remembering import Notes, Remembers, noting
 from scheduler_service.policies.stages import Choose
 
 LOOKED_AT = 1000
@@ -22,17 +22,15 @@ LOOKED_AT = 1000
 _Kind = tuple[Needs, tuple[int, ...]]
 
 
-def overtaking(choose: Choose = lambda _state, _job, _rng: None, remember: Notes = lambda _state, _job: ()) -> Policy:
+def overtaking(choose: Choose = lambda _state, _job, _rng: None, remember: Remembers = lambda _state, _job: ()) -> Policy:
     """The loop of a site without virtual clusters, whose jobs are all in one order. `choose` says how room is made for a job
     that does not fit, and `remember` what is noted of jobs."""
 
-    def policy(state: State, rng: Rng) -> Proposals:
-        noted = yield from take_notes(state, remember)
+    def serve(state: State, rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
         yield from _serve(state, choose, rng)
-        yield from take_notes(state, remember, noted)
 
-    return policy
+    return noting(serve, Notes(remember))
 
 
 def _serve(state: State, choose: Choose, rng: Rng) -> Proposals:

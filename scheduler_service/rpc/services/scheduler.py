@@ -34,6 +34,7 @@ from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
+from scheduler_service.rpc.services.shares import shares
 from scheduler_service.rpc.sight import sight
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
@@ -175,6 +176,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)
         return pb.ExplainResponse(job=await self._shown(found), explanation=explanation)
+
+    async def Shares(self, request: pb.SharesRequest, _context: Context) -> pb.SharesResponse:
+        return await shares(self._front.leading, request.virtual_cluster)
 
     async def Story(self, request: pb.StoryRequest, _context: Context) -> pb.StoryResponse:
         backend = self._front

@@ -103,7 +103,12 @@ def by_gpus(gpus: int, node: int | None, per_gpu: Callable[[int], Vector]) -> tu
 
 @lru_cache(4096)
 def spec(
-    demand: Vector, job_class: JobClass, grace_us: Micros, gang: tuple[TaskGroup, ...] = (), estimate_us: Micros = 0
+    demand: Vector,
+    job_class: JobClass,
+    grace_us: Micros,
+    gang: tuple[TaskGroup, ...] = (),
+    estimate_us: Micros = 0,
+    project: str = "",
 ) -> JobSpec:
     """Those that are equal are often one: a trace has few different ones where the grace period is the same for all."""
-    return JobSpec(COMMAND, demand, job_class, grace_us, gang=gang, estimate_us=estimate_us)
+    return JobSpec(COMMAND, demand, job_class, grace_us, gang=gang, estimate_us=estimate_us, project=project)

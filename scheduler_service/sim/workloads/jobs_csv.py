@@ -35,6 +35,7 @@ OPTIONAL = (
     "priority",
     "time_limit_s",
     "estimate_s",
+    "project",
 )
 COLUMNS = (*NEEDED, *OPTIONAL)
 CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
@@ -79,6 +80,7 @@ def _job(row: Row) -> SimJob:
         time_limit_us=row.micros("time_limit_s", default=0),
         estimate_us=row.micros("estimate_s", default=0),
         gang=gang,
+        project=row.text("project"),
     )
     return SimJob(
         spec, row.lasts("work_s", row.micros("work_s")), row.micros("submit_s"), row.text("user") or "user", row.text("vc")
@@ -169,6 +171,7 @@ def _written(job: SimJob) -> list[str]:
         str(spec.priority),
         seconds(spec.time_limit_us),
         seconds(spec.estimate_us),
+        spec.project,
     ]
 
 

@@ -83,7 +83,7 @@ def read(model: Sacct, file: Path, seed: int, skipped: Skipped) -> Iterator[SimJ
         gang = tasks if sum(group.size for group in tasks) > 1 else ()
         grace_us = round(model.grace_s.draw(rng) * SECOND)
         estimate_us = work_us if model.estimates == "right" else _time_limit(row)
-        asked = spec(demand, job_class(row, work_us), grace_us, gang, estimate_us)
+        asked = spec(demand, job_class(row, work_us), grace_us, gang, estimate_us, row.text("Account"))
         return SimJob(asked, work_us, submit_us, row.text("User") or "unknown", row.text(model.vc))
 
     for row in rows(file, (*COLUMNS, *vc), delimiter="|"):

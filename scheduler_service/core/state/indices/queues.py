@@ -3,6 +3,7 @@
 from scheduler_service.core.model import Job
 from scheduler_service.core.model.claims import Claim
 from scheduler_service.core.model.memo import Memo
+from scheduler_service.core.state.indices.charges import charge_all
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard
 from scheduler_service.core.state.queue import Queue
@@ -134,6 +135,7 @@ def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
     for job in jobs:
         move_in_queue(state, job, None)
         move_among_running(state, job, None)
+        charge_all(state, job, holds=False)
     if order is None:
         del state.vc_orders[vc]
     else:
@@ -142,6 +144,7 @@ def set_order(state: Tables, vc: str, order: QueueOrder | None) -> None:
     for job in jobs:
         move_in_queue(state, None, job)
         move_among_running(state, None, job)
+        charge_all(state, job, holds=True)
 
 
 def keeps_order(state: Tables) -> bool:

@@ -4,6 +4,7 @@ from scheduler_service.core.model import Run, RunKey
 from scheduler_service.core.model.values import Vector, mask_of, sub
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.eligibility import spared
+from scheduler_service.core.state.indices.charges import charge
 from scheduler_service.core.state.indices.deadlines import set_deadline
 from scheduler_service.core.state.indices.nonempty import add_or_discard, count, set_or_drop
 from scheduler_service.core.state.queue_keys import Deadline
@@ -35,6 +36,8 @@ def _comes_or_goes(state: Tables, run: Run, there: bool) -> None:
     if run.node in state.silent:
         count(state.unreachable, run.job_id, by)
     _hold(state, run, there)
+    if state.keeps_order:
+        charge(state, state.jobs.rows[run.job_id], run, there)
     _stand(state, None if there else run, run if there else None)
     if guard is not None:
         set_deadline(state, GUARD, tuple(key), None if there else guard, guard if there else None)

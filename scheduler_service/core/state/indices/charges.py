@@ -1,0 +1,26 @@
+"""Whom policies by usage charge with what runs hold."""
+
+from scheduler_service.core.model import Job, Run
+from scheduler_service.core.model.values import ZERO, Vector, add, sub
+from scheduler_service.core.state.indices.nonempty import set_or_drop
+from scheduler_service.core.state.tables import Tables
+
+
+def charge(state: Tables, job: Job, run: Run, holds: bool) -> None:
+    """The run takes what it holds, or leaves it: the subject of its job is charged with more, or with less."""
+    order = state.order_for(job)
+    if order.charged_to is None:
+        return
+    at, demand = (order.policy, order.charged_to(job)), run.demand
+    part = Vector(devices=demand.devices) if demand.devices else Vector(demand.cpu_milli)
+    before = state.charged.get(at, ZERO)
+    after = add(before, part) if holds else sub(before, part)
+    set_or_drop(state.charged, at, after if any(after) else None)
+    state.charged_anew.add(at)
+    state.unsettled = True
+
+
+def charge_all(state: Tables, job: Job, holds: bool) -> None:
+    """All runs of a job, where another order counts for it than before."""
+    for run in state.runs_of(job.id):
+        charge(state, job, run, holds)
