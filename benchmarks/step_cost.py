@@ -12,7 +12,7 @@ from time import thread_time_ns
 
 from benchmarks.figures import Figure, figure, quantile
 from scheduler_service.core.engine import step
-from scheduler_service.core.messages import Event, Launch, NodeSeen, RunExited, RunStarted, Step, Submitted
+from scheduler_service.core.messages import Event, Launch, NodeSeen, RunExited, RunStarted, Step, Stopped, Submitted
 from scheduler_service.core.model import Cluster, JobClass, JobSpec, RunKey, StopReason
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.values import SECOND, Vector
@@ -58,7 +58,7 @@ class Stream:
         for order in taken.orders:
             if isinstance(order.desired, Launch):
                 self.to_start.append((order.node, order.key))
-            elif order.desired.reason is StopReason.PREEMPTED:
+            elif isinstance(order.desired, Stopped) and order.desired.reason is StopReason.PREEMPTED:
                 self.to_stop.append((order.node, order.key))
         return taken
 

@@ -117,11 +117,7 @@ class Client(JobChanges, NodeCalls, VirtualClusterCalls, BaseClient["Transport"]
     ) -> Job:
         """Submits a job. It is on the scheduler's disk when this returns.
 
-        What there is to say of it is in `JobOptions`: name, job_class ("trial" or "best-effort"), cpus, memory, devices,
-        grace, env, export, working_directory, priority, time_limit, estimate, retries (retry_exit_codes, retry_exit_signals),
-        tasks (a gang), after_ok, after_any, after_failed, array (array_at_once), project,
-        exit_0_after_stop ("stopped" or "done").
-        Where the site has virtual clusters: vc, guarantee, pool, model, pin, cell, within, lazy, vacates.
+        `client_sdk.JobOptions` describes every option of a job, such as `name`, `cpus`, `memory`, `devices` and `time_limit`.
 
         The scheduler takes the same `request_id` for the same job, however often it is sent. One is made up where none
         is given, and kept over this call's own tries; give one to make retries of your own program safe too. `timeout`

@@ -9,13 +9,12 @@ import click
 from client_sdk.cli import output
 from client_sdk.cli.many_ids import ask_each
 from client_sdk.cli.session import Number, Session, no_header_option, output_option
+from client_sdk.cli.virtual_cluster_output import COLUMNS, WIDE_COLUMNS, row, show_virtual_cluster
 from client_sdk.errors import InvalidArgument
-from client_sdk.models import CellQuota, PinnedCell, PinUse, VirtualCluster, VirtualClusterPolicy
+from client_sdk.models import CellQuota, PinnedCell, VirtualCluster, VirtualClusterPolicy
 from client_sdk.units import parse_duration
 
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only names.")
-COLUMNS = ("NAME", "OWNS", "BOUND", "FREE", "FAULTY", "OPPORTUNISTIC")
-WIDE_COLUMNS = ("WEIGHT", "POLICY", "PINS")
 
 
 @click.group()
@@ -59,54 +58,8 @@ def list_(session: Session, fmt: str | None, no_header: bool, quiet: bool) -> No
         output.emit(list(found), fmt)
         return
     wide = fmt == "wide"
-    rows = [[*_short(one), *(_more(one) if wide else ())] for one in found]
+    rows = [row(one, wide=wide) for one in found]
     output.table([*COLUMNS, *(WIDE_COLUMNS if wide else ())], rows, header=not no_header)
-
-
-def _short(found: VirtualCluster) -> list[str]:
-    counts = {what: sum(getattr(use, what) for use in found.cells) for what in ("bound", "free", "faulty")}
-    owns = ", ".join(f"{quota.cells} {quota.pool}/{quota.level}" for quota in found.quotas)
-    return [found.name, owns or "-", *map(str, counts.values()), str(found.opportunistic_devices)]
-
-
-def _more(found: VirtualCluster) -> list[str]:
-    stands = {use.name: f" ({_state(use)})" for use in found.pin_uses}
-    pins = ", ".join(_pin(pin) + stands.get(pin.name, "") for pin in found.pins)
-    return [str(found.weight), _policy(found.policy), pins or "-"]
-
-
-def _pin(pin: PinnedCell) -> str:
-    return f"{pin.name}={pin.pool}/{pin.level}/{pin.index}"
-
-
-def _state(use: PinUse) -> str:
-    return use.state.name.lower().replace("_", " ")
-
-
-def _faults(use: PinUse) -> str:
-    """ "n1 0,3 (XID 79), n2 (silent)" """
-    where = (filter(None, (fault.node, ",".join(map(str, fault.devices)), f"({fault.why})")) for fault in use.faults)
-    return ", ".join(map(" ".join, where)) or "-"
-
-
-def _policy(policy: VirtualClusterPolicy) -> str:
-    """With those of its numbers that it has a use for."""
-    words = [policy.name or "-"]
-    if policy.name == "fitgpp":
-        words.append(f"s={policy.s:g}")
-    if policy.name != "fifo":
-        words.append(f"cap={policy.cap}")
-        words += [f"in-flight={policy.trials_in_flight}"] if policy.trials_in_flight else []
-    words += [f"{name}={value:g}" for name, value in sorted((policy.settings or {}).items())]
-    return " ".join(words)
-
-
-def _proxy(policy: VirtualClusterPolicy) -> str:
-    if not policy.proxy_after:
-        return "off"
-    window = output.duration(policy.proxy_window or policy.proxy_after)
-    kept = f", but for {policy.proxy_keep}" if policy.proxy_keep else ""
-    return f"offers cells that were idle for {output.duration(policy.proxy_after)}, for {window}{kept}"
 
 
 @vc.command()
@@ -128,28 +81,7 @@ def show(session: Session, name: str, fmt: str | None) -> None:
     if fmt is not None:
         output.emit(found, fmt)
         return
-    _say(found)
-
-
-def _say(found: VirtualCluster) -> None:
-    lines = {
-        "name": found.name,
-        "weight": str(found.weight),
-        "policy": _policy(found.policy),
-        "proxy": _proxy(found.policy),
-        "pins": ", ".join(map(_pin, found.pins)) or "-",
-        "opportunistic": f"{found.opportunistic_devices} devices",
-    }
-    output.table(["", ""], list(lines.items()), header=False)
-    if found.cells:
-        click.echo()
-        rows = [[u.pool, u.level, *map(str, (u.owned, u.bound, u.free, u.faulty, u.taken, u.given))] for u in found.cells]
-        output.table(("POOL", "LEVEL", "OWNS", "BOUND", "FREE", "FAULTY", "TAKEN", "GIVEN"), rows)
-    if found.pin_uses:
-        click.echo()
-        cells = {pin.name: f"{pin.pool}/{pin.level}/{pin.index}" for pin in found.pins}
-        rows = [[u.name, cells.get(u.name, "-"), _state(u), f"{u.held} of {u.devices}", _faults(u)] for u in found.pin_uses]
-        output.table(("PIN", "CELL", "STATE", "HELD", "FAULTS"), rows)
+    show_virtual_cluster(found)
 
 
 # ---- changes -----------------------------------------------------------------------------------------------------------
@@ -265,7 +197,7 @@ def _answer(found: VirtualCluster, fmt: str | None, quiet: bool) -> None:
     elif fmt is not None:
         output.emit(found, fmt)
     else:
-        _say(found)
+        show_virtual_cluster(found)
 
 
 def _quotas(said: Sequence[str]) -> list[CellQuota]:

@@ -195,10 +195,8 @@ _REPORTS: dict[type[Report], Callable[[State, Any, Run, Micros], None]] = {
 
 
 _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
+    **dict.fromkeys(_REPORTS, reported),
     Submitted: submitted,
-    RunStarted: reported,
-    RunReady: reported,
-    RunExited: reported,
     NodeSeen: node_seen,
     NodeSilent: node_silent,
     FaultsSeen: faults_seen,

@@ -12,7 +12,7 @@ from client_sdk import Client, Guarantee, InvalidArgument, Within, testing
 from client_sdk._values.options import job_spec
 from client_sdk.cli import ebb
 from client_sdk.cli.cells import drawn
-from client_sdk.cli.virtual_clusters import _more, _say
+from client_sdk.cli.virtual_cluster_output import _more, show_virtual_cluster
 from client_sdk.models import (
     BoundCell,
     CellLevel,
@@ -155,7 +155,7 @@ def test_pins_are_shown_with_how_they_stand(capsys: pytest.CaptureFixture[str]) 
     pins = (PinnedCell("left", "p", "switch", 2), PinnedCell("big", "p", "node", 1))
     found = VirtualCluster(name="a", pins=pins, pin_uses=uses, policy=VirtualClusterPolicy(name="fifo"))
     assert _more(found)[-1] == "left=p/switch/2 (in use), big=p/node/1 (faulty)"
-    _say(found)
+    show_virtual_cluster(found)
     assert capsys.readouterr().out.splitlines()[-3:] == [
         "PIN   CELL        STATE   HELD    FAULTS",
         "left  p/switch/2  in use  1 of 2  -",

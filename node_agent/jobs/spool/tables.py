@@ -4,9 +4,9 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, get_args
 
-from node_agent.jobs.model import Exited, Gang, LaunchSpec, Ready, RunEvent, RunKey, RunPhase, RunRecord, Started, StopReason
+from node_agent.jobs.model import Gang, LaunchSpec, RunEvent, RunKey, RunPhase, RunRecord, StopReason
 
 _VERSION = 3
 """Of the tables below. The first had no number, and no tasks; the second knew no generations."""
@@ -120,11 +120,10 @@ def _text(value: LaunchSpec | RunEvent, **more: str) -> str:
     return _encode(more | {name: getattr(value, name) for name in _NAMES[type(value)]})
 
 
+_EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in get_args(RunEvent)}
 _NAMES: Mapping[type[Any], tuple[str, ...]] = {
-    kind: tuple(field.name for field in fields(kind)) for kind in (LaunchSpec, Ready, Started, Exited)
+    kind: tuple(field.name for field in fields(kind)) for kind in (LaunchSpec, *_EVENTS.values())
 }
-
-_EVENTS: Mapping[str, type[RunEvent]] = {kind.__name__: kind for kind in (Ready, Started, Exited)}
 
 
 def event(text: str) -> RunEvent:

@@ -15,8 +15,9 @@ from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.remaining_time import remaining
 from scheduler_service.policies.stages import Ranked
+from scheduler_service.policies.victims.plan import Scores, plan_for
 from scheduler_service.policies.victims.preempting import preempting
-from scheduler_service.policies.victims.search import Field, Scores, draw, field_for, plan_for, pool_for
+from scheduler_service.policies.victims.search import Field, draw, field_for, pool_for
 
 
 def lrtp_victims(state: State, trial: Job, settings: FitGppSettings) -> Plan | None:

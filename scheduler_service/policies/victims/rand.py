@@ -6,8 +6,9 @@ from scheduler_service.core.messages import Plan, Rng
 from scheduler_service.core.model import Job
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.victims.plan import Scores, plan_for
 from scheduler_service.policies.victims.preempting import preempting
-from scheduler_service.policies.victims.search import Scores, draw, field_for, plan_for, random_order
+from scheduler_service.policies.victims.search import draw, field_for, random_order
 
 
 def rand_victims(state: State, trial: Job, settings: FitGppSettings, rng: Rng) -> Plan | None:

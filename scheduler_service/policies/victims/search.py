@@ -1,4 +1,4 @@
-"""Which runs must leave so that a trial can start: the field on which every rule plays, and the plan that follows.
+"""Which runs must leave so that a trial can start: the field on which every rule plays, and how runs are drawn from it.
 
 Who may preempt whom, of the table in the design: here a trial may preempt any best-effort run of no higher priority that was
 preempted fewer than P times and has run for its guaranteed time. A choice is a plan; nothing has changed until it is carried
@@ -6,31 +6,18 @@ out.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.messages import AddEarmark, Plan, Preempt, Rng
-from scheduler_service.core.model import CandidateScore, Decision, Job
-from scheduler_service.core.model.values import ZERO, Vector, add, fits, sub
+from scheduler_service.core.messages import Rng
+from scheduler_service.core.model import Job
+from scheduler_service.core.model.values import Vector, add, fits, sub
 from scheduler_service.core.state.eligibility import RULES, claim_of
 from scheduler_service.core.state.free_resources import largest_first
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.options import FitGppSettings
-
-SHOWN = 16
-"""How many candidates a decision keeps for the story."""
 
 Mask = NDArray[np.bool_]
-
-
-class Scores(NamedTuple):
-    """`score` by place in the field (Eqn 3), and its maxima."""
-
-    score: NDArray[np.float64]
-    max_size: float
-    max_grace_us: int
 
 
 class Field:
@@ -219,83 +206,3 @@ def _needed(field: Field, demand: Vector, room: Vector, drawn: list[int], node: 
         else:
             kept.append(place)
     return kept
-
-
-# ---- the plan ----------------------------------------------------------------------------------------------------------
-
-
-def plan_for(field: Field, scores: Scores, settings: FitGppSettings, rule: str) -> Plan:
-    """The victims are told to leave, and what each node of the trial needs is kept for it there."""
-    trial, state = field.trial, field.state
-    nodes = sorted(set(field.task_nodes.values()))
-    decision = Decision(
-        trial=trial.id,
-        node=nodes[0],
-        demand=trial.spec.demand,
-        rule=rule,
-        s=settings.s,
-        cap=settings.cap,
-        max_size=scores.max_size,
-        max_grace_us=scores.max_grace_us,
-        considered=len(np.unique(field.job)) if field.gangs.any() else len(field.job),
-        candidates=_shown(field, scores),
-    )
-    preemptions = tuple(Preempt(job, trial.id, settings.cap, decision) for job in field.victims)
-    earmarks = []
-    for node in nodes:
-        ranks = tuple(sorted(rank for rank, at in field.task_nodes.items() if at == node))
-        want = ZERO
-        for rank in ranks:
-            want = add(want, field.need(rank))
-        leaving = tuple(run.key for job in field.victims for run in state.runs_of(job) if run.node == node)
-        earmarks.append(AddEarmark(trial.id, node, want, leaving, decision, ranks, configuration=trial.configuration))
-    return (*preemptions, *earmarks)
-
-
-def _shown(field: Field, scores: Scores) -> tuple[CandidateScore, ...]:
-    """The chosen runs and those of lowest score, lowest first."""
-    c, state = field.state.candidates, field.state
-    chosen = np.isin(field.job, field.victims)
-    alone = _alone(field)
-    shown = np.nonzero(_lowest(scores.score, -field.job) | chosen)[0]
-    rows = []
-    for i in shown[np.lexsort((-field.job[shown], scores.score[shown]))].tolist():
-        key = c.keys[int(field.slots[i])]
-        assert key is not None  # a slot in J is in use
-        run = state.runs.rows[key]
-        rows.append(
-            CandidateScore(
-                key=key,
-                node=run.node,
-                demand=Vector(*field.demand[:, i].tolist()),
-                node_free=state.free_resources.free(run.node),
-                size=float(field.size[i]),
-                grace_us=int(field.grace[i]),
-                score=float(scores.score[i]),
-                preempted_for_trial=int(c.count[int(field.slots[i])]),
-                sufficient=bool(alone[i]),
-                chosen=bool(chosen[i]),
-            )
-        )
-    return tuple(rows)
-
-
-def _alone(field: Field) -> Mask:
-    """Eqn 2 for the trial's largest task, with what was free before anybody was told to leave."""
-    offered = field.state.free_resources.offered(field.state.among(field.trial.spec))
-    enough: Mask = np.ones(len(field.job), dtype=np.bool_)
-    for resource, need in enumerate(field.need(field.ranks()[0])):
-        enough &= field.demand[resource] + offered[resource].take(field.node) >= need
-    return enough
-
-
-def _lowest(score: NDArray[np.float64], tie: NDArray[np.int64]) -> Mask:
-    """Which are the SHOWN of lowest (score, tie). Sorts none of them, for there may be thousands."""
-    if len(score) <= SHOWN:
-        return np.ones(len(score), dtype=np.bool_)
-    bound = np.partition(score, SHOWN - 1)[SHOWN - 1]
-    below, level = score < bound, np.nonzero(score == bound)[0]
-    missing = SHOWN - int(below.sum())
-    below[level[np.argpartition(tie[level], missing - 1)[:missing]]] = True
-    lowest: Mask = below
-    return lowest

@@ -15,8 +15,9 @@ from scheduler_service.core.model.values import add, fits
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.victims.fitgpp import fitgpp_victims, least_score, score
+from scheduler_service.policies.victims.plan import Scores, plan_for
 from scheduler_service.policies.victims.preempting import Choice
-from scheduler_service.policies.victims.search import Field, Scores, field_for, plan_for
+from scheduler_service.policies.victims.search import Field, field_for
 
 Term = Callable[[Field], NDArray[np.float64]]
 """For each place of a field something between 0, for whom it were best to preempt, and 1: as much as all of the size."""
