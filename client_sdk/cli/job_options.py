@@ -4,11 +4,11 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from client_sdk._values.job_options import Alternative, JobOptions
+from client_sdk._values.job_options import Alternative, JobOptions, Jobs, Time
 from client_sdk.cli.option_values import (
     command,
     flag,
@@ -195,43 +195,39 @@ def _named(name: str, read: Callable[[Any], Any]) -> Callable[[Any], dict[str, A
     return lambda value: {name: read(value)}
 
 
-_READ: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "name": _named("name", text),
-    "class": _named("job_class", one_of("trial", "best-effort", wrong="is no class of jobs")),
-    "cpus": _named("cpus", number),
-    "memory": _named("memory", memory),
-    "devices": _named("devices", whole),
-    "grace": _named("grace", time),
-    "env": _named("env", _environment),
-    "export": _named("export", _export),
-    "cwd": _named("working_directory", _directory),
-    "priority": _named("priority", whole),
-    "time_limit": _named("time_limit", time),
-    "estimate": _named("estimate", time),
-    "retries": _named("retries", whole),
-    "retry_on": _retry_on,
-    "tasks": _named("tasks", lambda value: value),
-    "after_ok": _named("after_ok", ids),
-    "after_any": _named("after_any", ids),
-    "after_failed": _named("after_failed", ids),
-    "array": _array,
-    "vc": _named("vc", text),
-    "guarantee": _named("guarantee", one_of("guaranteed", "overflow", "opportunistic", wrong="is no guarantee")),
-    "pool": _named("pool", text),
-    "model": _named("model", text),
-    "device_memory": _named("device_memory", memory),
-    "nodes": _named("nodes", names),
-    "node_labels": _named("node_labels", _labels),
-    "exclude_nodes": _named("exclude_nodes", names),
-    "pin": _named("pin", text),
-    "cell": _named("cell", text),
-    "within": _within,
-    "lazy": _named("lazy", flag),
-    "vacates": _named("vacates", flag),
-    "project": _named("project", text),
-    "exit_0_after_stop": _named("exit_0_after_stop", one_of("stopped", "done", wrong="is unknown")),
-    "alternatives": lambda value: {"alternatives": list(map(_alternative, _listed(value)))},
+_OF_TYPE: Mapping[Any, Callable[[Any], Any]] = {
+    str: text,
+    str | None: text,
+    int: whole,
+    float: number,
+    bool: flag,
+    str | int: memory,
+    Time | None: time,
+    Jobs: ids,
+    str | Iterable[str]: names,
 }
+"""How an option of this type is read, under its name."""
+_OWN: dict[str, tuple[str, Callable[[Any], dict[str, Any]]] | None] = {
+    "job_class": ("class", _named("job_class", one_of("trial", "best-effort", wrong="is no class of jobs"))),
+    "env": ("env", _named("env", _environment)),
+    "export": ("export", _named("export", _export)),
+    "working_directory": ("cwd", _named("working_directory", _directory)),
+    "retry_exit_codes": ("retry_on", _retry_on),
+    "retry_exit_signals": None,
+    "tasks": ("tasks", _named("tasks", lambda value: value)),
+    "array": ("array", _array),
+    "array_at_once": None,
+    "guarantee": ("guarantee", _named("guarantee", one_of("guaranteed", "overflow", "opportunistic", wrong="is no guarantee"))),
+    "node_labels": ("node_labels", _named("node_labels", _labels)),
+    "within": ("within", _within),
+    "exit_0_after_stop": ("exit_0_after_stop", _named("exit_0_after_stop", one_of("stopped", "done", wrong="is unknown"))),
+    "alternatives": ("alternatives", lambda value: {"alternatives": list(map(_alternative, _listed(value)))}),
+}
+"""The key of an option, and how it is read, where the option's name and type do not say so; None: another key says it, too."""
+_EACH = (
+    _OWN[name] if name in _OWN else (name, _named(name, _OF_TYPE[kind])) for name, kind in JobOptions.__annotations__.items()
+)
+_READ: dict[str, Callable[[Any], dict[str, Any]]] = dict(found for found in _EACH if found is not None)
 _OF_ALTERNATIVE: dict[str, Callable[[Any], dict[str, Any]]] = {
     name: _READ[name] for name in Alternative.__annotations__ if name != "command"
 } | {"command": _named("command", lambda value: shlex.split(value) if isinstance(value, str) else command(value))}

@@ -36,7 +36,7 @@ def test_the_picture_has_every_folder_in_the_order_of_imports(folder: str) -> No
     ("addition", "files", "of_one_that_is_there"),
     [
         ("A policy", 4, r"\blas\b"),
-        ("A job field", 9, r"\bpriority\b"),
+        ("A job field", 8, r"\bpriority\b"),
         ("A field of a job's state", 6, r"\bsuspend_requested\b"),
         ("An agent order", 12, r"(?i)run_?ready|prepared?\b"),
     ],
