@@ -21,6 +21,7 @@ from scheduler_service.rpc.seals import Seals
 from scheduler_service.run.dispatch import Dispatch
 from scheduler_service.run.invariant_sampling import watch_state
 from scheduler_service.run.leadership import Renewal
+from scheduler_service.run.planner import Planner
 from scheduler_service.run.service import NotLeading, Service
 from scheduler_service.startup import clock, left_over, load_state
 from scheduler_service.store import RENEWALS
@@ -61,7 +62,9 @@ async def lead(
     dispatch = Dispatch()
     now = clock(state.cluster.clock_us, config.accept_clock)
     recorder = await asyncio.to_thread(recording.begin, config, stages_of, state, view.commit_no)
-    service = Service(state, view, stages_of(config).policy, writer, lambda orders: dispatch.send(view, orders), now, recorder)
+    policy = stages_of(config).policy
+    planner = Planner(lambda event: service.handle(event))
+    service = Service(state, view, policy, writer, lambda orders: dispatch.send(view, orders), now, recorder, planner.take)
 
     def fell_silent(silent: NodeSilent) -> asyncio.Future[Any] | None:
         try:
@@ -100,6 +103,7 @@ async def lead(
         guard = exit_timer(STOP_LIMIT, "the engine waits for a database that does not answer")
         why = await service.stopped
         guard.cancel()
+        await planner.close()
         writer.close()
         recorder.close()
     if why is not None:

@@ -16,6 +16,7 @@ from scheduler_service.core.messages import (
     AddEarmark,
     Agree,
     Bind,
+    Delegate,
     Demote,
     DropEarmark,
     NoteIdle,
@@ -202,6 +203,10 @@ def _remember(state: State, action: Remember, _now: Micros) -> None:
         state.put(state.memos, at, memo)
 
 
+def _delegate(state: State, action: Delegate, _now: Micros) -> None:
+    state.delegated[action.policy, action.subject] = action
+
+
 def _agree(state: State, action: Agree, now: Micros) -> None:
     agree(state, action.deal, now)
 
@@ -213,6 +218,7 @@ _HANDLERS: dict[type[Action], Callable[[State, Any, Micros], None]] = {
     DropEarmark: _drop,
     Wait: _wait,
     Remember: _remember,
+    Delegate: _delegate,
     Bind: lambda state, action, _now: bind(state, action),
     Reclaim: reclaim,
     Promote: lambda state, action, now: promote(state, action.job_id, now),

@@ -40,7 +40,8 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
     if state.deadlines:
         overdue(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
-    return Step(state.journal.entries, tuple(replies), _orders(state) if state.news else (), tuple(state.log), refused)
+    orders = _orders(state) if state.news else ()
+    return Step(state.journal.entries, tuple(replies), orders, tuple(state.log), refused, tuple(state.delegated.values()))
 
 
 def _take(state: State, event: Event, now: Micros) -> Reply | Exception:

@@ -23,6 +23,7 @@ from scheduler_service.core.handlers.jobs import (
     update_requested,
 )
 from scheduler_service.core.handlers.nodes import fence_requested, node_delete_requested, node_seen, node_silent
+from scheduler_service.core.handlers.plans import plan_ready
 from scheduler_service.core.handlers.skipped_numbers import numbers_lost
 from scheduler_service.core.handlers.submit import submitted
 from scheduler_service.core.handlers.virtual_clusters import vc_delete_requested, vc_requested
@@ -44,6 +45,7 @@ from scheduler_service.core.messages import (
     NodeSeen,
     NodeSilent,
     NumbersLost,
+    PlanReady,
     PostRequested,
     ReleaseRequested,
     Reply,
@@ -201,6 +203,7 @@ _HANDLERS: dict[type[Event], Callable[[State, Any, Micros], Reply]] = {
     NodeSilent: node_silent,
     FaultsSeen: faults_seen,
     NumbersLost: numbers_lost,
+    PlanReady: plan_ready,
     CancelRequested: cancel_requested,
     SuspendRequested: suspend_requested,
     ResumeRequested: resume_requested,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from scheduler_service.core.engine import Policy, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import Event, Order, Reply, Step
+from scheduler_service.core.messages import Delegate, Event, Order, Reply, Step
 from scheduler_service.core.state.state import State
 from scheduler_service.randomness import Drawing
 from scheduler_service.run.lanes import Asked, Lanes, Question, Waiting
@@ -53,7 +53,9 @@ class Service:
         dispatch: Callable[[Sequence[Order]], None],
         now: Callable[[], int],
         recorder: Recorder | None = None,
+        delegate: Callable[[Sequence[Delegate]], None] = lambda _: None,
     ) -> None:
+        """`dispatch` and `delegate` are called on the event loop, once what they get is durable."""
         self.view = view
         self.stopped: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         """Done when the engine has stopped: None after `stop`, else why leadership ended."""
@@ -61,6 +63,7 @@ class Service:
         self._policy = policy
         self._writer = writer
         self._dispatch = dispatch
+        self._delegate = delegate
         self._now = now
         self._recorder = recorder or Recorder()
         self._loop = asyncio.get_running_loop()
@@ -101,6 +104,8 @@ class Service:
         try:
             self.view.apply(published.commit_no, published.step.changes, published.heads)
             self._dispatch(published.step.orders)
+            if published.step.delegated:
+                self._delegate(published.step.delegated)
             if published.step.orders:
                 # The kernel takes who writes to a socket for one that is about to sleep, and has the reader wait for this
                 # core while another is idle. So it gets it, as soon as the orders are sent and before the replies are worded.

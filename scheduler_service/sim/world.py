@@ -10,7 +10,7 @@ from functools import reduce
 from random import Random
 
 from scheduler_service.core.engine import Policy, step
-from scheduler_service.core.messages import Accepted, Event, Order, Reply, Step, Stopped, Submitted, VcRequested
+from scheduler_service.core.messages import Accepted, Event, Order, PlanReady, Reply, Step, Stopped, Submitted, VcRequested
 from scheduler_service.core.model import Cluster, EventKind
 from scheduler_service.core.model.exchange import Exchange
 from scheduler_service.core.model.inventory import Inventory
@@ -47,6 +47,8 @@ class Site:
     seed: int = 0
     outages: Outages = NO_OUTAGES
     vcs: tuple[VcRequested, ...] = ()
+    plan_delay_us: Micros = 0
+    """How long it takes until a plan is there that the policy delegates."""
     tenants: Tenants | None = None
     """How virtual clusters request others' cells; None: they do not."""
 
@@ -75,6 +77,8 @@ class World:
         """When tenants looked last for what they lack."""
         self._stirred: Micros = 0
         """When a job came last, or something happened on a node."""
+        self._plans: list[tuple[Micros, PlanReady]] = []
+        """Plans that the policy has delegated, and when each is there."""
         self._load = Load(ZERO, reduce(add, [inventory.capacity for inventory in site.nodes], ZERO))
         self._step([self.agents.join(node_name(number), inventory) for number, inventory in enumerate(site.nodes, 1)])
         if site.vcs:
@@ -95,6 +99,8 @@ class World:
         if arrival is None and not self._live:
             return None  # what becomes of the nodes is no longer of interest
         soonest = runs if arrival is None or (runs is not None and runs < arrival) else arrival
+        if self._plans:
+            soonest = self._plans[0][0] if soonest is None else min(soonest, self._plans[0][0])
         if deadlines := self.state.deadlines:
             soonest = deadlines[0][0] if soonest is None else min(soonest, deadlines[0][0])
         if (tenants := self.site.tenants) is not None:
@@ -124,6 +130,8 @@ class World:
         if decides and (tenants := self.site.tenants) is not None and now >= tenants.next_us(self._looked):
             self._looked = now
             events += tenants.requests(self.state, now)
+        while decides and self._plans and self._plans[0][0] <= now:
+            events.append(self._plans.pop(0)[1])
         deadlines = self.state.deadlines
         if events or come or (decides and deadlines and deadlines[0][0] <= now):
             self._take(events, come)
@@ -134,6 +142,9 @@ class World:
             self._accepted(come, taken.replies[len(events) :])
         else:
             taken = self._step(events)
+        for one in taken.delegated:
+            plan = PlanReady(one.policy, one.subject, one.question())
+            self._plans.append((self.now + self.site.plan_delay_us, plan))
         for order in taken.orders:
             self._obey(order)
         for line in taken.log:

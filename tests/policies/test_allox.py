@@ -1,11 +1,12 @@
 """AlloX as a policy: the paper's examples in time, fairness between users, and what else holds."""
 
 import heapq
+import pickle
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from scheduler_service.core.messages import Accepted, FenceRequested, NodeDeleteRequested, Submitted
+from scheduler_service.core.messages import Accepted, FenceRequested, NodeDeleteRequested, PlanReady, Step, Submitted
 from scheduler_service.core.model import Configuration, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.progress import considered, progress
@@ -240,6 +241,55 @@ def test_a_job_that_no_node_can_take_any_more_says_so_and_starts_when_one_can() 
     assert d.job(job).state is STARTING
 
 
+# ---- long queues -------------------------------------------------------------------------------------------------------
+
+
+def delegated(taken: Step) -> PlanReady:
+    """What comes of the one question that the step delegates."""
+    (one,) = taken.delegated
+    return PlanReady(one.policy, one.subject, pickle.loads(pickle.dumps(one.question))())
+
+
+def test_the_plan_for_a_long_queue_is_made_elsewhere_and_checked_when_it_comes() -> None:
+    d = driver(2, 1, long=0, period=5)
+    taken = d.step(*(Submitted("ann", "", either(10 * k, 200)) for k in (1, 2, 3, 4)))
+    jobs = [reply.job_id for reply in taken.replies if isinstance(reply, Accepted)]
+    assert d.states(*jobs) == [QUEUED] * 4
+    plan = delegated(taken)
+    d.cancel(jobs[0])
+    assert d.step(after=1).delegated == (), "one question at a time"
+    d.step(plan)
+    assert [d.job(job).configuration for job in jobs if d.job(job).state is STARTING] == [0], "the cancelled one does not start"
+    assert d.step(plan).changes == (), "nobody waits for it any more"
+    d.start(*[job for job in jobs if d.job(job).state is STARTING])
+    assert delegated(d.step(after=5)).plan != ()
+
+
+def test_a_plan_that_never_comes_is_asked_for_again() -> None:
+    d = driver(1, 1, long=0, period=5)
+    taken = d.step(Submitted("ann", "", either(10, 200)))
+    assert d.step(after=49).delegated == ()
+    again = d.step(after=1)
+    assert delegated(again) == delegated(taken)
+    d.step(delegated(again))
+    assert len(d.state.active) == 1
+
+
+def test_a_queue_that_becomes_short_is_served_at_once_again() -> None:
+    d = driver(1, 0, long=2)
+    running, *others = submit(d, *[JobSpec(("true",), ON_GPU, estimate_us=10 * SECOND)] * 2)
+    d.start(running)
+    taken = d.step(*(Submitted("ann", "", JobSpec(("true",), ON_GPU, estimate_us=10 * SECOND)) for _ in range(3)))
+    assert list(d.state.memos.rows) == [("allox", "/plan")]
+    assert taken.delegated == (), "no slot is free"
+    for reply in taken.replies[1:]:
+        assert isinstance(reply, Accepted)
+        d.cancel(reply.job_id)
+    assert not d.state.memos.rows
+    d.exit(running)
+    assert d.job(others[0]).state is STARTING
+
+
 def test_explain_compares_the_times() -> None:
     made = allox()
     d = driver(1, 1)
@@ -247,7 +297,9 @@ def test_explain_compares_the_times() -> None:
     assert "configuration 0 10 s, configuration 1 100 s" in made.about(d.state, d.job(second))
 
 
-@pytest.mark.parametrize(("name", "value"), [("alpha", 1.5), ("alpha", -1), ("reserved_cpus", -1), ("unknown", 0), ("beta", 1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("alpha", 1.5), ("alpha", -1), ("reserved_cpus", -1), ("unknown", 0), ("period", 0), ("beta", 1)]
+)
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         allox(**{name: value})

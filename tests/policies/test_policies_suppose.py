@@ -61,7 +61,7 @@ QUESTIONS: Mapping[type, set[str]] = {
         "tops",
     },
     FreeResources: {
-        *("any_open", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit", "free"),
+        *("any_open", "capacities", "capacity_of", "could_ever_fit", "could_ever_fit_all", "first_fit", "free"),
         *("is_open", "offered", "snapshot", "total_cpu"),
     },
 }

@@ -1,5 +1,6 @@
 """Plans: what a policy would have done. An action is one thing of them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from scheduler_service.core.model import Decision, Reason, RunKey
@@ -143,6 +144,18 @@ class Remember:
 
 
 @dataclass(frozen=True, slots=True)
+class Delegate:
+    """Have a plan made outside of the step, since it takes long. It comes as the event PlanReady, or never: a policy that
+    delegates remembers ASKED about the subject, with a time at which it asks again."""
+
+    policy: str
+    subject: str
+    """Of the policy's memo."""
+    question: Callable[[], tuple[int | str, ...]]
+    """Gives the plan, in a form that only the policy knows. It can be pickled, and depends on nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Note why a queued job does not start now."""
 
@@ -155,7 +168,7 @@ class Wait:
 Trade = Agree | NoteIdle | OfferIdle | Withdraw
 
 
-Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Remember | Bind | Reclaim | Promote | Demote | Trade
+Action = Place | Preempt | AddEarmark | DropEarmark | Wait | Remember | Delegate | Bind | Reclaim | Promote | Demote | Trade
 
 
 Plan = tuple[Action, ...]

@@ -253,6 +253,15 @@ class RunExited:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanReady:
+    """What a policy delegated has been made; `plan` is in words of the policy's own."""
+
+    policy: str
+    subject: str
+    plan: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NumbersLost:
     """The database is older than what was done under it, as an agent has shown: numbers may have been given that it does not
     know of."""
@@ -279,4 +288,4 @@ Request = Submitted | JobRequest | NodeRequest | VcRequest | ExchangeRequest
 Report = RunStarted | RunReady | RunExited
 
 
-Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost
+Event = Request | Report | NodeSeen | NodeSilent | FaultsSeen | NumbersLost | PlanReady

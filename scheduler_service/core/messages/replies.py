@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Protocol
 
+from scheduler_service.core.messages.actions import Delegate
 from scheduler_service.core.messages.orders import Order
 from scheduler_service.core.model import JobEvent
 from scheduler_service.core.model.rows import dataclass
@@ -77,6 +78,8 @@ class Step:
     log: tuple[JobEvent, ...]
     refused: tuple[str, ...] = ()
     """Plans that were undone, and why: a fault of a policy, worth a warning."""
+    delegated: tuple[Delegate, ...] = ()
+    """What is to be done once this step is durable, or is left if it never is."""
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

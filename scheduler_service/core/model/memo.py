@@ -3,6 +3,9 @@
 from scheduler_service.core.model.rows import dataclass
 from scheduler_service.core.model.values import Micros
 
+ASKED, PLANNED = "asked", "planned"
+"""How the value of a memo begins that waits for a plan (`Delegate`), and that has one (`PlanReady`), which follows."""
+
 
 @dataclass(frozen=True)
 class Memo:

@@ -76,6 +76,7 @@ class State(Tables):
             self.turned |= turned
             self.charged_anew |= charged_anew
         self.noted.clear()
+        self.delegated.clear()
 
     def settle(self) -> None:
         """The policies have looked at everything."""
@@ -111,6 +112,7 @@ class State(Tables):
         self.log.clear()
         self.news.clear()
         self.noted.clear()
+        self.delegated.clear()
 
     def restore(self, rows: Iterator[tuple[str, Any, Any]]) -> None:
         """Fills an empty state with loaded rows: (table name, key, row), in any order."""

@@ -84,6 +84,8 @@ class Tables:
         """Jobs that came, went, began to run or ceased to since the policies last ran, where their order depends on memos."""
         self.charged_anew: set[tuple[str, str]] = set()
         """Policies and subjects that are charged with something else than when the policies last ran."""
+        self.delegated: dict[tuple[str, str], Any] = {}
+        """By policy and subject: what the policies have delegated since the last adopt."""
         self.noted: list[tuple[set[int], set[tuple[str, str]]]] = []
         """`turned` and `charged_anew` as the policies that ran in this step found them. If the step is undone, so is what they
         noted."""

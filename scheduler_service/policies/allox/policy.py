@@ -11,30 +11,33 @@ what is left.
 """
 
 from collections.abc import Generator, Iterator, Sequence
-from itertools import groupby
-from math import isfinite
 from typing import NamedTuple
 
+import numpy as np
+
 from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Place, Plan, Rng
+from scheduler_service.core.messages import Delegate, Place, Plan, Remember, Rng
 from scheduler_service.core.model import Job, JobClass, JobState, Reason
+from scheduler_service.core.model.memo import ASKED, PLANNED, shared
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import OWN_LANES
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.board import Waiting, match, waiting
-from scheduler_service.policies.allox.progress import by_progress, considered, progress, value
-from scheduler_service.policies.allox.slots import Ints, Kinds, held, left, with_runs
+from scheduler_service.policies.allox.progress import Shares, progress, values
+from scheduler_service.policies.allox.question import Question, nothing_starts
+from scheduler_service.policies.allox.slots import Kinds, held, left
 from scheduler_service.policies.allox.ways import Way, ways
+from scheduler_service.policies.matching.problem import NEVER
 from scheduler_service.policies.options import Options, own_settings
-from scheduler_service.policies.placing.first_fit import (
-    no_room,
-    offered_to,
-    place_on,
-    place_on_earmarks,
-    start_on_earmarks,
-)
+from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on, place_on_earmarks, start_on_earmarks
 from scheduler_service.policies.stages import Stages
+
+NAME = "allox"
+AT = NAME, shared("", "plan")
+"""The memo of a long queue: of which a plan is being made, or was made, or is to be made next."""
+PAUSES = "pauses"
+PATIENCE = 10
+"""How many periods a plan may take before another is asked for."""
 
 
 class Settings(NamedTuple):
@@ -46,16 +49,20 @@ class Settings(NamedTuple):
     """CPU cores that jobs without devices leave for each free device of a node."""
     unknown: float = 3600
     """Seconds that a configuration without an estimate is taken to run."""
+    long: float = 500
+    """With more queued jobs than this, another process makes the plan, once a period; 0: always."""
+    period: float = 1
+    """Seconds between two plans for a long queue."""
+
+
+LIMITS = {"alpha": (0, 1), "reserved_cpus": (0, 1024), "unknown": (1, 1e8), "long": (0, 1e9), "period": (0.01, 3600)}
 
 
 def stages(options: Options) -> Stages:
     settings = own_settings(Settings, options.own)
-    if not 0 <= settings.alpha <= 1:
-        raise ValueError(f"the setting alpha is {settings.alpha}; it must be from 0 to 1")
-    if not 0 <= settings.reserved_cpus <= 1024:
-        raise ValueError(f"the setting reserved_cpus is {settings.reserved_cpus}; it must be from 0 to 1024")
-    if not (isfinite(settings.unknown) and 1 <= settings.unknown <= 1e8):
-        raise ValueError(f"the setting unknown is {settings.unknown}; it must be from 1 to 100000000 seconds")
+    for name, (least, most) in LIMITS.items():
+        if not least <= (value := getattr(settings, name)) <= most:
+            raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
     return Stages(allox(settings), about=lambda _state, job: times_compared(job, settings))
 
 
@@ -81,12 +88,46 @@ def allox(settings: Settings) -> Policy:
         known.update(found)
         return [of for _, of in found.values()]
 
+    def ask(state: State) -> tuple[Question, Kinds, list[Job]]:
+        queued = sorted((job for job in _queued(state) if _waits(state, job.id)), key=_level)
+        kinds = Kinds(state, round(settings.reserved_cpus * 1000))
+        return _question(state, settings, kinds, queued, all_ways(queued)), kinds, queued
+
+    def at_once(state: State) -> Proposals:
+        while True:
+            question, kinds, queued = ask(state)
+            starts = () if nothing_starts(question) else question()
+            if not (yield from _start(state, kinds, starts)):
+                yield from _tell(state, kinds, queued)
+                return
+
+    def by_and_by(state: State) -> Proposals:
+        """A plan is asked for once a period, and carried out when it comes. Nothing is looked at in between."""
+        now, memo = state.cluster.clock_us, state.memos.rows.get(AT)
+        period = round(settings.period * SECOND)
+        if memo is not None and memo.value[0] == PLANNED:
+            kinds = Kinds(state, round(settings.reserved_cpus * 1000))
+            yield from _start(state, kinds, [int(number) for number in memo.value[1:]])
+            yield (Remember(*AT, (PAUSES,), due_us=now + period),)
+        elif memo is None or memo.due:
+            question, kinds, queued = ask(state)
+            yield from _tell(state, kinds, queued)
+            if nothing_starts(question):
+                yield (Remember(*AT, (PAUSES,), due_us=now + period),)
+            else:
+                yield Delegate(*AT, question), Remember(*AT, (ASKED,), due_us=now + PATIENCE * period)
+
+    def is_long(state: State) -> bool:
+        return sum(len(state.site_queues[lane]) for lane in OWN_LANES) > settings.long
+
     def policy(state: State, _rng: Rng) -> Proposals:
         yield from start_on_earmarks(state, place_on_earmarks)
-        queued = [job for job in _queued(state) if job.id not in state.earmarks_of]
-        if queued:
-            turn = _Round(state, settings)
-            yield from turn.serve([waiting(job, of, turn.kinds) for job, of in zip(queued, all_ways(queued), strict=True)])
+        if is_long(state):
+            yield from by_and_by(state)
+        if not is_long(state):
+            if AT in state.memos.rows:
+                yield (Remember(*AT, None),)
+            yield from at_once(state)
 
     return policy
 
@@ -100,98 +141,81 @@ def _ways(job: Job, settings: Settings) -> list[Way]:
     return ways(job, round(settings.unknown * SECOND))
 
 
-def _level(one: Waiting) -> tuple[bool, int]:
-    return one.job.spec.job_class is not JobClass.TRIAL, -one.job.priority
+def _level(job: Job) -> tuple[bool, int]:
+    return job.spec.job_class is not JobClass.TRIAL, -job.priority
 
 
-class _Round:
-    """One look at the queue: what is known of slots and of users, kept up to date while jobs start."""
+def _waits(state: State, job_id: int) -> bool:
+    """Whether the job is queued, with nothing kept for it anywhere."""
+    job = state.jobs.rows.get(job_id)
+    waits = job is not None and job.state is JobState.QUEUED and job.reason is not Reason.ARRAY_LIMIT
+    return waits and job_id not in state.earmarks_of
 
-    def __init__(self, state: State, settings: Settings) -> None:
-        self.state = state
-        self.alpha = settings.alpha
-        self.unknown_us = round(settings.unknown * SECOND)
-        self.now = state.cluster.clock_us
-        self.kinds = Kinds(state, round(settings.reserved_cpus * 1000))
 
-    def serve(self, queued: Sequence[Waiting]) -> Proposals:
-        self.runs = held(self.state, self.now, self.unknown_us)
-        if any(len(slots) and slots[0] <= self.now for slots in self._free_at([])):
-            self.received = progress(self.state, self.unknown_us)
-            before: list[list[Waiting]] = []
-            for _, level in groupby(sorted(queued, key=_level), key=_level):
-                jobs = list(level)
-                yield from self._serve_level(jobs, before)
-                before.append([one for one in jobs if self._waits(one)])
-        yield from self._tell(queued)
+def _question(
+    state: State, settings: Settings, kinds: Kinds, queued: Sequence[Job], of_each: Sequence[Sequence[Way]]
+) -> Question:
+    now, unknown_us = state.cluster.clock_us, round(settings.unknown * SECOND)
+    of_kinds = [[kinds.number(way.job) for way in of] for of in of_each]
+    shape = len(queued), len(kinds.kinds)
+    times, configurations = np.full(shape, NEVER, np.int64), np.zeros(shape, np.int64)
+    gained = [[0.0] * shape[1] for _ in queued]
+    shares, is_fair = Shares(state), settings.alpha < 1
+    for row, (of, numbers) in enumerate(zip(of_each, of_kinds, strict=True)):
+        for way, kind, value in zip(of, numbers, values(shares, of) if is_fair else [0.0] * len(of), strict=True):
+            if way.time_us < times[row, kind]:
+                times[row, kind], configurations[row, kind] = way.time_us, way.job.configuration
+                gained[row][kind] = value
+    levels = {level: number for number, level in enumerate(sorted({_level(job) for job in queued}))}
+    names = sorted({job.user for job in queued})
+    users = {name: number for number, name in enumerate(names)}
+    received = progress(state, unknown_us) if is_fair else {}
+    runs = held(state, now, unknown_us)
+    return Question(
+        now,
+        settings.alpha,
+        np.array([job.id for job in queued], np.int64),
+        np.array([levels[_level(job)] for job in queued], np.int64),
+        np.array([users[job.user] for job in queued], np.int64),
+        tuple(received.get(name, 0.0) for name in names),
+        np.array([job.submitted_us for job in queued], np.int64),
+        times,
+        configurations,
+        tuple(map(tuple, gained)),
+        tuple(kinds.free_at(kind, runs, now) for kind in kinds.kinds),
+    )
 
-    def _serve_level(self, jobs: Sequence[Waiting], before: Sequence[Sequence[Waiting]]) -> Proposals:
-        """Starts jobs of one priority, for as long as a matching has one that starts now. `before`: those of higher priority
-        that still wait."""
-        while there := [one for one in jobs if self._waits(one)]:
-            users = by_progress({one.job.user for one in there}, self.received)
-            free_at = self._free_at(before)
-            count = considered(len(users), self.alpha)
-            while not (yield from self._start(there, users, count, free_at)):
-                if count == len(users):
-                    return
-                count = min(2 * count, len(users))
 
-    def _start(
-        self, there: Sequence[Waiting], users: Sequence[str], count: int, free_at: Sequence[Ints]
-    ) -> Generator[Plan, str | None, bool]:
-        """Starts what a matching of jobs of the first `count` users has first on free slots. Whether any job started. The next
-        one is of those users who have the lowest progress then, unless all are considered."""
-        turn = {user: place for place, user in enumerate(users[:count])}
-        matched = match([one for one in there if one.job.user in turn], free_at, self.now)
-        started = False
-        for way in sorted(matched.starts, key=lambda way: (turn[way.job.user], way.job.submitted_us, way.job.id)):
-            action = self._place(way.job, self.kinds.kinds[self.kinds.number(way.job)].reserved)
-            if action is None or (yield (action,)) is not None:
-                continue
-            started = True
-            self._has_started(way, action)
-            if count < len(users):
-                break
-        return started
+def _start(state: State, kinds: Kinds, starts: Sequence[int]) -> Generator[Plan, str | None, bool]:
+    """Starts these jobs where there is room: the id and the configuration of each in turn. Whether any started. Since the plan
+    was made, jobs may have gone and nodes filled up."""
+    started = False
+    for job_id, configuration in zip(starts[::2], starts[1::2], strict=True):
+        if _waits(state, job_id) and configuration <= len(state.jobs.rows[job_id].spec.alternatives):
+            one = state.jobs.rows[job_id].configured(configuration)
+            action = _place(state, one, kinds.kinds[kinds.number(one)].reserved)
+            started |= action is not None and (yield (action,)) is None
+    return started
 
-    def _place(self, one: Job, reserved: int) -> Place | None:
-        tasks = one.spec.tasks()
-        offered = left(offered_to(self.state, one), reserved)
-        if one.avoid:
-            without = offered.copy()
-            without[:, list(one.avoid)] = -1
-            if (nodes := pack(tasks, without)) is not None:
-                return place_on(self.state, one, nodes)
-        nodes = pack(tasks, offered)
-        return None if nodes is None else place_on(self.state, one, nodes)
 
-    def _has_started(self, way: Way, action: Place) -> None:
-        tasks = zip((spot.node for spot in action.spots), way.job.spec.tasks(), strict=True)
-        self.runs = with_runs(self.runs, tasks, self.now + way.time_us)
-        whole = self.state.jobs.rows[action.job_id]
-        of = ways(whole, self.unknown_us)
-        user, configuration = way.job.user, way.job.configuration
-        self.received[user] = self.received.get(user, 0.0) + value(self.state, of, configuration)
+def _place(state: State, one: Job, reserved: int) -> Place | None:
+    tasks = one.spec.tasks()
+    offered = left(offered_to(state, one), reserved)
+    if one.avoid:
+        without = offered.copy()
+        without[:, list(one.avoid)] = -1
+        if (nodes := pack(tasks, without)) is not None:
+            return place_on(state, one, nodes)
+    nodes = pack(tasks, offered)
+    return None if nodes is None else place_on(state, one, nodes)
 
-    def _free_at(self, before: Sequence[Sequence[Waiting]]) -> list[Ints]:
-        """By kind: when its slots are free, after those who come before."""
-        free_at = [self.kinds.free_at(kind, self.runs, self.now) for kind in self.kinds.kinds]
-        for jobs in before:
-            free_at = match(jobs, free_at, self.now).free_at
-        return free_at
 
-    def _waits(self, one: Waiting) -> bool:
-        job = self.state.jobs.rows.get(one.job.id)
-        return job is not None and job.state is JobState.QUEUED and job.reason is not Reason.ARRAY_LIMIT
-
-    def _tell(self, queued: Sequence[Waiting]) -> Proposals:
-        """Those that wait are told why, if that is not what they were told before."""
-        possible = [kind.seats.sum() >= kind.tasks for kind in self.kinds.kinds]
-        for one in queued:
-            if self._waits(one):
-                job = self.state.jobs.rows[one.job.id]
-                if job.reason is not Reason.NO_ROOM or not any(possible[kind] for kind in one.kinds):
-                    wait = no_room(self.state, job)
-                    if wait.reason is not job.reason:
-                        yield (wait,)
+def _tell(state: State, kinds: Kinds, queued: Sequence[Job]) -> Proposals:
+    """Those that wait are told why, if that is not what they were told before."""
+    possible = [kind.seats.sum() >= kind.tasks for kind in kinds.kinds]
+    for job in queued:
+        if job.reason is Reason.NO_ROOM and any(possible[kinds.number(one)] for one in job.in_each_configuration()):
+            continue
+        wait = no_room(state, job)
+        if wait.reason is not job.reason:
+            yield (wait,)

@@ -5,7 +5,7 @@ bundle of CPUs. Of a gang, a slot has room for all tasks. Kinds whose slots shar
 lower bound (docs/matching.md, "Several sizes").
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -144,13 +144,3 @@ def _seats(need: Vector, amounts: Ints) -> Ints:
             np.minimum(least, have // want, out=least)
     seats: Ints = np.maximum(np.minimum(least, 1 << 20), 0)
     return seats
-
-
-def with_runs(runs: Held, started: Iterable[tuple[int, Vector]], until: Micros) -> Held:
-    """With tasks that have just been placed, as (node, demand)."""
-    new = list(started)
-    node = np.concatenate((runs.node, [node for node, _ in new]))
-    amount = np.concatenate((runs.amount, np.array([demand for _, demand in new], np.int64).reshape(-1, 3).T), axis=1)
-    ends = np.concatenate((runs.until, np.full(len(new), until, np.int64)))
-    order = np.lexsort((ends, node))
-    return Held(node[order].astype(np.int64), amount[:, order], ends[order])

@@ -1,0 +1,15 @@
+"""A plan that was made outside of the step comes in."""
+
+from scheduler_service.core.messages import PlanReady
+from scheduler_service.core.model.memo import ASKED, PLANNED
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.values import Micros
+from scheduler_service.core.state.state import State
+
+
+def plan_ready(state: State, event: PlanReady, _now: Micros) -> None:
+    """Gives the policy the plan that it waits for. One for which nobody waits any more, as after a restart, is left alone."""
+    at = event.policy, event.subject
+    memo = state.memos.rows.get(at)
+    if memo is not None and memo.value == (ASKED,):
+        state.put(state.memos, at, changed(memo, value=(PLANNED, *event.plan), due_us=None, due=True))
