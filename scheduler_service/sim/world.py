@@ -47,10 +47,10 @@ class Site:
     seed: int = 0
     outages: Outages = NO_OUTAGES
     vcs: tuple[VcRequested, ...] = ()
-    plan_delay_us: Micros = 0
-    """How long it takes until a plan is there that the policy delegates."""
     tenants: Tenants | None = None
     """How virtual clusters request others' cells; None: they do not."""
+    plan_delay_us: Micros = 0
+    """How long it takes until a plan is there that the policy delegates."""
 
 
 class World:
