@@ -59,7 +59,8 @@ def place(state: State, action: Place, now: Micros) -> None:
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
-    text = f"on {_names(state, action)}" if is_gang else ""
+    several = f"configuration {action.configuration}" if spec is not job.spec else ""
+    text = ", ".join(filter(None, (several, f"on {_names(state, action)}" if is_gang else "")))
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 
 
