@@ -1,5 +1,7 @@
 """Jobs of virtual clusters that may run in several pools, or in several ways in one."""
 
+from random import Random
+
 import pytest
 
 from scheduler_service.core.messages import VcRequested
@@ -7,6 +9,8 @@ from scheduler_service.core.model import JobState, NodeSelector, Reason
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, VcPolicy
 from scheduler_service.core.state.queue_keys import Lane
+from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.stages import stages_within
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, other
 
 NODES = {"g1": "FOUR", "g2": "FOUR", "c1": "CPU4", "c2": "CPU4"}
@@ -216,6 +220,24 @@ def test_one_configuration_moves_out_of_cells_that_are_others_now_and_another_st
     second = t.ask("A", 4, pool="g", alternatives=(other(4, cpus=True, pool="c", vacates=True),))
     t.change("A")
     assert t.states(job, second) == [JobState.RUNNING, JobState.STOPPING]
+
+
+# ---- why it waits ----------------------------------------------------------------------------------------------------------
+
+
+def test_why_it_waits_is_told_for_each_configuration() -> None:
+    t = two_pools()
+    holder = t.ask("A", 4, pool="g")
+    job = t.ask("A", 4, pool="g", alternatives=(other(2, 2, pool="g"), other(3, cpus=True, pool="c")))
+    assert configurations(t, job) == [2]
+    second = t.ask("A", 4, pool="g", alternatives=(other(2, 2, pool="g"), other(3, cpus=True, pool="c")))
+    found = explain(t.state, t.job(second), t.now, Random(0), stages_within(t.state.vcs.rows[1].policy))
+    assert [(blocker.reason, blocker.holder_jobs) for blocker in found.blockers] == [
+        (Reason.BEYOND_QUOTA, (holder,)),
+        (Reason.BEYOND_QUOTA, (holder,)),
+        (Reason.BEYOND_QUOTA, (job,)),
+    ]
+    assert [blocker.detail[:17] for blocker in found.blockers] == [f"configuration {number}; " for number in range(3)]
 
 
 # ---- trials ----------------------------------------------------------------------------------------------------------------
