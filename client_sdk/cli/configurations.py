@@ -11,7 +11,12 @@ def launched(job: Job) -> Configuration:
 
 def brief(job: Job) -> str:
     """Such as "1: 2 V100 and 4 CPUs"; - for a job that has but one, or that has not run."""
-    return f"{job.configuration}: {launched(job)}" if job.spec.alternatives and job.run else "-"
+    return chosen(job) if job.spec.alternatives and job.run else "-"
+
+
+def chosen(job: Job) -> str:
+    """Such as "1: 2 V100 and 4 CPUs"."""
+    return f"{job.configuration}: {launched(job)}"
 
 
 def lines(job: Job) -> dict[str, str]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import output
+from client_sdk.cli import configurations, output
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Blocker, Decision, Explanation, Job, JobState, PreemptionCost, Preview, StartEstimate, Victim
 
@@ -45,7 +45,8 @@ def say_preview(found: Preview) -> None:
     if found.job.spec.array is not None:
         click.echo("of its elements, the first:")
     if found.starts:
-        click.echo("it would start at once:")
+        chosen = f" in configuration {configurations.chosen(found.job)}" if found.job.spec.alternatives else ""
+        click.echo(f"it would start at once{chosen}:")
         output.table(output.TASK_COLUMNS, output.tasks(found.tasks), indent="  ")
         return
     if found.victims:
@@ -61,6 +62,7 @@ def _stands(job: Job) -> str:
     """ "QUEUED: behind 5", "RUNNING on n1" """
     placed = job.state in (JobState.STARTING, JobState.RUNNING, JobState.STOPPING, JobState.UNREACHABLE)
     said = f"{job.state.name} on {job.node}" if placed and job.node else job.state.name
+    said += f" in configuration {configurations.chosen(job)}" if placed and job.spec.alternatives else ""
     reason = output.reason(job)
     said += "" if reason == "-" else f": {reason}"
     return f"{said} - {job.reason_detail}" if job.reason_detail else said

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from scheduler_service.core.allocation.bindings import coming_to, in_own_cells, kept_on, running_in
+from scheduler_service.core.allocation.bindings import coming_to, in_own_cells, kept_for, kept_on, running_in
 from scheduler_service.core.allocation.earmarks import with_share
 from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import nodes_in
@@ -41,7 +41,7 @@ def _check_kept(state: State) -> None:
         mask = earmark.mask
         if not mask:
             continue
-        node, job = earmark.node, state.jobs.rows[earmark.job_id]
+        node, job = earmark.node, kept_for(state, earmark)
         claim(not mask & kept[node], f"earmark {earmark.id}: a device is kept twice")
         kept[node] |= mask
         opportunistic = job.spec.guarantee is Guarantee.OPPORTUNISTIC

@@ -1,7 +1,7 @@
 """A hypothesis state machine: tenants of a cluster of cells, in which anything may happen."""
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -36,7 +36,7 @@ from scheduler_service.core.model.virtual_clusters import Guarantee, Pin, Quota,
 from tests.core.driver import unsaved
 from tests.policies.cells_watch import Watched, begins, head, waiting
 from tests.policies.plain_cells import Plain, feasible, healthy, short, unbound
-from tests.policies.tenants import CPUS, TREES, inventory
+from tests.policies.tenants import CPUS, TREES, inventory, other
 
 T = TypeVar("T")
 MODELS = ("FOUR", "SIX", "P100", "CT1", "CPU4", "CPU6")
@@ -48,6 +48,7 @@ POLICIES = (
     VcPolicy("fair", settings=(("half_life", 60.0), ("period", 10.0))),
 )
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
+SIZES = st.lists(st.sampled_from((1, 1, 2, 2, 3, 4, 6, 8)), min_size=1, max_size=4)
 ENDS: tuple[dict[str, object], ...] = ({}, {}, {"exit_code": 1}, {"yielded": True}, {"unknown": True})
 USERS = {
     "cancel": CancelRequested,
@@ -155,7 +156,7 @@ class CellsMachine(RuleBasedStateMachine):
 
     @rule(
         data=st.data(),
-        sizes=st.lists(st.sampled_from((1, 1, 2, 2, 3, 4, 6, 8)), min_size=1, max_size=4),
+        sizes=SIZES,
         guarantee=st.sampled_from(GUARANTEES),
         priority=st.sampled_from((0, 0, 0, 1)),
         trial=st.booleans(),
@@ -163,18 +164,26 @@ class CellsMachine(RuleBasedStateMachine):
     )
     def submit(self, data: st.DataObject, sizes: list[int], guarantee: Guarantee, priority: int, trial: bool, up: bool) -> None:
         vc = self._any_vc(data)
-        wants: dict[str, object] = {"cpu": data.draw(st.sampled_from((1000, self.each * min(sizes))))}
+        if not vc:
+            return
+        wants = self._wants(data, vc, sizes, guarantee)
+        shapes = data.draw(st.one_of(st.just([]), st.lists(SIZES, min_size=1, max_size=2)))
+        ways = tuple(other(*shape, **self._wants(data, vc, shape, guarantee)) for shape in shapes)
+        self._ask(vc, sizes, up, guarantee=guarantee, priority=priority, trial=trial, alternatives=ways, **wants)
+
+    def _wants(self, data: st.DataObject, vc: str, sizes: list[int], guarantee: Guarantee) -> dict[str, Any]:
+        """What one configuration asks of cells."""
+        wants: dict[str, Any] = {"cpu": data.draw(st.sampled_from((1000, self.each * min(sizes))))}
         pool = data.draw(st.sampled_from([*self.plain, None, None]))
         wants["cpus"] = self._of_cpus(pool) if pool is not None else data.draw(st.booleans())
         if pool is not None:
             wants["pool"] = pool.name
             if not data.draw(st.integers(0, 2)):
                 wants["within"] = Within(data.draw(st.sampled_from(pool.levels[1:])), data.draw(st.booleans()))
-        pins = self.tenants.state.vcs.rows[self.tenants.state.vc_ids[vc]].pins if vc else ()
+        pins = self.tenants.state.vcs.rows[self.tenants.state.vc_ids[vc]].pins
         if pins and guarantee is Guarantee.GUARANTEED and data.draw(st.booleans()):
             wants |= {"pool": "", "within": (), "pin": data.draw(st.sampled_from(pins)).name}
-        if vc:
-            self._ask(vc, sizes, up, guarantee=guarantee, priority=priority, trial=trial, **wants)
+        return wants
 
     @rule(data=st.data(), size=st.sampled_from((1, 2, 2, 4)), count=st.integers(1, 8), much=st.booleans())
     def opportunistic_work_comes(self, data: st.DataObject, size: int, count: int, much: bool) -> None:

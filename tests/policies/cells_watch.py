@@ -10,7 +10,7 @@ from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase
 from scheduler_service.core.model.virtual_clusters import Guarantee
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import choices
+from scheduler_service.policies.cells.queue_membership import ways
 from scheduler_service.policies.stages import stages_within
 from tests.core.cells import free_cells
 from tests.core.charged import check_charges
@@ -125,11 +125,11 @@ class Watched(Tenants):
         job = head(self.state, self.state.vcs.rows[vc].name)
         pools, row = self.state.pools, self.state.vcs.rows[vc]
         assert pools is not None
-        for name, owner in choices(pools, row, job) if job is not None else ():
+        for one, (name, owner) in ways(pools, row, job) if job is not None else ():
             empty = pools.pools[name].rebuilt()
             for slot in range(100):
                 empty.set_opportunistic(slot, 0)
-            wanted = requested_cells(job.spec, empty.shape, pools.share(name)) if job is not None else ""
+            wanted = requested_cells(one.spec, empty.shape, pools.share(name))
             assert isinstance(wanted, str) or find(empty, owner, wanted) is None, f"{job} is held up by opportunistic runs"
 
 

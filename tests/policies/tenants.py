@@ -16,7 +16,7 @@ from scheduler_service.core.messages import (
     VcDeleteRequested,
     VcRequested,
 )
-from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason, TaskGroup
+from scheduler_service.core.model import Configuration, Job, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.rows import changed
@@ -162,9 +162,37 @@ def request(
     grace: int = 10,
     cpu: int = 1000,
     cpus: bool = False,
+    memory: int = 0,
+    alternatives: Sequence[Configuration] = (),
     **cell: Any,
 ) -> JobSpec:
-    """A job with a task of each of these numbers of devices, or (`cpus`) of CPUs without any."""
+    """A job as `other` describes its first configuration."""
+    first = other(*sizes, within=within, cpu=cpu, cpus=cpus, memory=memory, **cell)
+    return JobSpec(
+        ("true",),
+        first.demand,
+        JobClass.TRIAL if trial else JobClass.BEST_EFFORT,
+        grace * SECOND,
+        priority=priority,
+        gang=first.gang,
+        vc=vc,
+        guarantee=guarantee,
+        cells=first.cells,
+        device_memory_mib=memory,
+        alternatives=tuple(alternatives),
+    )
+
+
+def other(
+    *sizes: int,
+    within: str | Within | tuple[Within, ...] = (),
+    cpu: int = 1000,
+    cpus: bool = False,
+    memory: int = 0,
+    **cell: Any,
+) -> Configuration:
+    """A configuration with a task of each of these numbers of devices, or (`cpus`) of CPUs without any. `memory`: MiB of each
+    device."""
     demands = [Vector(1000 * size, 1024, 0) if cpus else Vector(cpu, 1024, size) for size in sizes]
     total = ZERO
     for demand in demands:
@@ -174,17 +202,7 @@ def request(
         within = (Within(within),)
     elif isinstance(within, Within):
         within = (within,)
-    return JobSpec(
-        ("true",),
-        total,
-        JobClass.TRIAL if trial else JobClass.BEST_EFFORT,
-        grace * SECOND,
-        priority=priority,
-        gang=gang,
-        vc=vc,
-        guarantee=guarantee,
-        cells=CellRequest(within=within, **cell),
-    )
+    return Configuration(total, gang, CellRequest(within=within, **cell), memory)
 
 
-__all__ = ["OPPORTUNISTIC", "OVERFLOW", "RunExited", "RunReady", "RunStarted", "Tenants", "request"]
+__all__ = ["OPPORTUNISTIC", "OVERFLOW", "RunExited", "RunReady", "RunStarted", "Tenants", "other", "request"]

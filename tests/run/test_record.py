@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from scheduler_service.commands.main import main
 from scheduler_service.core.engine import Policy, Proposals, step
 from scheduler_service.core.errors import Refused
-from scheduler_service.core.messages import Accepted, Order, Rng, Step, Stopped, Submitted, Wait
+from scheduler_service.core.messages import Accepted, Delegate, Order, Rng, Step, Stopped, Submitted, Wait
 from scheduler_service.core.model import Cluster, EventKind, Job, JobEvent, JobSpec, Reason, RunKey, StopReason
 from scheduler_service.core.model.values import ZERO
 from scheduler_service.core.state.state import State
@@ -173,6 +173,7 @@ def test_the_digest_is_of_all_that_came_out() -> None:
         (Order(1, RunKey(1, 1), 2, Stopped(0, StopReason.CANCELLED)),),
         (JobEvent(1, 0, EventKind.SUBMITTED),),
         ("a plan",),
+        (Delegate("policy", "/plan", tuple),),
     )
     whole = digest(came_out, canonical())
     assert whole == digest(replace(came_out), canonical())

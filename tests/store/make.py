@@ -11,6 +11,7 @@ from scheduler_service.core.model import (
     Array,
     CandidateScore,
     Cluster,
+    Configuration,
     Decision,
     Dependency,
     DependencyKind,
@@ -26,6 +27,7 @@ from scheduler_service.core.model import (
     JobState,
     Node,
     NodeDevice,
+    NodeSelector,
     NodeState,
     Reason,
     Retry,
@@ -199,6 +201,17 @@ quotas_of = st.lists(st.builds(Quota, words, words, st.integers(1, 2**31 - 1)), 
 pins_of = st.lists(st.builds(Pin, words, words, words, natural), max_size=2).map(tuple)
 nodes_of = st.lists(big, max_size=2).map(tuple)
 
+gangs = st.lists(st.builds(TaskGroup, st.integers(1, 3), vectors, st.lists(words, max_size=2).map(tuple)), max_size=2).map(
+    tuple
+)
+pairs = st.lists(st.tuples(words, words), max_size=2).map(tuple)
+names_of = st.lists(words, max_size=2).map(tuple)
+node_selectors = st.builds(NodeSelector, names_of, pairs, names_of)
+configurations = st.builds(
+    Configuration, vectors, gangs, cell_requests, natural, node_selectors, names_of, pairs, st.integers(0, 2**63 - 1)
+)
+labels_of = st.dictionaries(words, words, max_size=2).map(lambda given: tuple(sorted(given.items())))
+
 specs = st.builds(
     JobSpec,
     command=st.lists(words, min_size=1, max_size=3).map(tuple),
@@ -212,26 +225,27 @@ specs = st.builds(
     time_limit_us=big,
     estimate_us=big,
     retry=st.builds(Retry, natural, st.lists(natural, max_size=2).map(tuple), st.lists(natural, max_size=2).map(tuple)),
-    gang=st.lists(st.builds(TaskGroup, st.integers(1, 3), vectors, st.lists(words, max_size=2).map(tuple)), max_size=2).map(
-        tuple
-    ),
+    gang=gangs,
     dependencies=dependencies,
     array=st.none() | st.builds(Array, natural, natural),
     vc=words,
     guarantee=st.sampled_from(Guarantee),
     cells=cell_requests,
     exit_0_after_stop=st.sampled_from(Exit0AfterStop),
-    inherited=st.lists(st.tuples(words, words), max_size=2).map(tuple),
     project=words,
+    inherited=pairs,
+    device_memory_mib=natural,
+    nodes=node_selectors,
+    alternatives=st.lists(configurations, max_size=2).map(tuple),
 )
 
 
 @st.composite
 def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
-    state = draw(st.sampled_from(JobState))
+    state, spec = draw(st.sampled_from(JobState)), spec or draw(specs)
     return Job(
         job_id,
-        spec or draw(specs),
+        spec,
         f"user {job_id % 2}",
         f"request {job_id}" if job_id % 3 else "",
         T + job_id,
@@ -266,6 +280,8 @@ def jobs(draw: st.DrawFn, job_id: int, spec: JobSpec | None = None) -> Job:
         draw(st.none() | st.builds(Elements, natural, natural, natural, natural)),
         job_id % 3,
         job_id % 5,
+        draw(st.integers(0, len(spec.alternatives))),
+        draw(nodes_of),
     )
 
 
@@ -329,6 +345,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
                 draw(words),
                 draw(words),
                 draw(natural),
+                draw(labels_of),
             )
         )
     for j in range(1, draw(st.integers(0, 3)) + 1):
@@ -353,7 +370,7 @@ def clusters(draw: st.DrawFn) -> list[Any]:
             node = draw(st.integers(1, nodes))
             tasks_there = draw(st.lists(natural, max_size=2).map(tuple))
             devices = tuple(draw(nodes_of) for _ in tasks_there)
-            last = draw(times), draw(maybe(times)), tasks_there, devices
+            last = draw(times), draw(maybe(times)), tasks_there, devices, draw(st.integers(0, 15))
             rows.append(Earmark(j, phase, j, node, want, kept, victims, *last))
     for v in range(1, draw(st.integers(0, 3)) + 1):
         row = draw(st.builds(VirtualCluster, st.just(v), st.just(f"vc {v}"), quotas_of, pins_of, positive, vc_policies))

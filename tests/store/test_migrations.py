@@ -1,6 +1,7 @@
 """The migrations make exactly the tables of `tables.metadata`, and go down and up again."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -10,9 +11,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 
 from scheduler_service import store
-from scheduler_service.core.model import RunPhase
+from scheduler_service.core.model import Configuration, RunPhase
+from scheduler_service.core.model.values import Vector
 from scheduler_service.store.migrate import configuration, latest
 from scheduler_service.store.schema import tables
 from tests.store import make
@@ -122,6 +125,31 @@ def test_a_run_that_is_being_stopped_is_in_its_second_generation(engine: Engine,
         command.downgrade(configuration(conn), "0008")
         command.upgrade(configuration(conn), "heads")
         assert conn.execute(kept).scalars().all() == [None, 2]
+
+
+def test_jobs_nodes_and_earmarks_of_before_configurations_are_read_as_they_were(
+    engine: Engine, writer: Any, epoch: int
+) -> None:
+    job, queued = (
+        make.job(1, configuration=1, spec=replace(make.SPEC, alternatives=(Configuration(Vector(1, 1)),))),
+        make.job(2),
+    )
+    earmark = make.earmark(1, 1, configuration=1)
+    node = replace(make.NODE, labels=(("disk", "nvme"), ("zone", "a")))
+    number = store.commit(writer, epoch, make.new(make.CLUSTER, node, job, queued, earmark), [])
+    assert store.load(writer) == make.loaded(number, [make.CLUSTER, node, job, queued, earmark])
+    with engine.begin() as conn:
+        command.downgrade(configuration(conn), "0010")
+        for query in ("SELECT labels FROM node", "SELECT configuration FROM earmark"):
+            with pytest.raises(ProgrammingError, match="does not exist"), conn.begin_nested():
+                conn.execute(text(query))
+    store.migrate(engine)
+    with engine.connect() as conn:
+        rows = [make.CLUSTER, make.NODE, job, queued, replace(earmark, configuration=0)]
+        assert store.load(conn) == make.loaded(number, rows), "what those columns held is gone, and nothing else"
+        for wrong in ("UPDATE node SET labels = '[]'", "UPDATE earmark SET configuration = 0"):
+            with pytest.raises(IntegrityError), conn.begin_nested():
+                conn.execute(text(wrong))
 
 
 def test_migrating_again_changes_nothing_and_keeps_the_leader(engine: Engine, conn: Any, epoch: int) -> None:

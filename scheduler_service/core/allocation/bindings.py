@@ -66,8 +66,8 @@ def _owners_at(pools: Pools, pool: str, slot: int) -> Collection[Owner]:
 
 
 def owner_of(state: State, job: Job) -> Owner:
-    """Whose cells are the job's own."""
-    pin, vc = job.spec.cells.pin, state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
+    """Whose cells are the job's own, in the configuration of its launch, or in the only one of a view (`Job.configured`)."""
+    pin, vc = job.launch_spec.cells.pin, state.vcs.rows.get(state.vc_ids.get(job.spec.vc, 0))
     return vc.owner if vc is not None and not pin else Owner(0 if vc is None else vc.id, pin)
 
 
@@ -131,8 +131,13 @@ def running_in(state: State, binding: Binding) -> set[int]:
     found = {run.job_id for run, mask in on if run.guaranteed and mask_of(run.devices) & mask}
     for node in left_out_of(pools, binding):
         runs = (state.runs.rows[key] for key in state.runs_on.get(node, ()))
-        found |= {run.job_id for run in runs if run.guaranteed and _is_of(state, run.job_id, binding)}
+        found |= {run.job_id for run in runs if run.guaranteed and _is_of(state, state.jobs.rows[run.job_id], binding)}
     return found
+
+
+def kept_for(state: State, earmark: Earmark) -> Job:
+    """The job for which the earmark keeps something, in the configuration in which it is to start."""
+    return state.jobs.rows[earmark.job_id].configured(earmark.configuration)
 
 
 Kept = Mapping[int, Sequence[Earmark]]
@@ -153,7 +158,7 @@ def coming_to(state: State, binding: Binding, kept: Kept) -> set[int]:
     inside = [(row, mask) for node, mask in nodes_in(pools, binding) for row in kept.get(node, ())]
     found = {row.job_id for row, mask in inside if row.mask & mask}
     for node in left_out_of(pools, binding):
-        found |= {row.job_id for row in kept.get(node, ()) if _is_of(state, row.job_id, binding)}
+        found |= {row.job_id for row in kept.get(node, ()) if _is_of(state, kept_for(state, row), binding)}
     return found
 
 
@@ -161,8 +166,8 @@ def _in_use(state: State, binding: Binding, kept: Kept) -> bool:
     return bool(running_in(state, binding)) or bool(coming_to(state, binding, kept))
 
 
-def _is_of(state: State, job_id: int, binding: Binding) -> bool:
-    return owner_of(state, state.jobs.rows[job_id]) == Owner(binding.vc, binding.pin)
+def _is_of(state: State, job: Job, binding: Binding) -> bool:
+    return owner_of(state, job) == Owner(binding.vc, binding.pin)
 
 
 def bindings_of(state: State, vc: int) -> list[tuple[CellKey, Binding]]:

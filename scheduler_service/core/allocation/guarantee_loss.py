@@ -3,7 +3,7 @@ guarantee."""
 
 from collections import defaultdict
 
-from scheduler_service.core.allocation.bindings import bindings_of, coming_to, in_own_cells, kept_on, running_in
+from scheduler_service.core.allocation.bindings import bindings_of, coming_to, in_own_cells, kept_for, kept_on, running_in
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee import demote
 from scheduler_service.core.allocation.transitions import stop_job
@@ -13,7 +13,7 @@ from scheduler_service.core.cells.pools import Pools
 from scheduler_service.core.cells.queries import has_level
 from scheduler_service.core.cells.shape import level_of
 from scheduler_service.core.model import EventKind, Reason, StopReason
-from scheduler_service.core.model.values import Mask, Micros, mask_of
+from scheduler_service.core.model.values import Micros, mask_of
 from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
@@ -74,15 +74,13 @@ def strand(state: State, vc: str, why: str, now: Micros) -> None:
     """Whoever is in no cell of its own loses its guarantee, and who was to come to none what is kept for it. Looks at the
     virtual cluster's guaranteed runs, and at all that is kept."""
     runs = [state.runs.rows[key] for key in state.guaranteed_runs.get(vc, ())]
-    for job_id in sorted({run.job_id for run in runs if not _at_home(state, run.job_id, run.node, mask_of(run.devices))}):
+    jobs = state.jobs.rows
+    stranded = (run for run in runs if not in_own_cells(state, jobs[run.job_id], run.node, mask_of(run.devices)))
+    for job_id in sorted({run.job_id for run in stranded}):
         demote(state, job_id, now, text=why)
     kept = [row for row in state.earmarks.rows.values() if row.devices and _waits_for_cells(state, row.job_id, vc)]
-    for job_id in sorted({row.job_id for row in kept if not _at_home(state, row.job_id, row.node, row.mask)}):
+    for job_id in sorted({row.job_id for row in kept if not in_own_cells(state, kept_for(state, row), row.node, row.mask)}):
         drop_earmarks(state, now, job_id, why)
-
-
-def _at_home(state: State, job_id: int, node: int, mask: Mask) -> bool:
-    return in_own_cells(state, state.jobs.rows[job_id], node, mask)
 
 
 def _waits_for_cells(state: State, job_id: int, vc: str) -> bool:
@@ -94,7 +92,7 @@ def evacuate(state: State, binding: Binding, why: str, now: Micros) -> None:
     """The guaranteed jobs in the cell lose their guarantee, and those that were to come what is kept for them."""
     for job_id in sorted(running_in(state, binding), key=lambda job_id: _rank(state, job_id), reverse=True):
         demote(state, job_id, now, text=why)
-        if state.jobs.rows[job_id].spec.cells.vacates:
+        if state.jobs.rows[job_id].launch_spec.cells.vacates:
             _vacate(state, job_id, why, now)
     for job_id in sorted(coming_to(state, binding, kept_on(state))):
         drop_earmarks(state, now, job_id, why)

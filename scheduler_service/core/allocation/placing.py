@@ -59,14 +59,16 @@ def place(state: State, action: Place, now: Micros) -> None:
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
-    text = f"on {_names(state, action)}" if is_gang else ""
+    several = f"configuration {action.configuration}" if spec is not job.spec else ""
+    text = ", ".join(filter(None, (several, f"on {_names(state, action)}" if is_gang else "")))
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 
 
 def _check_suitable(state: State, job: Job, action: Place, among: Suitable) -> None:
-    """Raises PlanRefused for a node that the job does not ask for. One on which something is kept for it was such a node when
-    it was chosen."""
-    kept = {state.earmarks.rows[earmark].node for earmark in state.earmarks_of.get(job.id, ())}
+    """Raises PlanRefused for a node that the job does not ask for. One on which something is kept for it in this configuration
+    was such a node when it was chosen."""
+    earmarks = (state.earmarks.rows[earmark] for earmark in state.earmarks_of.get(job.id, ()))
+    kept = {earmark.node for earmark in earmarks if earmark.configuration == action.configuration}
     for spot in action.spots:
         if not among.bits >> spot.node & 1 and spot.node not in kept:
             raise PlanRefused(f"node {spot.node} is none of those that job {job.id} asks for")

@@ -1,6 +1,6 @@
 """What a leadership puts right before it begins: what stands from other settings, and means nothing under these."""
 
-from scheduler_service.core.allocation.bindings import give_back_unused, in_own_cells
+from scheduler_service.core.allocation.bindings import give_back_unused, in_own_cells, kept_for
 from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.allocation.guarantee_loss import shrink
 from scheduler_service.core.allocation.transitions import stop_job
@@ -40,7 +40,7 @@ def _forget(state: State) -> None:
 
 def _serves(state: State, earmark: Earmark) -> bool:
     """Whether its job can start on it: it is scheduled, and may have those cells, if it waits for its virtual cluster's."""
-    job = state.jobs.rows[earmark.job_id]
+    job = kept_for(state, earmark)
     if not state.serves(job) or state.pools is None or job.spec.guarantee is Guarantee.OPPORTUNISTIC:
         return state.serves(job)
     return in_own_cells(state, job, earmark.node, earmark.mask)

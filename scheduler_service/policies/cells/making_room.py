@@ -121,7 +121,7 @@ def decided(job: Job, vc: VirtualCluster, considered: int) -> Decision:
 def _sparing_the_lazy(state: State, vc: VirtualCluster, job: Job, chosen: list[Job], plan: Plan) -> Plan:
     """The job's plan, for which these leave. The lazy ones among them stay where they are, without their guarantee, unless
     there are no other cells for the job than those that they are in."""
-    stay = [other for other in chosen if other.spec.cells.lazy and other.id in state.active]
+    stay = [other for other in chosen if other.launch_spec.cells.lazy and other.id in state.active]
     while stay:
         sparing = plan_without(state, vc, job, chosen, stay)
         if sparing is None:

@@ -216,7 +216,7 @@ def _in_place(state: State, vc: VirtualCluster, job_id: int) -> Plan | None:
     the largest first, and else the smallest around a leaf. Who names a pin has that, and for a pin nothing is bound."""
     pools = state.pools
     assert pools is not None
-    owner = Owner(vc.id, state.jobs.rows[job_id].spec.cells.pin)
+    owner = Owner(vc.id, state.jobs.rows[job_id].launch_spec.cells.pin)
     bound: list[Bind] = []
     with state.supposing():
         for run in state.runs_of(job_id):

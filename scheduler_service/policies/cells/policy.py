@@ -129,7 +129,7 @@ def outranking(state: State, vc: VirtualCluster) -> set[int]:
     first, found = _first_waiting(state, vc), set[int]()
     for job_id in state.demoted[vc.name]:
         job, position = state.jobs.rows[job_id], state.pools.positions.get(state.runs_of(job_id)[0].node)
-        ahead = None if position is None else first.get(Choice(position.pool, Owner(vc.id, job.spec.cells.pin)))
+        ahead = None if position is None else first.get(Choice(position.pool, Owner(vc.id, job.launch_spec.cells.pin)))
         if ahead is None or state.place_of(job) < ahead:
             found.add(job_id)
     return found

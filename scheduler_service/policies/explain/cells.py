@@ -46,7 +46,7 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         plans = (plan_in_cells(state, vc, one) for one in job.in_each_configuration())
         plan = next((plan for plan in plans if plan is not None), None)
         if plan is None:
-            blockers.append(waits_for_cells(state, vc, job, why_not(state, vc, job)))
+            blockers += _waits_for_cells(state, vc, job)
         else:
             told = [action.job_id for action in plan if isinstance(action, Reclaim)]
             victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
@@ -58,6 +58,16 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
     if blockers and (place_in_queue := stages_within(vc.policy).about(state, job)):
         blockers[0] = blockers[0]._replace(detail="; ".join(filter(None, (blockers[0].detail, place_in_queue))))
     return Explanation(tuple(blockers), len(before), ahead, victims=victims)
+
+
+def _waits_for_cells(state: State, vc: VirtualCluster, job: Job) -> Iterator[Blocker]:
+    """One for each configuration of the job."""
+    for one in job.in_each_configuration():
+        blocker = waits_for_cells(state, vc, one, why_not(state, vc, one))
+        if job.spec.alternatives:
+            detail = "; ".join(filter(None, (f"configuration {one.configuration}", blocker.detail)))
+            blocker = blocker._replace(detail=detail)
+        yield blocker
 
 
 def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:

@@ -64,8 +64,8 @@ def _pass(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str | None, bo
     reservation: Reservation | None = None
     looked_at, backfilled = 0, False
     while looked_at < LOOKED_AT and (job := head_of(state, skipped)) is not None:
-        action = place(state, job)
-        if action is not None and (reservation is None or reservation.allows(state, job, action)):
+        action = _place_beside(state, job, reservation)
+        if action is not None:
             if (yield (action,)) is None:
                 if reservation is not None:
                     reservation.take(state, job, action)
@@ -83,6 +83,12 @@ def _pass(state: State, lanes: Sequence[Lane]) -> Generator[Plan, str | None, bo
         looked_at += reservation is not None
         skipped[own_lane(job)] += 1
     return backfilled
+
+
+def _place_beside(state: State, job: Job, reservation: "Reservation | None") -> Place | None:
+    """In the first of the job's configurations that has room and does not delay the head."""
+    places = (place(state, one) for one in job.in_each_configuration())
+    return next((one for one in places if one and (reservation is None or reservation.allows(state, job, one))), None)
 
 
 class Reservation:
