@@ -10,6 +10,8 @@ from scheduler_service.core.messages import Accepted, FenceRequested, NodeDelete
 from scheduler_service.core.model import Configuration, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.progress import considered, progress
+from scheduler_service.policies.allox.slots import Kinds
+from scheduler_service.policies.allox.ways import Known
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import EPOCH, Driver
@@ -110,6 +112,11 @@ def test_a_slot_that_is_late_does_not_start_anything_by_itself() -> None:
 # ---- fairness ----------------------------------------------------------------------------------------------------------
 
 
+def received(d: Driver) -> dict[str, float]:
+    known = Known(SECOND)
+    return progress(d.state, known, Kinds(d.state, known, 0))
+
+
 def test_progress_is_the_share_of_the_fastest_configuration_discounted_elsewhere() -> None:
     """The paper's example (3.3.2): capacity (8 CPUs, 2 GPUs, 64), configurations (1, 4, 20) and (1, 2, 5): 1/2 and 1/8."""
     made = allox(alpha=1, reserved_cpus=0)
@@ -118,13 +125,13 @@ def test_progress_is_the_share_of_the_fastest_configuration_discounted_elsewhere
     other = Configuration(Vector(1000, 4, 0), estimate_us=20 * SECOND)
     spec = JobSpec(("true",), Vector(0, 2, 1), estimate_us=5 * SECOND, alternatives=(other,))
     jobs = submit(d, spec, user="ann")
-    assert progress(d.state, SECOND) == {"ann": 0.5}
+    assert received(d) == {"ann": 0.5}
     jobs += submit(d, spec, user="bob")
-    assert progress(d.state, SECOND) == {"ann": 0.5, "bob": 0.5}
+    assert received(d) == {"ann": 0.5, "bob": 0.5}
     jobs += submit(d, *[spec] * 12, user="cat")
     on_cpus = [job for job in jobs if d.job(job).state is STARTING and d.job(job).configuration == 1]
     assert len(on_cpus) >= 1
-    assert progress(d.state, SECOND)["cat"] == len(on_cpus) / 8
+    assert received(d)["cat"] == len(on_cpus) / 8
 
 
 def test_how_many_users_are_considered() -> None:
@@ -273,6 +280,18 @@ def test_a_plan_that_never_comes_is_asked_for_again() -> None:
     assert delegated(again) == delegated(taken)
     d.step(delegated(again))
     assert len(d.state.active) == 1
+
+
+def test_a_job_of_higher_priority_does_not_wait_for_the_plan_of_a_long_queue() -> None:
+    d = driver(1, 1, long=2, period=5)
+    (running,) = submit(d, JobSpec(("true",), ON_GPU, estimate_us=10 * SECOND))
+    d.start(running)
+    submit(d, *[JobSpec(("true",), ON_GPU, estimate_us=10 * SECOND)] * 4)
+    (urgent,) = submit(d, JobSpec(("true",), ON_CPU, priority=1))
+    (trial,) = submit(d, JobSpec(("true",), ON_GPU, JobClass.TRIAL))
+    assert d.states(urgent, trial) == [STARTING, QUEUED]
+    d.exit(running)
+    assert d.job(trial).state is STARTING
 
 
 def test_a_queue_that_becomes_short_is_served_at_once_again() -> None:

@@ -10,7 +10,9 @@ queued jobs. If none of these jobs starts, more users are considered at once, so
 what is left.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain, groupby, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -18,15 +20,17 @@ import numpy as np
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Delegate, Place, Plan, Remember, Rng
 from scheduler_service.core.model import Job, JobClass, JobState, Reason
-from scheduler_service.core.model.memo import ASKED, PLANNED, shared
-from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared
+from scheduler_service.core.model.settings import Settings as EngineSettings
+from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import OWN_LANES
+from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.progress import Shares, progress, values
-from scheduler_service.policies.allox.question import Question, nothing_starts
-from scheduler_service.policies.allox.slots import Kinds, held, left
-from scheduler_service.policies.allox.ways import Way, ways
+from scheduler_service.policies.allox.progress import progress
+from scheduler_service.policies.allox.question import Question
+from scheduler_service.policies.allox.slots import Ints, Kinds, held, left
+from scheduler_service.policies.allox.ways import Known, Ways
 from scheduler_service.policies.matching.problem import NEVER
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on, place_on_earmarks, start_on_earmarks
@@ -40,6 +44,14 @@ PATIENCE = 10
 """How many periods a plan may take before another is asked for."""
 
 
+def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
+    """By priority alone: who of one priority is served next is the matching's to say."""
+    return -job.priority, job.id
+
+
+ORDER = QueueOrder(by_level)
+
+
 class Settings(NamedTuple):
     """Settings of this policy alone."""
 
@@ -49,7 +61,7 @@ class Settings(NamedTuple):
     """CPU cores that jobs without devices leave for each free device of a node."""
     unknown: float = 3600
     """Seconds that a configuration without an estimate is taken to run."""
-    long: float = 500
+    long: float = 200
     """With more queued jobs than this, another process makes the plan, once a period; 0: always."""
     period: float = 1
     """Seconds between two plans for a long queue."""
@@ -63,56 +75,73 @@ def stages(options: Options) -> Stages:
     for name, (least, most) in LIMITS.items():
         if not least <= (value := getattr(settings, name)) <= most:
             raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
-    return Stages(allox(settings), about=lambda _state, job: times_compared(job, settings))
+    return Stages(allox(settings), ORDER, about=lambda _state, job: times_compared(job, settings))
 
 
 def times_compared(job: Job, settings: Settings) -> str:
     """For people: how long the job would run in each configuration."""
     if not job.spec.alternatives:
         return ""
-    times = (f"configuration {way.job.configuration} {way.time_us / SECOND:.0f} s" for way in _ways(job, settings))
-    return f"it would run for: {', '.join(times)}"
+    times = Known(round(settings.unknown * SECOND)).of(job).times_us
+    return "it would run for: " + ", ".join(f"configuration {n} {time / SECOND:.0f} s" for n, time in enumerate(times))
+
+
+class Look(NamedTuple):
+    """Queued jobs as they are now."""
+
+    jobs: list[Job]
+    ways: list[Ways]
+    kinds: Kinds
+    of_need: dict[int, int]
+    """The kind of slot of each need, by their numbers."""
 
 
 def allox(settings: Settings) -> Policy:
     """The loop of a site without virtual clusters."""
-    known: dict[int, tuple[Job, list[Way]]] = {}
+    known = Known(round(settings.unknown * SECOND))
 
-    def all_ways(queued: Sequence[Job]) -> list[list[Way]]:
-        """The ways of each job. Those of jobs that were queued before and have not changed are known: they are many."""
-        found = {}
-        for job in queued:
-            before = known.get(job.id)
-            found[job.id] = before if before is not None and before[0] is job else (job, _ways(job, settings))
-        known.clear()
-        known.update(found)
-        return [of for _, of in found.values()]
+    def kinds_of(state: State) -> Kinds:
+        return Kinds(state, known, round(settings.reserved_cpus * 1000))
 
-    def ask(state: State) -> tuple[Question, Kinds, list[Job]]:
-        queued = sorted((job for job in _queued(state) if _waits(state, job.id)), key=_level)
-        kinds = Kinds(state, round(settings.reserved_cpus * 1000))
-        return _question(state, settings, kinds, queued, all_ways(queued)), kinds, queued
+    def look(state: State, jobs: Iterable[Job]) -> Look:
+        found = [job for job in jobs if _waits(state, job.id)]
+        known.forget(len(found) + len(state.active))
+        ways = list(map(known.of, found))
+        kinds = kinds_of(state)
+        return Look(found, ways, kinds, {need: kinds.number(need) for need in sorted({n for of in ways for n in of.needs})})
 
-    def at_once(state: State) -> Proposals:
-        while True:
-            question, kinds, queued = ask(state)
-            starts = () if nothing_starts(question) else question()
-            if not (yield from _start(state, kinds, starts)):
-                yield from _tell(state, kinds, queued)
+    def ask(state: State, seen: Look) -> Question | None:
+        """None: no slot is free that some job could have."""
+        now = state.cluster.clock_us
+        runs = held(state, now, round(settings.unknown * SECOND))
+        free_at = tuple(seen.kinds.free_at(kind, runs, now) for kind in seen.kinds.kinds)
+        if not any(len(slots) and slots[0] <= now for slots in free_at):
+            return None
+        received = progress(state, known, seen.kinds) if settings.alpha < 1 else {}
+        return _question(now, settings.alpha, seen, free_at, received)
+
+    def at_once(state: State, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
+        while any(True for _ in jobs(state)):
+            seen = look(state, jobs(state))
+            question = ask(state, seen)
+            if question is None or not (yield from _start(state, known, seen.kinds, question())):
+                yield from _tell(state, seen)
                 return
 
     def by_and_by(state: State) -> Proposals:
-        """A plan is asked for once a period, and carried out when it comes. Nothing is looked at in between."""
+        """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at: trials, and
+        those whose priority is higher than that of the many."""
+        yield from at_once(state, partial(_highest_levels, most=int(settings.long)))
         now, memo = state.cluster.clock_us, state.memos.rows.get(AT)
         period = round(settings.period * SECOND)
         if memo is not None and memo.value[0] == PLANNED:
-            kinds = Kinds(state, round(settings.reserved_cpus * 1000))
-            yield from _start(state, kinds, [int(number) for number in memo.value[1:]])
+            yield from _start(state, known, kinds_of(state), [int(number) for number in memo.value[1:]])
             yield (Remember(*AT, (PAUSES,), due_us=now + period),)
         elif memo is None or memo.due:
-            question, kinds, queued = ask(state)
-            yield from _tell(state, kinds, queued)
-            if nothing_starts(question):
+            seen = look(state, _queued(state))
+            yield from _tell(state, seen)
+            question = ask(state, seen)
+            if question is None:
                 yield (Remember(*AT, (PAUSES,), due_us=now + period),)
             else:
                 yield Delegate(*AT, question), Remember(*AT, (ASKED,), due_us=now + PATIENCE * period)
@@ -127,18 +156,25 @@ def allox(settings: Settings) -> Policy:
         if not is_long(state):
             if AT in state.memos.rows:
                 yield (Remember(*AT, None),)
-            yield from at_once(state)
+            yield from at_once(state, _queued)
 
     return policy
 
 
 def _queued(state: State) -> Iterator[Job]:
-    keys = sorted(key for lane in OWN_LANES for key in state.waiting("", lane))
-    return (state.jobs.rows[key[-1]] for key in keys)
+    """All queued jobs, by level."""
+    return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting("", lane))
 
 
-def _ways(job: Job, settings: Settings) -> list[Way]:
-    return ways(job, round(settings.unknown * SECOND))
+def _highest_levels(state: State, most: int) -> list[Job]:
+    """The jobs of the highest levels, all of each; `most` of them together at most."""
+    found: list[Job] = []
+    for _, level in groupby(_queued(state), key=_level):
+        jobs = list(islice(level, most - len(found) + 1))
+        if len(found) + len(jobs) > most:
+            break
+        found += jobs
+    return found
 
 
 def _level(job: Job) -> tuple[bool, int]:
@@ -152,48 +188,49 @@ def _waits(state: State, job_id: int) -> bool:
     return waits and job_id not in state.earmarks_of
 
 
-def _question(
-    state: State, settings: Settings, kinds: Kinds, queued: Sequence[Job], of_each: Sequence[Sequence[Way]]
-) -> Question:
-    now, unknown_us = state.cluster.clock_us, round(settings.unknown * SECOND)
-    of_kinds = [[kinds.number(way.job) for way in of] for of in of_each]
-    shape = len(queued), len(kinds.kinds)
-    times, configurations = np.full(shape, NEVER, np.int64), np.zeros(shape, np.int64)
-    gained = [[0.0] * shape[1] for _ in queued]
-    shares, is_fair = Shares(state), settings.alpha < 1
-    for row, (of, numbers) in enumerate(zip(of_each, of_kinds, strict=True)):
-        for way, kind, value in zip(of, numbers, values(shares, of) if is_fair else [0.0] * len(of), strict=True):
-            if way.time_us < times[row, kind]:
-                times[row, kind], configurations[row, kind] = way.time_us, way.job.configuration
-                gained[row][kind] = value
-    levels = {level: number for number, level in enumerate(sorted({_level(job) for job in queued}))}
-    names = sorted({job.user for job in queued})
+def _question(now: Micros, alpha: float, seen: Look, free_at: tuple[Ints, ...], received: Mapping[str, float]) -> Question:
+    jobs, ways = seen.jobs, seen.ways
+    counts = np.array([len(of.needs) for of in ways], np.int64)
+    row = np.repeat(np.arange(len(ways)), counts)
+    configuration = np.concatenate([np.arange(count) for count in counts])
+    kind = np.array([seen.of_need[need] for of in ways for need in of.needs], np.int64)
+    time = np.array(list(chain.from_iterable(of.times_us for of in ways)), np.int64)
+    shortest = np.minimum.reduceat(time, np.cumsum(counts) - counts)
+    shares = {need: seen.kinds.share(need) for need in sorted({of.needs[of.fastest] for of in ways})} if alpha < 1 else {}
+    share = np.array([shares.get(of.needs[of.fastest], 0.0) for of in ways])
+    shape = len(jobs), len(free_at)
+    times, configurations, values = np.full(shape, NEVER, np.int64), np.zeros(shape, np.int64), np.zeros(shape)
+    at = np.lexsort((-configuration, -time))  # of several configurations on one kind of slot, the fastest is last
+    cells = row[at], kind[at]
+    times[cells], configurations[cells] = time[at], configuration[at]
+    values[cells] = (share * shortest)[row[at]] / time[at]
+    levels = {level: number for number, level in enumerate(sorted({_level(job) for job in jobs}))}
+    names = sorted({job.user for job in jobs})
     users = {name: number for number, name in enumerate(names)}
-    received = progress(state, unknown_us) if is_fair else {}
-    runs = held(state, now, unknown_us)
     return Question(
         now,
-        settings.alpha,
-        np.array([job.id for job in queued], np.int64),
-        np.array([levels[_level(job)] for job in queued], np.int64),
-        np.array([users[job.user] for job in queued], np.int64),
+        alpha,
+        np.array([job.id for job in jobs], np.int64),
+        np.array([levels[_level(job)] for job in jobs], np.int64),
+        np.array([users[job.user] for job in jobs], np.int64),
         tuple(received.get(name, 0.0) for name in names),
-        np.array([job.submitted_us for job in queued], np.int64),
+        np.array([job.submitted_us for job in jobs], np.int64),
         times,
         configurations,
-        tuple(map(tuple, gained)),
-        tuple(kinds.free_at(kind, runs, now) for kind in kinds.kinds),
+        values,
+        free_at,
     )
 
 
-def _start(state: State, kinds: Kinds, starts: Sequence[int]) -> Generator[Plan, str | None, bool]:
+def _start(state: State, known: Known, kinds: Kinds, starts: Sequence[int]) -> Generator[Plan, str | None, bool]:
     """Starts these jobs where there is room: the id and the configuration of each in turn. Whether any started. Since the plan
     was made, jobs may have gone and nodes filled up."""
     started = False
     for job_id, configuration in zip(starts[::2], starts[1::2], strict=True):
         if _waits(state, job_id) and configuration <= len(state.jobs.rows[job_id].spec.alternatives):
-            one = state.jobs.rows[job_id].configured(configuration)
-            action = _place(state, one, kinds.kinds[kinds.number(one)].reserved)
+            job = state.jobs.rows[job_id]
+            kind = kinds.kinds[kinds.number(known.of(job).needs[configuration])]
+            action = _place(state, job.configured(configuration), kind.reserved)
             started |= action is not None and (yield (action,)) is None
     return started
 
@@ -210,12 +247,12 @@ def _place(state: State, one: Job, reserved: int) -> Place | None:
     return None if nodes is None else place_on(state, one, nodes)
 
 
-def _tell(state: State, kinds: Kinds, queued: Sequence[Job]) -> Proposals:
+def _tell(state: State, seen: Look) -> Proposals:
     """Those that wait are told why, if that is not what they were told before."""
-    possible = [kind.seats.sum() >= kind.tasks for kind in kinds.kinds]
-    for job in queued:
-        if job.reason is Reason.NO_ROOM and any(possible[kinds.number(one)] for one in job.in_each_configuration()):
-            continue
-        wait = no_room(state, job)
-        if wait.reason is not job.reason:
-            yield (wait,)
+    possible = [kind.seats.sum() >= kind.tasks for kind in seen.kinds.kinds]
+    has_slots = {need for need, kind in seen.of_need.items() if possible[kind]}
+    for job, of in zip(seen.jobs, seen.ways, strict=True):
+        if job.reason is not Reason.NO_ROOM or has_slots.isdisjoint(of.needs):
+            wait = no_room(state, job)
+            if wait.reason is not job.reason:
+                yield (wait,)

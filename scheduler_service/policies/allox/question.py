@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler_service.core.model.values import Micros
 from scheduler_service.policies.allox.progress import considered
-from scheduler_service.policies.matching.problem import NEVER, Ints, Problem
+from scheduler_service.policies.matching.problem import Ints, Problem
 from scheduler_service.policies.matching.solve import solve
 
 
@@ -33,7 +34,7 @@ class Question:
     """How long a job runs on a slot, at least 1; NEVER where it cannot run."""
     configurations: Ints
     """In which configuration it would run there."""
-    values: tuple[tuple[float, ...], ...]
+    values: NDArray[np.float64]
     """What the user's progress gains by it."""
     free_at: tuple[Ints, ...]
     """By kind: when each slot is free; those that are free now, `now`."""
@@ -53,7 +54,7 @@ def _starts(of: Question) -> Iterator[tuple[int, int]]:
             started = _first_starts(of, rows, users, free_at)
             for row, kind, slot in started:
                 free_at[kind][slot] = of.now + of.times[row, kind]
-                received[of.users[row]] += of.values[row][kind]
+                received[of.users[row]] += float(of.values[row, kind])
                 yield int(of.jobs[row]), int(of.configurations[row, kind])
             if not started:
                 break
@@ -88,9 +89,3 @@ def _after(of: Question, rows: Ints, free_at: list[Ints]) -> list[Ints]:
         here = placed[matching.kind[placed] == kind]
         np.maximum.at(slots, matching.slot[here], matching.start[here] + of.times[rows[here], kind])
     return after
-
-
-def nothing_starts(question: Question) -> bool:
-    """Whether no slot is free that some job could have."""
-    usable = (question.times != NEVER).any(axis=0)
-    return not any(use and len(slots) and slots[0] <= question.now for use, slots in zip(usable, question.free_at, strict=True))

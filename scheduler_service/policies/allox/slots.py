@@ -6,15 +6,17 @@ lower bound (docs/matching.md, "Several sizes").
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.core.state.suitable_nodes import Asked, Suitable, asked
+from scheduler_service.core.state.suitable_nodes import Suitable
+from scheduler_service.policies.allox.ways import Known
 from scheduler_service.policies.remaining_time import remaining
 
 Ints = NDArray[np.int64]
@@ -63,44 +65,51 @@ def held(state: State, now: Micros, unknown_us: Micros) -> Held:
 
 
 class Kinds:
-    """The kinds of slots that configurations need, as they are met."""
+    """The kinds of slots of one state, whose nodes do not change meanwhile."""
 
-    def __init__(self, state: State, reserved_cpu_milli: int) -> None:
+    def __init__(self, state: State, known: Known, reserved_cpu_milli: int) -> None:
         """`reserved_cpu_milli`: what configurations without devices leave for each free device of a node. One that would never
         fit so leaves nothing."""
         self._state = state
+        self._known = known
         self._reserved = reserved_cpu_milli
         self.kinds: list[Kind] = []
-        self._known: dict[tuple[Asked | None, Vector, int], int] = {}
+        self._of_needs: dict[int, int] = {}
         self._numbers: dict[tuple[bool, int, int, bytes], int] = {}
 
-    def number(self, one: Job) -> int:
-        """Of a job in one configuration: the number of the kind of slot that it needs."""
-        tasks = one.spec.tasks()
-        need = max(tasks, key=_size)
-        asks = asked(one.spec)
-        known = self._known.get((asks, need, len(tasks)))
-        if known is not None and tasks.count(need) == len(tasks):
-            return known
-        kind = self._kind(one, tasks, need)
-        same = bool(kind.need.devices), kind.tasks, kind.reserved, kind.seats.tobytes()
-        number = self._numbers.setdefault(same, len(self.kinds))
-        if number == len(self.kinds):
-            self.kinds.append(kind)
-        elif _size(kind.need) > _size(self.kinds[number].need):
-            self.kinds[number] = self.kinds[number]._replace(need=kind.need)
-        self._known[asks, need, len(tasks)] = number
+    def number(self, need: int) -> int:
+        """The number of the kind of slot that configurations with this need run on."""
+        number = self._of_needs.get(need)
+        if number is None:
+            kind = self._kind(self._known.specs[need], self._known.needs[need].tasks)
+            same = bool(kind.need.devices), kind.tasks, kind.reserved, kind.seats.tobytes()
+            number = self._of_needs[need] = self._numbers.setdefault(same, len(self.kinds))
+            if number == len(self.kinds):
+                self.kinds.append(kind)
+            elif _size(kind.need) > _size(self.kinds[number].need):
+                self.kinds[number] = self.kinds[number]._replace(need=kind.need)
         return number
 
-    def _kind(self, one: Job, tasks: Sequence[Vector], need: Vector) -> Kind:
-        among = self._state.among(one.spec)
+    def _kind(self, spec: JobSpec, tasks: Sequence[Vector]) -> Kind:
+        need = max(tasks, key=_size)
+        among = self._state.among(spec)
         capacities = self._state.free_resources.capacities(among)
-        for reserved in (0,) if one.spec.demand.devices else (self._reserved, 0):
+        for reserved in (0,) if spec.demand.devices else (self._reserved, 0):
             seats = _seats(need, left(capacities, reserved))
             if seats.sum() >= len(tasks):
                 return Kind(need, len(tasks), among, seats, reserved)
         smallest = Vector(*map(min, *tasks)) if len(tasks) > 1 else need
         return Kind(smallest, len(tasks), among, _seats(smallest, capacities), 0)
+
+    def share(self, need: int) -> float:
+        """The dominant share of configurations with this need (section 3.3.2): the devices of those on all nodes that suit
+        them, or the CPUs if they have no devices, or the memory; the largest of these parts. (The paper's m_c in the share of
+        a configuration on GPUs is a slip for m_g.)"""
+        spec = self._known.specs[need]
+        capacities = self._state.free_resources.capacities(self._state.among(spec))
+        whole, demand = Vector(*capacities.sum(axis=1).tolist()), spec.demand
+        main = (demand.devices, whole.devices) if demand.devices else (demand.cpu_milli, whole.cpu_milli)
+        return max(_part(*main), _part(demand.memory_mib, whole.memory_mib))
 
     def free_at(self, kind: Kind, runs: Held, now: Micros) -> Ints:
         """When each slot of the kind is free, the first one first; those that are free now, now."""
@@ -130,6 +139,10 @@ def left(amounts: Ints, reserved: int) -> Ints:
     less = amounts.copy()
     less[_CPU] -= reserved * less[_DEVICES]
     return less
+
+
+def _part(amount: int, whole: int) -> float:
+    return amount / whole if whole else (inf if amount else 0.0)
 
 
 def _size(need: Vector) -> tuple[int, int, int]:
