@@ -19,7 +19,17 @@ from rich.table import Table
 
 BENCHES = (
     *("submit_to_start", "submit_rate", "end_to_end_rate", "step_cost", "memory_cycles", "agent_cost", "agents_2000"),
-    *("fidelity", "sim_fitgpp", "sim_philly", "cells", "suppositions", "matching", "failover", "failover_under_load"),
+    *(
+        "fidelity",
+        "sim_fitgpp",
+        "sim_philly",
+        "cells",
+        "suppositions",
+        "matching",
+        "long_queue",
+        "failover",
+        "failover_under_load",
+    ),
 )
 OUTPUT = Path("build/bench.json")
 MACHINE = Path("build/machine.json")
