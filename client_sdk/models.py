@@ -38,7 +38,9 @@ from client_sdk._values.states import (
     PinState,
     PostingKind,
     PostingState,
+    StepState,
 )
+from client_sdk._values.steps import RunSteps
 from client_sdk._values.virtual_clusters import (
     BoundCell,
     CellLevel,
@@ -117,9 +119,11 @@ __all__ = [
     "Preview",
     "Resources",
     "Retry",
+    "RunSteps",
     "Share",
     "Shares",
     "StartEstimate",
+    "StepState",
     "Surplus",
     "Task",
     "TaskGroup",

@@ -10,7 +10,13 @@ from ebb.v1 import cluster_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
 from client_sdk import errors, models
-from client_sdk._protobuf import calls_exchange, calls_virtual_clusters, convert, convert_explanations, convert_nodes
+from client_sdk._protobuf import (
+    calls_exchange,
+    calls_virtual_clusters,
+    convert,
+    convert_explanations,
+    convert_nodes,
+)
 from client_sdk._protobuf.call import Call, why_not
 from client_sdk._requests.jobs import (
     DeleteNode,

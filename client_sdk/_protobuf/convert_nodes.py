@@ -4,6 +4,7 @@ from ebb.v1 import cluster_pb2
 
 from client_sdk import models
 from client_sdk._protobuf.convert import duration_message
+from client_sdk._protobuf.convert_steps import run_steps_message
 from client_sdk._protobuf.reading import read
 
 
@@ -34,6 +35,7 @@ def observations_message(value: models.Observations) -> cluster_pb2.NodeObservat
             for each in value.devices
         ],
         cycles=map(_cycle_message, value.cycles),
+        steps=map(run_steps_message, value.steps),
     )
     if value.time is not None:
         message.time.FromDatetime(value.time)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState
+from client_sdk._values.steps import RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,9 @@ class Job:
     """The current or last run holds cells of its virtual cluster."""
     configuration: int = 0
     """That of the current or last run, by its number in `spec.configurations`."""
+    steps: tuple[RunSteps, ...] = ()
+    """Set by `Client.get` only: the tasks that run and count their steps, by rank. Empty if the node is silent or a standby
+    answers."""
 
     @property
     def ended(self) -> bool:

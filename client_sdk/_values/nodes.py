@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from client_sdk._values.specs import Resources
 from client_sdk._values.states import MemorySource, NodeState
+from client_sdk._values.steps import RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,10 @@ class Observations:
 
     time: datetime | None
     devices: tuple[DeviceObservation, ...] = ()
+    """All devices of the node; none if they are simulated."""
     cycles: tuple[MemoryCycle, ...] = ()
+    steps: tuple[RunSteps, ...] = ()
+    """The runs that count their steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,5 +105,5 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     """By which jobs may ask for it; its agent's configuration has them."""
     observations: Observations | None = None
-    """In what `Client.node` returns: what its agent saw last. None where nothing is known: its devices are simulated, it is
-    silent, or a standby answers."""
+    """In what `Client.node` returns: what its agent saw last. None where nothing is known: it is silent, a standby answers, or
+    its devices are simulated and no run counts its steps."""

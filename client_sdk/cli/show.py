@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from client_sdk.cli import configurations, output
+from client_sdk.cli import configurations, output, steps_output
 from client_sdk.cli.listing import array, has_place, holds, nodes
 from client_sdk.cli.session import Session, an_id, output_option
 from client_sdk.models import Exit0AfterStop, Job, JobReason, JobSpec, JobState, Retry
@@ -29,9 +29,13 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
     if fmt is not None:
         output.emit(job, fmt)
         return
-    output.table(["", ""], list(_lines(job).items()), header=False)
-    if job.spec.task_groups and job.tasks:
+    of_gang = bool(job.spec.task_groups)
+    lines = _lines(job) if of_gang or not job.steps else _lines(job) | steps_output.lines(job.steps[0])
+    output.table(["", ""], list(lines.items()), header=False)
+    if of_gang and job.tasks:
         output.table(output.TASK_COLUMNS, output.tasks(job.tasks))
+    if of_gang and job.steps:
+        output.table(steps_output.COLUMNS, map(steps_output.row, job.steps))
 
 
 def _lines(job: Job) -> dict[str, str]:

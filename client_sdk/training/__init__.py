@@ -1,4 +1,6 @@
-"""Checkpoints inside a job: save when the scheduler asks for room, and go on from there in the next run.
+"""For training scripts: checkpoints, and a step counter.
+
+Checkpoints: save when the scheduler preempts the job, and resume from there in the next run.
 
     from client_sdk.training import Checkpointer
 
@@ -10,12 +12,20 @@
 
 `device()` says what the run computes with, which a job that has several configurations does not know before.
 
-It needs nothing but Python, works unchanged outside of Ebb, and keeps whatever `pickle` keeps: NumPy arrays, random
-generators, plain objects.
+Steps: count them, and Ebb shows the step, the rate and the remaining time.
+
+    from client_sdk import training
+
+    for batch in training.count(loader, total=epochs * len(loader)):
+        train_one_step(batch)
+
+All of this needs nothing but Python, works unchanged outside of Ebb, and keeps whatever `pickle` keeps: NumPy
+arrays, random generators, plain objects.
 """
 
 from client_sdk.training._device import Device, device
 from client_sdk.training._files import CheckpointError
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
+from client_sdk.training.step_counter import Steps, count, steps
 
-__all__ = ["OBEYED", "CheckpointError", "Checkpointer", "Device", "device"]
+__all__ = ["OBEYED", "CheckpointError", "Checkpointer", "Device", "Steps", "count", "device", "steps"]
