@@ -1,88 +1,92 @@
 """Ebb's SDK: jobs and nodes of a scheduler (`Client`, `AsyncClient`), and checkpoints inside a job (`client_sdk.training`)."""
 
-from client_sdk._values.options import JobOptions
-from client_sdk.aio import AsyncClient
-from client_sdk.client import Client
-from client_sdk.errors import (
-    Aborted,
-    AlreadyExists,
-    Cancelled,
-    DeadlineExceeded,
-    EbbError,
-    FailedPrecondition,
-    Internal,
-    InvalidArgument,
-    NotFound,
-    PermissionDenied,
-    ResourceExhausted,
-    Unauthenticated,
-    Unavailable,
-    Unimplemented,
-)
-from client_sdk.models import (
-    Array,
-    ArrayStatus,
-    Blocker,
-    BookingKind,
-    BoundCell,
-    Candidate,
-    CellExchange,
-    CellLevel,
-    CellLot,
-    CellQuota,
-    CellRequest,
-    CellUse,
-    Decision,
-    Dependency,
-    DependencyKind,
-    Device,
-    DeviceCell,
-    DeviceObservation,
-    DeviceUse,
-    ExchangedCells,
-    ExchangeState,
-    Exit0AfterStop,
-    Explanation,
-    Guarantee,
-    Job,
-    JobClass,
-    JobEvent,
-    JobEventKind,
-    JobPage,
-    JobReason,
-    JobSpec,
-    JobState,
-    JobUpdate,
-    LedgerEntry,
-    MemoryCycle,
-    MemorySource,
-    Misfit,
-    Node,
-    NodeCells,
-    NodeDrain,
-    NodeState,
-    Observations,
-    PinFault,
-    PinnedCell,
-    PinState,
-    PinUse,
-    Pool,
-    Posting,
-    PostingKind,
-    PostingState,
-    PreemptionCost,
-    Preview,
-    Resources,
-    Retry,
-    StartEstimate,
-    Surplus,
-    Task,
-    TaskGroup,
-    Victim,
-    VirtualCluster,
-    VirtualClusterPolicy,
-    Within,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from client_sdk._values.options import JobOptions
+    from client_sdk.aio import AsyncClient
+    from client_sdk.client import Client
+    from client_sdk.errors import (
+        Aborted,
+        AlreadyExists,
+        Cancelled,
+        DeadlineExceeded,
+        EbbError,
+        FailedPrecondition,
+        Internal,
+        InvalidArgument,
+        NotFound,
+        PermissionDenied,
+        ResourceExhausted,
+        Unauthenticated,
+        Unavailable,
+        Unimplemented,
+    )
+    from client_sdk.models import (
+        Array,
+        ArrayStatus,
+        Blocker,
+        BookingKind,
+        BoundCell,
+        Candidate,
+        CellExchange,
+        CellLevel,
+        CellLot,
+        CellQuota,
+        CellRequest,
+        CellUse,
+        Decision,
+        Dependency,
+        DependencyKind,
+        Device,
+        DeviceCell,
+        DeviceObservation,
+        DeviceUse,
+        ExchangedCells,
+        ExchangeState,
+        Exit0AfterStop,
+        Explanation,
+        Guarantee,
+        Job,
+        JobClass,
+        JobEvent,
+        JobEventKind,
+        JobPage,
+        JobReason,
+        JobSpec,
+        JobState,
+        JobUpdate,
+        LedgerEntry,
+        MemoryCycle,
+        MemorySource,
+        Misfit,
+        Node,
+        NodeCells,
+        NodeDrain,
+        NodeState,
+        Observations,
+        PinFault,
+        PinnedCell,
+        PinState,
+        PinUse,
+        Pool,
+        Posting,
+        PostingKind,
+        PostingState,
+        PreemptionCost,
+        Preview,
+        Resources,
+        Retry,
+        StartEstimate,
+        Surplus,
+        Task,
+        TaskGroup,
+        Victim,
+        VirtualCluster,
+        VirtualClusterPolicy,
+        Within,
+    )
 
 __all__ = [
     "Aborted",
@@ -165,3 +169,21 @@ __all__ = [
     "VirtualClusterPolicy",
     "Within",
 ]
+
+if not TYPE_CHECKING:  # to a type checker, a module with this function has every name
+    # A training script that imports `client_sdk.training` does not need the clients, which take longer to import than that.
+    _MODULES = ("aio", "client", "errors", "models")
+    _HOMES = {"AsyncClient": ("aio",), "Client": ("client",), "JobOptions": ("_values.options",)}
+
+    def __getattr__(name):
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
+        if name in __all__:
+            for home in _HOMES.get(name, ("errors", "models")):
+                if hasattr(module := import_module(f"{__name__}.{home}"), name):
+                    globals()[name] = getattr(module, name)
+                    return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*globals(), *_MODULES, *__all__})
