@@ -1,4 +1,6 @@
-"""Checkpoints inside a job: save when the scheduler asks for room, and go on from there in the next run.
+"""For training scripts: checkpoints, and a step counter.
+
+Checkpoints: save when the scheduler preempts the job, and resume from there in the next run.
 
     from client_sdk.training import Checkpointer
 
@@ -8,11 +10,19 @@
             train_one_step(state)
             checkpoint.at_boundary(lambda: state)     # cheap; when asked to stop: saves, and ends the program
 
-It needs nothing but Python, works unchanged outside of Ebb, and keeps whatever `pickle` keeps: NumPy arrays, random
-generators, plain objects.
+Steps: count them, and Ebb shows the step, the rate and the remaining time.
+
+    from client_sdk import training
+
+    for batch in training.count(loader, total=epochs * len(loader)):
+        train_one_step(batch)
+
+All of this needs nothing but Python, works unchanged outside of Ebb, and keeps whatever `pickle` keeps: NumPy
+arrays, random generators, plain objects.
 """
 
 from client_sdk.training._files import CheckpointError
 from client_sdk.training.checkpoint import OBEYED, Checkpointer
+from client_sdk.training.step_counter import Steps, count, steps
 
-__all__ = ["OBEYED", "CheckpointError", "Checkpointer"]
+__all__ = ["OBEYED", "CheckpointError", "Checkpointer", "Steps", "count", "steps"]

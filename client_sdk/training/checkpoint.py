@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 
-from client_sdk.training import _files, _sigterm
+from client_sdk.training import _files, _sigterm, step_counter
 from client_sdk.training._files import CheckpointError
 from client_sdk.training._ranks import ranks_of
 from client_sdk.training._together import Together, refuse_strangers
@@ -198,7 +198,7 @@ class Checkpointer:
         """
         self._boundaries += 1
         if self._stop or self._boundaries >= self._next_boundary or time.monotonic() >= self._next_time:
-            with self._saving:
+            with self._saving, step_counter.saving():
                 self._save(state(), direct=False)
             self._leave_if_asked()
 
@@ -209,7 +209,7 @@ class Checkpointer:
 
         Raises OSError, or what pickling the state raises; the checkpoints before are untouched.
         """
-        with self._saving:
+        with self._saving, step_counter.saving():
             return self._save(state, direct=True)
 
     def _save(self, state: object, direct: bool) -> Path:

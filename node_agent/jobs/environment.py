@@ -56,6 +56,10 @@ class Paths:
         """A process of a run adds its pid to this file, a line, to say: I save, and what I have started is mine to end."""
         return f"{self.folder(key)}/{SAVERS_FILE}"
 
+    def steps(self, key: RunKey) -> str:
+        """The step file of a run (`ebb_common.step_file`). A run that does not count its steps has none."""
+        return f"{self.folder(key)}/steps"
+
     def stop(self, key: RunKey) -> Path:
         """Tells a run why it is being terminated; there before the signal."""
         return Path(f"{self.folder(key)}/{STOP_FILE}")
@@ -97,6 +101,7 @@ def environment(
         "EBB_YIELD_FILE": paths.yielded(launch.key),
         "EBB_DONE_FILE": paths.done(launch.key),
         "EBB_SAVERS_FILE": paths.savers(launch.key),
+        "EBB_STEPS_FILE": paths.steps(launch.key),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     if launch.array_index is not None:
