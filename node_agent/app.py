@@ -29,6 +29,7 @@ from node_agent.jobs.observations import Observing
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.opening import open_spool
 from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.step_watch import StepWatch
 from node_agent.local_node import LocalNode
 from node_agent.state_directory import check_folder, claim, state_directory
 from node_agent.transport import link
@@ -94,6 +95,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
     executor.connect(launcher)
     node.executor = executor
     node.observing = Observing(provider, spool, state, node.reported.set)
+    node.step_watch = StepWatch(spool, paths)
     log.info(
         "node %s: %d devices (%s), state in %s",
         settings.node,
@@ -115,6 +117,7 @@ async def _serve(settings: Settings, state: Path, devices: Opened, groups: Group
                 tasks.create_task(_talk(settings, node, executor, partial(leave, afresh=True), systemd.status)),
                 tasks.create_task(_prune(spool, state, settings.keep_runs)),
                 tasks.create_task(node.observing.run()),
+                tasks.create_task(node.step_watch.run()),
                 tasks.create_task(systemd.watchdog()),
             ]
             if settings.memory_limit == "enforce":

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
 from node_agent.devices.base import Inventory
@@ -13,6 +14,7 @@ from node_agent.jobs.logs import Logs
 from node_agent.jobs.model import Desired, Report
 from node_agent.jobs.observations import Observations, Observing
 from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.step_watch import StepWatch
 from node_agent.transport.messages import Hello, LogRequest, Welcome
 
 
@@ -32,6 +34,7 @@ class LocalNode:
         self._instance = uuid.uuid4().hex
         self.executor: Executor | None = None
         self.observing: Observing | None = None
+        self.step_watch: StepWatch | None = None
 
     def hello(self) -> Hello:
         cluster_id, epoch = self._spool.cluster
@@ -53,7 +56,9 @@ class LocalNode:
         )
 
     def observations(self) -> Observations | None:
-        return None if self.observing is None else self.observing.latest
+        seen = None if self.observing is None else self.observing.latest
+        steps = () if self.step_watch is None else self.step_watch.latest
+        return replace(seen or Observations((), ()), steps=steps) if steps else seen
 
     def welcomed(self, welcome: Welcome) -> None:
         self._spool.obey(welcome.cluster_id, welcome.epoch, welcome.seal)

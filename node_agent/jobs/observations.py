@@ -18,6 +18,7 @@ from node_agent.jobs.blocking_calls import in_thread_of_its_own
 from node_agent.jobs.model import RunKey
 from node_agent.jobs.processes import read, stat_fields
 from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.step_rates import RunSteps
 from node_agent.jobs.stray_processes import run_of
 
 log = logging.getLogger(__name__)
@@ -49,9 +50,11 @@ class RunCycle:
 @dataclass(frozen=True, slots=True)
 class Observations:
     devices: tuple[Observation, ...]
-    """Every device of the node."""
+    """Every device of the node; none if they are simulated."""
     cycles: tuple[RunCycle, ...]
     """Of every run that is seen on a device."""
+    steps: tuple[RunSteps, ...] = ()
+    """Every run that counts its steps."""
 
     @property
     def faults(self) -> tuple[tuple[int, str], ...]:

@@ -27,6 +27,7 @@ from node_agent.jobs.model import (
     StopReason,
 )
 from node_agent.jobs.observations import Observations, RunCycle
+from node_agent.jobs.step_rates import RunSteps
 from node_agent.transport.messages import (
     Acknowledgement,
     DesiredRuns,
@@ -56,8 +57,8 @@ def encode(message: Upward) -> bytes:
             request = pb.ConnectRequest(reports=pb.Reports(reports=map(_report, reports)))
         case Heartbeat():
             request = pb.ConnectRequest(heartbeat=pb.Heartbeat())
-        case Observations(devices, cycles):
-            seen = pb.Observations(devices=map(_observation, devices), cycles=map(_cycle, cycles))
+        case Observations(devices, cycles, steps):
+            seen = pb.Observations(devices=map(_observation, devices), cycles=map(_cycle, cycles), steps=map(_steps, steps))
             request = pb.ConnectRequest(observations=seen)
     return request.SerializeToString()
 
@@ -158,6 +159,26 @@ def _cycle(cycle: RunCycle) -> cluster_pb2.MemoryCycle:
         maximum_mib=cycle.maximum_mib,
         confidence=cycle.confidence,
         source=cluster_pb2.MEMORY_SOURCE_NVML,
+    )
+
+
+def _steps(steps: RunSteps) -> job_pb2.RunSteps:
+    job_id, run, task = steps.key
+    return job_pb2.RunSteps(
+        job_id=job_id,
+        run=run,
+        task=task,
+        step=steps.step,
+        total=steps.total,
+        state=job_pb2.StepState.Name(int(steps.state)),
+        since_step=_duration(steps.since_step),
+        step_rate=steps.rate,
+        step_rate_error=steps.rate_error,
+        step_rate_since_start=steps.rate_since_start,
+        mini_batch_time=None if steps.mini_batch is None else _duration(steps.mini_batch),
+        mini_batch_spread=None if steps.spread is None else _duration(steps.spread),
+        measured=steps.measured,
+        remaining=None if steps.remaining is None else _duration(steps.remaining),
     )
 
 

@@ -57,7 +57,7 @@ class Node(Protocol):
         """Reports that are not acknowledged and have a number above `after`, in order."""
 
     def observations(self) -> Observations | None:
-        """What was seen last of the devices; None: nothing is to be seen of them."""
+        """What was seen last of the devices, and of the steps of runs; None: nothing is to be seen of either."""
 
     async def examined(self, reports: Sequence[Report]) -> None:
         """Waits until the devices have been looked at once more, where one of these runs may have failed because one broke."""

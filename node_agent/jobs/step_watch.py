@@ -1,0 +1,48 @@
+"""Reads the step files of all live runs of the node once a second."""
+
+import asyncio
+import time
+
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import RunKey, RunPhase
+from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.step_files import read_record
+from node_agent.jobs.step_rates import Advance, RunSteps
+
+EVERY = 1.0
+"""Seconds between two readings, as with the devices."""
+MOST = 4096
+"""Runs that are reported: as many as the scheduler accepts."""
+_AT_WORK = (RunPhase.RUNNING, RunPhase.STOPPING)
+
+
+class StepWatch:
+    """Keeps the steps of the runs that are at work. It holds no file open, and needs no state from before a restart."""
+
+    def __init__(self, spool: Spool, paths: Paths) -> None:
+        self.latest: tuple[RunSteps, ...] = ()
+        """Every run that counts its steps, in the order of the keys."""
+        self._spool = spool
+        self._paths = paths
+        self._advances: dict[RunKey, Advance] = {}
+
+    async def run(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(EVERY)
+
+    def look(self) -> None:
+        """Reads the files once: some microseconds for each run."""
+        now = time.monotonic_ns()
+        at_work = [record.key for record in self._spool.live() if record.phase in _AT_WORK]
+        advances: dict[RunKey, Advance] = {}
+        for key in at_work:
+            found = self._advances.get(key)
+            if (record := read_record(self._paths.steps(key), now)) is not None:
+                found = found or Advance(key)
+                found.add(record)
+            if found is not None:
+                advances[key] = found
+        self._advances = advances
+        reported = (advances[key].now(now) for key in sorted(advances)[:MOST])
+        self.latest = tuple(steps for steps in reported if steps is not None)
