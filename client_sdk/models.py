@@ -28,7 +28,9 @@ from client_sdk._values.states import (
     PinState,
     PostingKind,
     PostingState,
+    StepState,
 )
+from client_sdk._values.steps import RunSteps
 from client_sdk._values.virtual_clusters import (
     BoundCell,
     CellLevel,
@@ -105,7 +107,9 @@ __all__ = [
     "Preview",
     "Resources",
     "Retry",
+    "RunSteps",
     "StartEstimate",
+    "StepState",
     "Surplus",
     "Task",
     "TaskGroup",

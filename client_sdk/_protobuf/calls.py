@@ -10,7 +10,14 @@ from ebb.v1 import cluster_pb2, scheduler_pb2
 from google.protobuf.message import Message
 
 from client_sdk import errors, models
-from client_sdk._protobuf import calls_exchange, calls_virtual_clusters, convert, convert_explanations, convert_nodes
+from client_sdk._protobuf import (
+    calls_exchange,
+    calls_virtual_clusters,
+    convert,
+    convert_explanations,
+    convert_nodes,
+    convert_steps,
+)
 from client_sdk._protobuf.call import Call, why_not
 from client_sdk._requests.jobs import (
     DeleteNode,
@@ -63,7 +70,7 @@ def encode(request: Request[T]) -> Call[T]:
             call = Call("Scheduler/Submit", tried, scheduler_pb2.SubmitResponse, convert_explanations.preview)
         case OfJob(verb, job_id):
             asked, answered = _OF_JOB[verb]
-            call = Call(f"Scheduler/{verb}", _about(job_id, asked), answered, _job)
+            call = Call(f"Scheduler/{verb}", _about(job_id, asked), answered, convert_steps.found if verb == "Get" else _job)
         case Requeue(job_id, run):
             requeue = _about(job_id, scheduler_pb2.RequeueRequest)
             requeue.run = run

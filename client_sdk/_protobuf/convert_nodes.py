@@ -4,6 +4,7 @@ from ebb.v1 import cluster_pb2
 
 from client_sdk import models
 from client_sdk._protobuf.convert import duration_message, enum, given, resources, time
+from client_sdk._protobuf.convert_steps import run_steps, run_steps_message
 
 
 def found(answer: cluster_pb2.GetNodeResponse) -> models.Node:
@@ -50,6 +51,7 @@ def observations(message: cluster_pb2.NodeObservations) -> models.Observations:
         time=time(message, "time"),
         devices=tuple(map(_observation, message.devices)),
         cycles=tuple(map(_cycle, message.cycles)),
+        steps=tuple(map(run_steps, message.steps)),
     )
 
 
@@ -89,6 +91,7 @@ def observations_message(value: models.Observations) -> cluster_pb2.NodeObservat
             for each in value.devices
         ],
         cycles=map(_cycle_message, value.cycles),
+        steps=map(run_steps_message, value.steps),
     )
     if value.time is not None:
         message.time.FromDatetime(value.time)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from client_sdk._values.specs import JobSpec, Resources
 from client_sdk._values.states import JobEventKind, JobReason, JobState
+from client_sdk._values.steps import RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,9 @@ class Job:
     """For an array: how its elements stand."""
     guaranteed: bool = False
     """The current or last run holds cells of its virtual cluster."""
+    steps: tuple[RunSteps, ...] = ()
+    """Set by `Client.get` only: the tasks that run and count their steps, by rank. Empty if the node is silent or a standby
+    answers."""
 
     @property
     def ended(self) -> bool:

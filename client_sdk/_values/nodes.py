@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from client_sdk._values.specs import Resources
 from client_sdk._values.states import MemorySource, NodeState
+from client_sdk._values.steps import RunSteps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,10 @@ class Observations:
 
     time: datetime | None
     devices: tuple[DeviceObservation, ...] = ()
+    """All devices of the node; none if they are simulated."""
     cycles: tuple[MemoryCycle, ...] = ()
+    steps: tuple[RunSteps, ...] = ()
+    """The runs that count their steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,5 +102,5 @@ class Node:
     strikes: int = 0
     """Failures that are this node's fault, as far as can be told. At the site's limit it is drained."""
     observations: Observations | None = None
-    """In what `Client.node` returns: what its agent saw last. None where nothing is known: its devices are simulated, it is
-    silent, or a standby answers."""
+    """In what `Client.node` returns: what its agent saw last. None where nothing is known: it is silent, a standby answers, or
+    its devices are simulated and no run counts its steps."""

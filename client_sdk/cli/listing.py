@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from client_sdk.cli import output
+from client_sdk.cli import output, steps_output
 from client_sdk.cli.session import SHORT, Session, States, an_id, no_header_option, output_option, parse_states, quiet_option
 from client_sdk.client import Client
 from client_sdk.models import LIVE, Exit0AfterStop, Job, JobReason, JobSpec, JobState, Retry
@@ -166,9 +166,13 @@ def show(session: Session, job_id: int, fmt: str | None) -> None:
     if fmt is not None:
         output.emit(job, fmt)
         return
-    output.table(["", ""], list(_lines(job).items()), header=False)
-    if job.spec.task_groups and job.tasks:
+    of_gang = bool(job.spec.task_groups)
+    lines = _lines(job) if of_gang or not job.steps else _lines(job) | steps_output.lines(job.steps[0])
+    output.table(["", ""], list(lines.items()), header=False)
+    if of_gang and job.tasks:
         output.table(output.TASK_COLUMNS, output.tasks(job.tasks))
+    if of_gang and job.steps:
+        output.table(steps_output.COLUMNS, map(steps_output.row, job.steps))
 
 
 def _lines(job: Job) -> dict[str, str]:

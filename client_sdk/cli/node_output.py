@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import click
 
-from client_sdk.cli import output
+from client_sdk.cli import output, steps_output
 from client_sdk.models import DeviceObservation, MemoryCycle, Node, NodeState
 from client_sdk.units import format_memory
 
@@ -62,7 +62,7 @@ def drained(found: Node) -> str:
 
 
 def show_node(found: Node, *, wide: bool) -> None:
-    """Prints who holds its devices, what is seen of them, and the memory cycles of runs."""
+    """Prints who holds its devices, what is seen of them, and the memory cycles and steps of runs."""
     lines = {
         "name": found.name,
         "state": ", ".join(dict.fromkeys((state(found), found.state.name))) + f" since {output.when(found.state_time)}",
@@ -92,6 +92,9 @@ def show_node(found: Node, *, wide: bool) -> None:
         output.table(CYCLE_COLUMNS, map(_cycle, seen.cycles))
         if any(cycle.period is None for cycle in seen.cycles):
             click.echo(UNKNOWN_CYCLE)
+    if seen is not None and seen.steps:
+        click.echo()
+        output.table(steps_output.COLUMNS, map(steps_output.row, seen.steps))
 
 
 FAULT_COLUMNS = ("FAULTY", "UUID", "FAULT")

@@ -61,7 +61,7 @@ def list_(session: Session, fmt: str | None, no_header: bool, quiet: bool) -> No
 @click.argument("name", metavar="NODE")
 @click.pass_obj
 def show(session: Session, name: str, fmt: str | None) -> None:
-    """Show everything about a node: who holds its devices, what is seen of them, and the memory cycles of runs.
+    """Show everything about a node: who holds its devices, what is seen of them, and the memory cycles and steps of runs.
 
     \b
     Examples:
@@ -72,6 +72,9 @@ def show(session: Session, name: str, fmt: str | None) -> None:
     USED and UTIL are as of a moment ago; UTIL is how much of a second some kernel was there. Devices with the same number under
     LINKS reach each other over NVLink. A cycle of memory is a mini-batch: PERIOD is its time. What nothing is known of is left
     out; -o wide adds the UUIDs of devices, and their NUMA nodes.
+
+    STEP is what the program of a run counts. STEPS/S and MINI-BATCH cover the last minute, or the last 20 steps if these took
+    longer; ± is the standard error of the rate, and the standard deviation of the mini-batch time.
     """
     found = session.client.node(name)
     if fmt in ("json", "yaml"):

@@ -92,7 +92,8 @@ class FakeCluster:
             return self._shown(job)
 
     def observe(self, node: str, seen: Observations | None) -> None:
-        """What `Client.node` tells from now on of a node's devices, all of them, and of the runs there; None: nothing.
+        """Sets what `Client.node` returns about a node's devices, all of them or none, and about its runs; None: nothing.
+        `Client.get` returns the steps of the job's tasks.
 
         A device with a fault is shown so, and jobs are placed on it all the same.
         """

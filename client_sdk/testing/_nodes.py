@@ -79,14 +79,25 @@ def nodes(state: State, request: cluster_pb2.ListNodesRequest) -> cluster_pb2.Li
 
 
 def found(state: State, name: str) -> cluster_pb2.GetNodeResponse:
-    """Raises NotFound. As with the service, runs that are not there (any more) have no cycles."""
+    """Raises NotFound. As with the service, runs that are not there (any more) are left out."""
     answer = cluster_pb2.GetNodeResponse(node=node(state, name))
     if (seen := state.observations.get(name)) is not None:
         here = {(job_id, state.find(job_id).run, task.rank) for job_id, task in tasks_on(state, name)}
         answer.observations.CopyFrom(seen)
         del answer.observations.cycles[:]
+        del answer.observations.steps[:]
         answer.observations.cycles.extend(cycle for cycle in seen.cycles if (cycle.job_id, cycle.run, cycle.task) in here)
+        answer.observations.steps.extend(each for each in seen.steps if (each.job_id, each.run, each.task) in here)
     return answer
+
+
+def steps_of(state: State, job: job_pb2.Job) -> list[job_pb2.RunSteps]:
+    """The steps that were observed of a job's tasks, by rank."""
+    places = {(job.id, job.run, task.rank): task.node for task in job.tasks} if state_of(job) in ACTIVE else {}
+    seen = [(node, each) for node, observed in state.observations.items() for each in observed.steps]
+    return sorted(
+        (each for node, each in seen if places.get((each.job_id, each.run, each.task)) == node), key=lambda each: each.task
+    )
 
 
 def observe(state: State, name: str, seen: cluster_pb2.NodeObservations | None) -> None:
@@ -94,7 +105,7 @@ def observe(state: State, name: str, seen: cluster_pb2.NodeObservations | None) 
     devices = _known(state, name).devices
     state.observations.pop(name, None)
     if seen is not None:
-        if sorted(each.index for each in seen.devices) != list(range(devices)):
+        if seen.devices and sorted(each.index for each in seen.devices) != list(range(devices)):
             raise InvalidArgument(f"node {name}: what is observed must be its {devices} devices", reason="DEVICES")
         state.observations[name] = seen
 

@@ -46,9 +46,14 @@ def _scheduler(state: State) -> dict[str, Answer]:
             return _explanations.preview(state, request)
         return scheduler_pb2.SubmitResponse(job=_handlers.submit(state, request))
 
+    def get(request: scheduler_pb2.GetRequest) -> Message:
+        answer = scheduler_pb2.GetResponse(job=state.find(request.job_id))
+        answer.job.steps.extend(_nodes.steps_of(state, answer.job))
+        return answer
+
     return {
         "Submit": submit,
-        "Get": lambda r: scheduler_pb2.GetResponse(job=state.find(r.job_id)),
+        "Get": get,
         "List": state.page,
         "Cancel": lambda r: scheduler_pb2.CancelResponse(job=_handlers.cancel(state, r.job_id)),
         "Suspend": lambda r: scheduler_pb2.SuspendResponse(job=_handlers.suspend(state, r.job_id)),

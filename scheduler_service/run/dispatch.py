@@ -80,7 +80,7 @@ class Link:
         self.renews = False
         """Whether its agent was told so little of what it had reported that it begins anew, with another boot."""
         self.observed: Any = None
-        """What the agent saw last of its devices, as `rpc` keeps it; of no use once the link has ended."""
+        """What the agent saw last of its devices and runs, as `rpc` keeps it; of no use once the link has ended."""
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when nothing goes over it any more."""
         self._call = call

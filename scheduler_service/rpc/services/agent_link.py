@@ -226,6 +226,8 @@ async def _read(
                         committed.put_nowait(outcome)
                 case "observations":
                     observer.take(request.observations)
+                case "heartbeat":
+                    observer.nothing()
         committed.put_nowait(None)
     except BaseException:
         link.outbox.put_nowait(None)

@@ -1,14 +1,14 @@
-"""What agents see of their devices: kept while their links last, for whoever asks. Faults alone are made durable."""
+"""What agents see of their devices and runs: kept while their links last, for whoever asks. Faults alone are made durable."""
 
 import asyncio
 import logging
 
 from ebb.agent.v1 import agent_link_pb2
-from ebb.v1 import cluster_pb2
+from ebb.v1 import cluster_pb2, job_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from scheduler_service.core.messages import FaultsSeen, Reply
-from scheduler_service.core.model import RunKey
+from scheduler_service.core.model import Run, RunKey
 from scheduler_service.rpc.backend import Leading
 from scheduler_service.rpc.convert.values import duration_in
 from scheduler_service.rpc.interceptors import InvalidArgument, check, invalid
@@ -33,7 +33,7 @@ class Observer:
         """Raises InvalidArgument for what cannot be seen on this node."""
         check(seen)
         devices = self._leading.view.devices.get(self._node, {})
-        if sorted(device.index for device in seen.devices) != sorted(devices):
+        if seen.devices and sorted(device.index for device in seen.devices) != sorted(devices):
             raise InvalidArgument("DEVICES", f"node {self._link.node}: what is observed must be its {len(devices)} devices")
         for cycle in seen.cycles:
             if cycle.device not in devices:
@@ -45,8 +45,13 @@ class Observer:
                 raise invalid("cycles.period", "duration.gt_lte", "must be above 0 and at most a day")
         at = Timestamp()
         at.GetCurrentTime()
-        self._link.observed = cluster_pb2.NodeObservations(time=at, devices=seen.devices, cycles=seen.cycles)
-        self._tell_faults({device.index: device.fault for device in seen.devices})
+        self._link.observed = cluster_pb2.NodeObservations(time=at, devices=seen.devices, cycles=seen.cycles, steps=seen.steps)
+        if seen.devices:
+            self._tell_faults({device.index: device.fault for device in seen.devices})
+
+    def nothing(self) -> None:
+        """The agent observes nothing any more."""
+        self._link.observed = None
 
     def _tell_faults(self, seen: dict[int, str]) -> None:
         """Has the engine know which devices are faulty, where it does not. What fails is tried by the next observation."""
@@ -70,5 +75,21 @@ def observations_of(leading: Leading, node: int) -> cluster_pb2.NodeObservations
         return None
     seen: cluster_pb2.NodeObservations = link.observed
     runs = leading.view.runs_on.get(node, {})
-    here = [cycle for cycle in seen.cycles if RunKey(cycle.job_id, cycle.run, cycle.task) in runs]
-    return cluster_pb2.NodeObservations(time=seen.time, devices=seen.devices, cycles=here)
+    cycles = [cycle for cycle in seen.cycles if _key(cycle) in runs]
+    steps = [each for each in seen.steps if _key(each) in runs]
+    return cluster_pb2.NodeObservations(time=seen.time, devices=seen.devices, cycles=cycles, steps=steps)
+
+
+def steps_of(leading: Leading, run: Run) -> job_pb2.RunSteps | None:
+    """The last measurement of a run's steps; None if its program counts none, the run is over, or its agent is not
+    connected."""
+    if run.key not in leading.view.runs_on.get(run.node, {}):
+        return None
+    link = leading.dispatch.connected(leading.view.nodes[run.node].name)
+    if link is None or link.observed is None:
+        return None
+    return next((each for each in link.observed.steps if _key(each) == run.key), None)
+
+
+def _key(seen: cluster_pb2.MemoryCycle | job_pb2.RunSteps) -> RunKey:
+    return RunKey(seen.job_id, seen.run, seen.task)

@@ -32,6 +32,7 @@ from scheduler_service.rpc.method_table import Context
 from scheduler_service.rpc.paging import DEFAULT_PAGE, last_id
 from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
+from scheduler_service.rpc.services.observations import steps_of
 from scheduler_service.rpc.sight import sight
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
@@ -73,7 +74,10 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
 
     async def Get(self, request: pb.GetRequest, _context: Context) -> pb.GetResponse:
         found = await self._front.find(request.job_id)
-        return pb.GetResponse(job=await self._shown(found))
+        job = await self._shown(found)
+        if (leading := self._front.leads) is not None:
+            job.steps.extend(steps for run in found.runs if (steps := steps_of(leading, run)) is not None)
+        return pb.GetResponse(job=job)
 
     async def List(self, request: pb.ListRequest, _context: Context) -> pb.ListResponse:
         backend = self._front

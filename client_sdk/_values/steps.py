@@ -1,0 +1,37 @@
+"""How far runs are, from the steps that their programs count."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from client_sdk._values.states import StepState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSteps:
+    """The step of a task and how fast the task advances, from the steps (mini-batches) that its program counts."""
+
+    job_id: int
+    run: int
+    task: int = 0
+    step: int
+    """Steps done, including those of earlier runs if the program knows them."""
+    total: int | None = None
+    """Steps of the whole job; None: the program has not given it."""
+    state: StepState = StepState.RUNNING
+    since_step: timedelta = timedelta(0)
+    """From the end of the last step to the agent's reading."""
+    step_rate: float | None = None
+    """Steps a second, over the last minute, or over the last 20 steps if these took longer. None, like the fields below, if
+    there are too few steps."""
+    step_rate_error: float | None = None
+    """The standard error of `step_rate`, from the spread of the mini-batch time."""
+    step_rate_since_start: float | None = None
+    """Steps a second, over all steps of the process except the first."""
+    mini_batch_time: timedelta | None = None
+    """The mean duration of a step over the interval of `step_rate`, without the time spent evaluating or saving."""
+    mini_batch_spread: timedelta | None = None
+    """The standard deviation of that duration."""
+    measured: int = 0
+    """The number of steps from which these two are computed."""
+    remaining: timedelta | None = None
+    """The estimated time until the last step, at the current pace. None if `total` is None."""

@@ -1,0 +1,66 @@
+"""The steps of runs for people: lines about one task, and a table of several."""
+
+from datetime import timedelta
+
+from client_sdk.cli import output
+from client_sdk.models import RunSteps, StepState
+
+COLUMNS = ("RUN", "STEP", "OF", "STATE", "STEPS/S", "MINI-BATCH", "LEFT")
+
+
+def lines(seen: RunSteps) -> dict[str, str]:
+    """The lines of `ebb show`."""
+    of = "" if seen.total is None else f" of {seen.total:,}"
+    idle = f" for {output.duration(seen.since_step)}" if seen.state is StepState.STALLED else ""
+    found = {"step": f"{seen.step:,}{of}, {_word(seen.state)}{idle}"}
+    if seen.step_rate is not None:
+        start = "" if seen.step_rate_since_start is None else f" ({_digits(seen.step_rate_since_start)} since its start)"
+        found["step rate"] = f"{_rate(seen)} steps/s{start}"
+    if seen.mini_batch_time is not None:
+        found["mini-batch"] = f"{_mini_batch(seen)}, of {seen.measured:,} step{'' if seen.measured == 1 else 's'}"
+    if seen.remaining is not None:
+        found["time left"] = output.duration(seen.remaining)
+    return found
+
+
+def row(seen: RunSteps) -> list[str]:
+    """A row under COLUMNS."""
+    return [
+        f"{seen.job_id}.{seen.run}" + (f"/{seen.task}" if seen.task else ""),
+        str(seen.step),
+        "-" if seen.total is None else str(seen.total),
+        seen.state.name,
+        "-" if seen.step_rate is None else _rate(seen),
+        "-" if seen.mini_batch_time is None else _mini_batch(seen),
+        "-" if seen.remaining is None else output.duration(seen.remaining),
+    ]
+
+
+def _word(state: StepState) -> str:
+    return state.name.lower() if state is not StepState.UNSPECIFIED else "in a state that this ebb does not know"
+
+
+def _rate(seen: RunSteps) -> str:
+    assert seen.step_rate is not None
+    error = "" if seen.step_rate_error is None else f" ± {_digits(seen.step_rate_error, 1)}"
+    return f"{_digits(seen.step_rate)}{error}"
+
+
+def _mini_batch(seen: RunSteps) -> str:
+    assert seen.mini_batch_time is not None
+    spread = "" if seen.mini_batch_spread is None else f" ± {_short(seen.mini_batch_spread)}"
+    return f"{_short(seen.mini_batch_time)}{spread}"
+
+
+def _short(value: timedelta) -> str:
+    """ "1.5 s", "312 ms", "45 µs": three digits, so that runs can be compared."""
+    seconds = value.total_seconds()
+    for factor, unit in ((1, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{_digits(seconds * factor)} {unit}"
+    return f"{_digits(seconds * 1e6)} µs"
+
+
+def _digits(value: float, count: int = 3) -> str:
+    """The value with `count` significant digits, and never an exponent."""
+    return f"{value:.0f}" if value >= 10 ** (count - 1) else f"{value:.{count}g}" if value >= 1e-4 or not value else "<0.0001"
