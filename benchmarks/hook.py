@@ -1,0 +1,125 @@
+"""What the step counter costs: a step in the training process, the import, and the agent's reading of 64 runs.
+
+The times of a step are processor time of a loop that does nothing else, so that caches are warm and other programs do not
+count. The import is measured in processes of its own, which import nothing else first. The agent reads the files as it does
+on a node: from a spool with 64 live runs, each of which has published a step since the last reading.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.figures import Figure, figure
+from benchmarks.scratch import scratch
+from client_sdk import training
+from client_sdk.training import Steps
+from node_agent.jobs.environment import Paths
+from node_agent.jobs.model import RunKey, RunPhase, RunRecord
+from node_agent.jobs.spool.opening import open_spool
+from node_agent.jobs.step_watch import StepWatch
+
+BENCH = "hook"
+ROOT = Path(__file__).parents[1]
+STEPS = 100_000
+ROUNDS = 7
+RUNS = 64
+READINGS = 200
+IMPORTS = 15
+IMPORT = "import time; begin = time.perf_counter(); import client_sdk.training; print(time.perf_counter() - begin)"
+
+
+def run() -> list[Figure]:
+    with scratch() as folder:
+        published = _step(Steps(str(folder / "steps")))
+        uncounted = _step(Steps(None))
+        loop = _loop(folder / "loop")
+        reading = _reading(folder)
+    imported = _import()
+    return [
+        figure(BENCH, "a step, published", published * 1e6, "us", at_most=2),
+        figure(BENCH, "a step of a loop over count(), published", loop * 1e6, "us", at_most=2),
+        figure(BENCH, "a step outside of Ebb", uncounted * 1e6, "us"),
+        figure(BENCH, "import of client_sdk.training", imported * 1e3, "ms", at_most=30),
+        figure(BENCH, f"the agent reads {RUNS} runs", reading * 1e3, "ms"),
+        figure(BENCH, "the same once a second, of a core", reading * 100, "%", at_most=0.5),
+    ]
+
+
+def _median(measure: Callable[[], float]) -> float:
+    return statistics.median(measure() for _ in range(ROUNDS))
+
+
+def _step(counter: Steps) -> float:
+    counter.advance()
+
+    def measure() -> float:
+        advance, begin = counter.advance, time.thread_time()
+        for _ in range(STEPS):
+            advance()
+        counted = time.thread_time() - begin
+        begin = time.thread_time()
+        for _ in range(STEPS):
+            pass
+        return (counted - (time.thread_time() - begin)) / STEPS
+
+    return _median(measure)
+
+
+def _loop(file: Path) -> float:
+    """What count() adds to a loop."""
+    os.environ["EBB_STEPS_FILE"] = str(file)
+
+    def measure() -> float:
+        begin = time.thread_time()
+        for _ in training.count(range(STEPS)):
+            pass
+        counted = time.thread_time() - begin
+        begin = time.thread_time()
+        for _ in range(STEPS):
+            pass
+        return (counted - (time.thread_time() - begin)) / STEPS
+
+    found = _median(measure)
+    if not file.exists():
+        raise RuntimeError(f"{file} was not written: the loop published nothing")
+    return found
+
+
+def _reading(folder: Path) -> float:
+    """Seconds of one reading of all runs."""
+    spool = open_spool(folder / "spool.db")
+    try:
+        paths = Paths(folder, folder / "checkpoints", spool.short_id)
+        keys = [RunKey(job_id, 1) for job_id in range(1, RUNS + 1)]
+        spool.remember([RunRecord(key, RunPhase.RUNNING) for key in keys])
+        counters = []
+        for key in keys:
+            Path(paths.steps(key)).parent.mkdir(parents=True)
+            counters.append(Steps(paths.steps(key)))
+        watch, times = StepWatch(spool, paths), []
+        for _ in range(READINGS):
+            for counter in counters:
+                counter.advance()
+            begin = time.thread_time()
+            watch.look()
+            times.append(time.thread_time() - begin)
+        if len(watch.latest) != RUNS or any(seen.step != READINGS for seen in watch.latest):
+            raise RuntimeError(f"{len(watch.latest)} of {RUNS} runs were read, at steps {[seen.step for seen in watch.latest]}")
+        return statistics.median(times)
+    finally:
+        spool.close()
+
+
+def _import() -> float:
+    """Seconds, with compiled files: the median of several processes."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", IMPORT]
+    times = [
+        float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+        for _ in range(IMPORTS + 1)
+    ]
+    return statistics.median(times[1:])
