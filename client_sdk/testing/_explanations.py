@@ -72,7 +72,11 @@ def _explanation(state: State, job: job_pb2.Job) -> scheduler_pb2.Explanation:
         jobs = "1 job is" if len(ahead) == 1 else f"{len(ahead)} jobs are"
         told.blockers.append(_blocker(JobReason.BEHIND, f"{jobs} before it", ahead[0]))
     if _nodes.place(state, job.spec) is None:
-        told.blockers.extend(_no_room(state, one) for one in _nodes.configurations(job.spec))
+        for number, one in enumerate(_nodes.configurations(job.spec)):
+            blocker = _no_room(state, one)
+            if job.spec.alternatives:
+                blocker.detail = "; ".join(filter(None, (f"configuration {number}", blocker.detail)))
+            told.blockers.append(blocker)
     if told.blockers:
         told.estimate.basis = "a fake cluster foresees nothing"
     return told

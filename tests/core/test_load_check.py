@@ -58,6 +58,11 @@ KEPT = "earmark 1, which keeps a part of node n1 for job 3,"
         (lambda r: change(r, "job", 1, state=JobState.QUEUED), "job 1 is QUEUED, and has runs that have not ended"),
         (lambda r: change(r, "job", 4, state=JobState.RUNNING), "job 4 is RUNNING, and has no runs that have not ended"),
         (lambda r: r.pop(("job", 3)), f"{KEPT} is for a job that does not wait"),
+        (lambda r: change(r, "job", 4, configuration=1), "job 4 is in configuration 1, and the last that it has is 0"),
+        (
+            lambda r: change(r, "earmark", 1, configuration=2),
+            f"{KEPT} is for its configuration 2, and the last that it has is 0",
+        ),
         (lambda r: change(r, "earmark", 1, victims=(ONE,)), f"{KEPT} waits for run 1.1, which is not leaving that node"),
         (
             lambda r: change(r, "earmark", 1, devices=((2, 3, 4),)),

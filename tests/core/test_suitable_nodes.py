@@ -2,19 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_service.core.enact import enact
-from scheduler_service.core.messages import FenceRequested, NodeDeleteRequested, NodeSeen, Place, RequeueRequested, Spot
-from scheduler_service.core.model import JobSpec, JobState, NodeDevice, NodeSelector, Reason
+from scheduler_service.core.errors import FailedPrecondition
+from scheduler_service.core.messages import (
+    FenceRequested,
+    NodeDeleteRequested,
+    NodeSeen,
+    Place,
+    RequeueRequested,
+    Spot,
+    Submitted,
+)
+from scheduler_service.core.model import JobSpec, JobState, NodeDevice, NodeSelector, Reason, TaskGroup
 from scheduler_service.core.model.inventory import Device, Inventory
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.state.suitable_nodes import SuitableNodes, Traits, asked, describe, suits
+from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.stages import stages
 from tests.core.driver import Driver, spec
 from tests.core.test_enact import Desk
 
@@ -130,6 +143,24 @@ def test_a_device_of_another_model_makes_a_node_none_of_either() -> None:
     assert among(d, asks(memory=40_960)) == {"a100"}
 
 
+def test_the_node_that_joined_last_is_deleted() -> None:
+    d = site(NODES[0], NODES[1])
+    jobs = [d.submit(changed(asks("A100"), demand=Vector(1_000, 1_024, 2))) for _ in range(2)]
+    d.silence("t4")
+    d.step(NodeDeleteRequested("t4"))
+    d.start(jobs[0])
+    found = explain(d.state, d.job(jobs[1]), d.now, Random(0), stages("fifo", FitGppSettings()))
+    assert [blocker.reason for blocker in found.blockers] == [Reason.NO_ROOM]
+    gang = changed(asks("A100"), gang=(TaskGroup(2, Vector(500, 512)),), demand=Vector(1_000, 1_024))
+    others = [d.submit(gang), d.submit(asks(names=("a100",)))]
+    d.cancel(jobs[1])
+    d.start(others[1])
+    assert {d.where(job).name for job in (jobs[0], *others)} == {"a100"}
+    assert d.state.rebuilt().snapshot() == d.state.snapshot()
+    refused = d.reply(Submitted("ann", "", asks("A100", 40_961)))
+    assert isinstance(refused, FailedPrecondition)
+
+
 def test_a_job_starts_when_the_labels_of_a_node_change_to_those_that_it_asks_for() -> None:
     d = site(*NODES)
     d.step(seen("other", labels=(("zone", "c"),)))
@@ -217,7 +248,7 @@ def test_what_is_kept_is_what_a_fresh_look_finds(
         else:
             there[node] = new
         for want in wants:
-            found, what = index.among(want), asked(want)
+            found, what = index.among(want, 7), asked(want)
             if what is None:
                 assert found is None
                 continue
@@ -231,7 +262,7 @@ def test_many_different_wishes_are_not_all_remembered() -> None:
     index = SuitableNodes()
     index.set_node(1, Traits("n1", frozenset(A), "A100", 40_960))
     for memory in range(1, 1_000):
-        found = index.among(asks(memory=memory))
+        found = index.among(asks(memory=memory), 1)
         assert found is not None
         assert found.bits == 0b10
     assert len(index._known) <= 256

@@ -1,6 +1,7 @@
 """A job that may run on GPUs or on CPUs, on two nodes that have the one and the other."""
 
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,11 @@ def test_it_runs_where_it_fits_and_comes_back_in_the_other_configuration(site: S
     ebb(site, "cancel", str(second.id))
     site.client.wait(second, LIMIT)
 
+    nodes = site.client.nodes()
+    site.cluster.kill("scheduler", signal.SIGKILL)
+    site.restart_scheduler()
+    site.wait_connected(since=nodes)
+    assert {node.name: node.labels["zone"] for node in site.client.nodes()} == {"big": "a", "small": "b"}
     trial = site.short(job_class="trial", devices=WHOLE_NODE)
     back = wait_for(lambda: now if (now := site.client.get(job.id)).run == 2 and now.state is JobState.RUNNING else None, LIMIT)
     site.succeeded(trial)

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from scheduler_service.core.allocation.startup_repair import repair_at_startup
 from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import JobState, NodeSelector, Reason
 from scheduler_service.core.model.pool_plan import PoolPlan
@@ -196,6 +197,9 @@ def test_a_pin_of_an_alternative_is_its_own() -> None:
     kept = t.earmark(job)
     assert kept is not None
     assert (kept.configuration, t.state.nodes.rows[kept.node].name) == (1, "g2")
+    with t.state.supposing():
+        repair_at_startup(t.state)
+        assert t.earmark(job) == kept, "a new leader keeps it, too"
     t.leave(*(guest for guest in guests if t.job(guest).state is JobState.STOPPING))
     assert (t.at(job), configurations(t, job), t.guaranteed(job)) == (["g2[0..3]"], [1], True)
     t.step(VcRequested("A", False, t.state.vcs.rows[t.state.vc_ids["A"]].quotas, (Pin("mine", "g", "node", 0),)))

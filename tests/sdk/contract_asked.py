@@ -311,6 +311,19 @@ async def a_job_starts_in_a_configuration_that_fits(world: World) -> None:
 
 
 @behaviour
+async def why_a_job_waits_is_told_for_each_of_its_configurations(world: World) -> None:
+    async with world.running(cpus=CPUS - 1) as running:
+        job = await world.client.submit(SLEEP, cpus=CPUS, alternatives=[{"cpus": 2}])
+        why = await world.client.explain(job)
+        assert [blocker.reason for blocker in why.blockers] == [JobReason.NO_ROOM] * 2
+        assert [blocker.detail for blocker in why.blockers] == ["configuration 0", "configuration 1"]
+        assert [blocker.need.cpus for blocker in why.blockers if blocker.need is not None] == [CPUS, 2]
+        await world.client.cancel(job)
+        seen = await world.client.preview(SLEEP, cpus=CPUS, alternatives=[{"cpus": 1}])
+        assert (seen.starts, seen.job.configuration, [task.node for task in seen.tasks]) == (True, 1, [running.node])
+
+
+@behaviour
 async def a_configuration_that_nobody_can_have_is_refused(world: World) -> None:
     cases: list[tuple[sdk.Alternative, type[sdk.EbbError], str]] = [
         ({"cpus": 1}, sdk.InvalidArgument, "INVALID_FIELD"),

@@ -40,6 +40,8 @@ def _of_jobs(jobs: dict[int, Job], runs: dict[RunKey, Run]) -> Iterator[str]:
             yield f"run {key} has not ended, and job {job.id} is at run {job.run}"
         active.add(key.job_id)
     for job in jobs.values():
+        if job.configuration > (last := len(job.spec.alternatives)):
+            yield f"job {job.id} is in configuration {job.configuration}, and the last that it has is {last}"
         inactive = job.state in _INACTIVE or job.elements is not None
         if inactive == (job.id in active):
             yield f"job {job.id} is {job.state.name}, and has {'' if job.id in active else 'no '}runs that have not ended"
@@ -90,6 +92,8 @@ def _of_earmarks(
         job = jobs.get(row.job_id)
         if job is None or job.state is not JobState.QUEUED:
             yield f"{what} is for a job that does not wait"
+        elif row.configuration > (last := len(job.spec.alternatives)):
+            yield f"{what} is for its configuration {row.configuration}, and the last that it has is {last}"
         for key in row.victims:
             if key not in held[row.node] or not runs[key].phase.exits_soon:
                 yield f"{what} waits for run {key}, which is not leaving that node"

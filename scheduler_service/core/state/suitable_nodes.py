@@ -88,18 +88,13 @@ class SuitableNodes:
     """The traits of nodes, and the sets that follow from them. A set is made when it is first asked for, by a look at all
     nodes, and kept until the traits of a node change."""
 
-    __slots__ = ("_known", "_size", "traits")
+    __slots__ = ("_known", "traits")
 
     def __init__(self) -> None:
         self.traits: dict[int, Traits] = {}
         self._known: dict[Asked, Suitable] = {}
-        self._size = 1
-        """Of masks: as that of `FreeResources`, also when the node with the highest id is deleted."""
 
     def set_node(self, node: int, new: Traits | None) -> None:
-        if node >= self._size:
-            self._size = node + 1
-            self._known.clear()
         if self.traits.get(node) == new:
             return
         self._known.clear()
@@ -108,19 +103,20 @@ class SuitableNodes:
         else:
             self.traits[node] = new
 
-    def among(self, spec: JobSpec) -> Suitable | None:
-        """The nodes on which the job may run; None: all."""
+    def among(self, spec: JobSpec, last: int) -> Suitable | None:
+        """The nodes on which the job may run; None: all. `last`: the highest id that a node has had. A deleted node has no
+        traits, and the mask is still as wide as the columns of free resources."""
         asks = asked(spec)
         if asks is None:
             return None
         known = self._known.get(asks)
-        if known is None:
+        if known is None or len(known.mask) != last + 1:
             if len(self._known) == _KNOWN:
                 self._known.clear()
-            known = self._known[asks] = self._find(asks)
+            known = self._known[asks] = self._find(asks, last)
         return known
 
-    def _find(self, asks: Asked) -> Suitable:
-        mask = np.zeros(self._size, dtype=np.bool_)
+    def _find(self, asks: Asked, last: int) -> Suitable:
+        mask = np.zeros(last + 1, dtype=np.bool_)
         mask[[node for node, found in self.traits.items() if suits(found, asks)]] = True
         return Suitable(sum(1 << int(node) for node in np.nonzero(mask)[0]), mask)

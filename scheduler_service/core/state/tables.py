@@ -239,7 +239,7 @@ class Tables:
     def among(self, spec: JobSpec) -> Suitable | None:
         """The nodes on which the job may run, by what it asks of them beside resources; None: all. Where there are virtual
         clusters, cells say that."""
-        return self.suitable_nodes.among(spec) if self.pools is None else None
+        return self.suitable_nodes.among(spec, self.free_resources.count) if self.pools is None else None
 
     def is_usable(self, spec: JobSpec, node: int) -> bool:
         """Whether the job may be placed on the node, if it fits there."""
