@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from scheduler_service.core.messages import Accepted, FenceRequested, NodeDeleteRequested, PlanReady, Step, Submitted
-from scheduler_service.core.model import Configuration, JobClass, JobSpec, JobState, Reason, TaskGroup
+from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.progress import considered, progress
 from scheduler_service.policies.allox.slots import Kinds
@@ -307,6 +307,12 @@ def test_a_queue_that_becomes_short_is_served_at_once_again() -> None:
     assert not d.state.memos.rows
     d.exit(running)
     assert d.job(others[0]).state is STARTING
+
+
+def test_the_story_says_why_a_configuration_was_chosen() -> None:
+    d = driver(1, 1)
+    (told,) = [line for line in d.step(Submitted("ann", "", either(10, 100))).log if line.kind is EventKind.PLACED]
+    assert told.text == "configuration 0 (estimated: configuration 0 10 s, configuration 1 100 s)"
 
 
 def test_explain_compares_the_times() -> None:

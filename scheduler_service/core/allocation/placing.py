@@ -60,6 +60,7 @@ def place(state: State, action: Place, now: Micros) -> None:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
     several = f"configuration {action.configuration}" if spec is not job.spec else ""
+    several += f" ({action.why})" if action.why else ""
     text = ", ".join(filter(None, (several, f"on {_names(state, action)}" if is_gang else "")))
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
 

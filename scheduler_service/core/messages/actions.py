@@ -26,6 +26,8 @@ class Place:
     guaranteed: bool = False
     configuration: int = 0
     """In which of the job's configurations, by its number."""
+    why: str = ""
+    """For people: why in this configuration."""
 
 
 @dataclass(frozen=True, slots=True)

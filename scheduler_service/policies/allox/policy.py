@@ -11,6 +11,7 @@ what is left.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice
 from typing import NamedTuple
@@ -82,8 +83,11 @@ def times_compared(job: Job, settings: Settings) -> str:
     """For people: how long the job would run in each configuration."""
     if not job.spec.alternatives:
         return ""
-    times = Known(round(settings.unknown * SECOND)).of(job).times_us
-    return "it would run for: " + ", ".join(f"configuration {n} {time / SECOND:.0f} s" for n, time in enumerate(times))
+    return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).of(job))
+
+
+def _times(of: Ways) -> str:
+    return ", ".join(f"configuration {number} {time / SECOND:.0f} s" for number, time in enumerate(of.times_us))
 
 
 class Look(NamedTuple):
@@ -231,6 +235,8 @@ def _start(state: State, known: Known, kinds: Kinds, starts: Sequence[int]) -> G
             job = state.jobs.rows[job_id]
             kind = kinds.kinds[kinds.number(known.of(job).needs[configuration])]
             action = _place(state, job.configured(configuration), kind.reserved)
+            if action is not None and job.spec.alternatives:
+                action = replace(action, why=f"estimated: {_times(known.of(job))}")
             started |= action is not None and (yield (action,)) is None
     return started
 
