@@ -3,9 +3,12 @@
 import heapq
 import pickle
 from collections.abc import Mapping, Sequence
+from random import Random
 
+import numpy as np
 import pytest
 
+from scheduler_service.core.engine import step
 from scheduler_service.core.messages import Accepted, FenceRequested, NodeDeleteRequested, PlanReady, Step, Submitted
 from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
@@ -270,6 +273,23 @@ def test_the_plan_for_a_long_queue_is_made_elsewhere_and_checked_when_it_comes()
     assert d.step(plan).changes == (), "nobody waits for it any more"
     d.start(*[job for job in jobs if d.job(job).state is STARTING])
     assert delegated(d.step(after=5)).plan != ()
+
+
+def test_what_was_supposed_before_changes_no_question() -> None:
+    """As a preview does it: jobs with other needs come, are looked at, and never were."""
+    specs = [either(10 * k, 200 - 30 * k) for k in (1, 2, 3)]
+    other = Configuration(Vector(3000, 50, 0), estimate_us=SECOND)
+    found = []
+    for supposes in (False, True):
+        d = driver(2, 1, long=0)
+        if supposes:
+            with d.state.supposing():
+                supposed = [JobSpec(("true",), Vector(2000, 7, 0), alternatives=(other,)), JobSpec(("true",), ON_CPU)]
+                step(d.state, [Submitted("bob", "", spec) for spec in supposed], d.now, Random(0), d.policy)
+        (one,) = d.step(*(Submitted("ann", "", spec) for spec in specs)).delegated
+        found.append(one.question)
+    assert np.array_equal(found[0].times, found[1].times)
+    assert all(map(np.array_equal, found[0].free_at, found[1].free_at))
 
 
 def test_a_plan_that_never_comes_is_asked_for_again() -> None:

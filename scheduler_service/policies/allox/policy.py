@@ -111,8 +111,9 @@ def allox(settings: Settings) -> Policy:
         found = [job for job in jobs if _waits(state, job.id)]
         known.forget(len(found) + len(state.active))
         ways = list(map(known.of, found))
-        kinds = kinds_of(state)
-        return Look(found, ways, kinds, {need: kinds.number(need) for need in sorted({n for of in ways for n in of.needs})})
+        kinds, needs = kinds_of(state), dict.fromkeys(need for of in ways for need in of.needs)
+        # In the order of the queue: the numbers of needs depend on what was looked at before, and kinds must not.
+        return Look(found, ways, kinds, {need: kinds.number(need) for need in needs})
 
     def ask(state: State, seen: Look) -> Question | None:
         """None: no slot is free that some job could have."""
