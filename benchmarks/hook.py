@@ -1,8 +1,8 @@
 """What the step counter costs: a step in the training process, the import, and the agent's reading of 64 runs.
 
-The times of a step are processor time of a loop that does nothing else, so that caches are warm and other programs do not
-count. The import is measured in processes of its own, which import nothing else first. The agent reads the files as it does
-on a node: from a spool with 64 live runs, each of which has published a step since the last reading.
+All times are processor time, so that other programs count little. A step is one of a loop that does nothing else, so its
+caches are warm. The import is measured in processes of its own, which import nothing else first. The agent reads the files
+as it does on a node: from a spool with 64 live runs, each of which has published a step since the last reading.
 """
 
 import os
@@ -29,7 +29,7 @@ ROUNDS = 7
 RUNS = 64
 READINGS = 200
 IMPORTS = 15
-IMPORT = "import time; begin = time.perf_counter(); import client_sdk.training; print(time.perf_counter() - begin)"
+IMPORT = "import time; begin = time.process_time(); import client_sdk.training; print(time.process_time() - begin)"
 
 
 def run() -> list[Figure]:
@@ -115,7 +115,7 @@ def _reading(folder: Path) -> float:
 
 
 def _import() -> float:
-    """Seconds, with compiled files: the median of several processes."""
+    """Seconds of processor time, with compiled files: the median of several processes."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", IMPORT]
     times = [
