@@ -40,8 +40,8 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A job to submit. `estimates`: seconds by the name of the device."""
+class Role:
+    """A job before it is submitted. `estimates`: seconds by the name of the device."""
 
     name: str
     work: str
@@ -103,19 +103,19 @@ def _pace(place: Path, status: int, took: float) -> Pace:
     return Pace(max(took - result["seconds"], 0.0), result["seconds"] / result["steps"])
 
 
-def drawn(paces: Paces, seed: int) -> list[Task]:
+def drawn(paces: Paces, seed: int) -> list[Role]:
     """The jobs, in the order in which they are submitted. Their lengths and their order are drawn at random."""
     random = Random(seed)
-    tasks = [
-        _task(f"{work}-{number}", work, random.uniform(SHORTEST, LONGEST), paces[work])
+    roles = [
+        _role(f"{work}-{number}", work, random.uniform(SHORTEST, LONGEST), paces[work])
         for work, count in JOBS_OF_EACH.items()
         for number in range(1, count + 1)
     ]
-    random.shuffle(tasks)
-    return tasks
+    random.shuffle(roles)
+    return roles
 
 
-def _task(name: str, work: str, seconds: float, paces: Mapping[str, Pace]) -> Task:
+def _role(name: str, work: str, seconds: float, paces: Mapping[str, Pace]) -> Role:
     """A job that takes about so long on its faster device."""
     steps = max(1, *(round((seconds - pace.start) / pace.step) for pace in paces.values()))
-    return Task(name, work, steps, {device: pace.time(steps) for device, pace in paces.items()})
+    return Role(name, work, steps, {device: pace.time(steps) for device, pace in paces.items()})

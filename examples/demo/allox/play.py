@@ -15,7 +15,7 @@ from rich.console import Console
 
 from client_sdk import Client, Configuration, Dependency, Job, JobSpec, JobState, NodeRequest, NodeState, Resources
 from examples.cluster import Cluster, Process, start_module
-from examples.demo.allox.estimates import Task, drawn, measure
+from examples.demo.allox.estimates import Role, drawn, measure
 from examples.demo.allox.machine import Device, confined, devices
 from examples.demo.allox.report import Outcome, Run, report, tell_devices, tell_estimates
 from examples.demo.stage import Failed, why
@@ -30,30 +30,32 @@ _NODE = Resources(cpus=CORES, memory_mib=1024)
 
 
 def play(folder: Path, stopping: Stopping, console: Console, seed: int) -> bool:
-    """Runs the show in this folder; whether all checks held. Its processes have ended when it returns or raises."""
+    """Runs the show in this folder, and returns True. Its processes have ended when it returns or raises. Raises Failed if
+    something did not hold."""
     began = time.monotonic()
     both = devices(os.sched_getaffinity(0))
     tell_devices(both, console)
-    tasks = drawn(measure(both, folder / "measured", stopping), seed)
-    tell_estimates(tasks, both, seed, console)
-    outcomes = [_Show(folder / policy, policy, both, stopping, console).serve(tasks) for policy in POLICIES]
-    return report(tasks, both, outcomes, time.monotonic() - began, console)
+    roles = drawn(measure(both, folder / "measured", stopping), seed)
+    tell_estimates(roles, both, seed, console)
+    outcomes = [Show(folder / policy, policy, both, stopping, console).serve(roles) for policy in POLICIES]
+    report(roles, both, outcomes, time.monotonic() - began, console)
+    return True
 
 
-def spec(task: Task, both: Sequence[Device], folder: Path, after: int) -> JobSpec:
+def spec(role: Role, both: Sequence[Device], folder: Path, after: int) -> JobSpec:
     """A job with a configuration for each device, the wide one first."""
     first, *others = (
         Configuration(
             resources=_NODE,
             nodes=NodeRequest(labels={"device": device.name}),
             environment=device.environment,
-            estimate=timedelta(seconds=task.estimates[device.name]),
+            estimate=timedelta(seconds=role.estimates[device.name]),
         )
         for device in both
     )
     return JobSpec(
-        name=task.name,
-        command=task.command(_result(folder, task)),
+        name=role.name,
+        command=role.command(_result(folder, role)),
         resources=first.resources,
         nodes=first.nodes,
         environment=first.environment,
@@ -64,8 +66,8 @@ def spec(task: Task, both: Sequence[Device], folder: Path, after: int) -> JobSpe
     )
 
 
-def _result(folder: Path, task: Task) -> Path:
-    return folder / f"{task.name}.json"
+def _result(folder: Path, role: Role) -> Path:
+    return folder / f"{role.name}.json"
 
 
 def start_either(arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
@@ -75,7 +77,7 @@ def start_either(arguments: Sequence[str], log: Path, environment: Mapping[str, 
     return start_module([here.get(module, module), *others], log, environment)
 
 
-class _Show:
+class Show:
     """One policy."""
 
     def __init__(self, folder: Path, policy: str, both: Sequence[Device], stopping: Stopping, console: Console) -> None:
@@ -87,7 +89,7 @@ class _Show:
         flags = ["--policy", policy, "--log-level", "WARNING"]
         self._cluster = Cluster(folder / "ebb", flags, pause=stopping.pause, start=start_either)
 
-    def serve(self, tasks: Sequence[Task]) -> Outcome:
+    def serve(self, roles: Sequence[Role]) -> Outcome:
         self._console.print(f"\n{self._policy}", style="bold", highlight=False)
         with self._cluster as cluster:
             cluster.start_scheduler()
@@ -96,23 +98,23 @@ class _Show:
                     cluster.start_agent(device.name, PROFILE, "--labels", f"device={device.name}", "--log-level", "warning")
             with Client(cluster.address) as client:
                 self._until_up(client)
-                return self._run(client, tasks)
+                return self._run(client, roles)
 
     def _until_up(self, client: Client) -> None:
         limit = time.monotonic() + PATIENCE
         while sum(node.state is NodeState.UP for node in client.nodes()) < len(self._devices):
             self._pause(limit, "both nodes to come up")
 
-    def _run(self, client: Client, tasks: Sequence[Task]) -> Outcome:
+    def _run(self, client: Client, roles: Sequence[Role]) -> Outcome:
         work, gate = self._folder / "work", self._folder / "gate"
         work.mkdir()
         wait = ("sh", "-c", 'until [ -e "$0" ]; do sleep 0.05; done', str(gate))
         first = client.submit_spec(JobSpec(name="gate", command=wait, resources=_NODE)).id
-        jobs = {client.submit_spec(spec(task, self._devices, work, first)).id: task for task in tasks}
+        jobs = {client.submit_spec(spec(role, self._devices, work, first)).id: role for role in roles}
         gate.touch()
         ended = self._until_ended(client, first, len(jobs))
         ready = _time(ended[first].end_time)
-        runs = [_judged(task, ended[job], ready, self._devices, work) for job, task in jobs.items()]
+        runs = [_judged(role, ended[job], ready, self._devices, work) for job, role in jobs.items()]
         return Outcome(self._policy, tuple(sorted(runs, key=lambda run: run.began)))
 
     def _until_ended(self, client: Client, first: int, count: int) -> dict[int, Job]:
@@ -145,17 +147,17 @@ class _Show:
                 raise Failed(f"{name} ended with status {process.returncode}:\n{self._cluster.tail(name)}")
 
 
-def _judged(task: Task, job: Job, ready: datetime, both: Sequence[Device], work: Path) -> Run:
+def _judged(role: Role, job: Job, ready: datetime, both: Sequence[Device], work: Path) -> Run:
     """Raises Failed if the job did not run where its configuration says."""
     device = both[job.configuration]
-    cpus = json.loads(_result(work, task).read_text())["cpus"]
+    cpus = json.loads(_result(work, role).read_text())["cpus"]
     if job.node != device.name or set(cpus) != device.cpus:
         raise Failed(
-            f"job {job.id} {task.name} ran on {job.node} with the CPUs {cpus}; its configuration is that of {device.name}, "
+            f"job {job.id} {role.name} ran on {job.node} with the CPUs {cpus}; its configuration is that of {device.name}, "
             f"with the CPUs {sorted(device.cpus)}"
         )
     began, ended = _time(job.start_time), _time(job.end_time)
-    return Run(task, device.name, _seconds(ready, began), _seconds(ready, ended))
+    return Run(role, device.name, _seconds(ready, began), _seconds(ready, ended))
 
 
 def _time(moment: datetime | None) -> datetime:
