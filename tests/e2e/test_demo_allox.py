@@ -200,12 +200,21 @@ def test_the_report_shows_the_runs_beside_their_estimates() -> None:
     shown = text(said)
     assert "a wide 2.00 2.00 wide 2.00 2.00 wide 2.50 2.00" in shown
     assert "fifo wide a c fifo narrow b" in shown
-    assert "allox 3.00 s 2.33 s 4.00 s" in shown
+    assert "allox 3.00 s 2.33 s 4.00 s 0%" in shown
+    assert "kept this machine busy" not in shown
     assert "no schedule has a lower average than 2.33 s" in shown
     assert "first configuration that has room" in shown
     assert "12% higher than under fifo, and 12% higher than under shortest" in shown  # as it is, though it is no praise
     assert "off by 10% on average, and by 50% at most" in shown
     assert max(map(len, said.getvalue().splitlines())) <= 120
+
+
+def test_a_busy_machine_is_told() -> None:
+    out, said = console()
+    busy = replace(ALLOX, runs=tuple(replace(run, waited=run.took / 4) for run in ALLOX.runs))
+    report([A, B, C], BOTH, [FIFO, busy], 1, out)
+    assert "allox 3.00 s 2.33 s 4.00 s 25%" in text(said)
+    assert "Other processes kept this machine busy" in text(said)
 
 
 def test_the_estimates_are_shown_with_their_seed() -> None:

@@ -150,14 +150,15 @@ class Show:
 def _judged(role: Role, job: Job, ready: datetime, both: Sequence[Device], work: Path) -> Run:
     """Raises Failed if the job did not run where its configuration says."""
     device = both[job.configuration]
-    cpus = json.loads(_result(work, role).read_text())["cpus"]
+    result = json.loads(_result(work, role).read_text())
+    cpus = result["cpus"]
     if job.node != device.name or set(cpus) != device.cpus:
         raise Failed(
             f"job {job.id} {role.name} ran on {job.node} with the CPUs {cpus}; its configuration is that of {device.name}, "
             f"with the CPUs {sorted(device.cpus)}"
         )
     began, ended = _time(job.start_time), _time(job.end_time)
-    return Run(role, device.name, _seconds(ready, began), _seconds(ready, ended))
+    return Run(role, device.name, _seconds(ready, began), _seconds(ready, ended), result["waited"])
 
 
 def _time(moment: datetime | None) -> datetime:

@@ -1,6 +1,7 @@
 """A small NumPy job for `make demo SHOW=allox`: `python work.py matmul --steps 500`, or `--seconds 0.5` to measure it.
 
-It does so many steps, or as many as it can in so many seconds, and writes to a file how long they took and on which CPUs.
+It does so many steps, or as many as it can in so many seconds, and writes to a file how long they took, on which CPUs, and how
+long its first thread waited for a CPU meanwhile.
 """
 
 import argparse
@@ -60,6 +61,14 @@ def run(step: Step, steps: int | None, seconds: float) -> tuple[int, float]:
             return done, took
 
 
+def waited() -> float:
+    """For how many seconds this thread could have run, and its CPU was another's; 0 where the kernel does not count them."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("work", choices=WORK)
@@ -69,7 +78,7 @@ def main() -> None:
     parser.add_argument("--result", type=Path, metavar="FILE", required=True, help="where to write what was done, as JSON")
     options = parser.parse_args()
     steps, seconds = run(WORK[options.work](), options.steps, options.seconds or 0)
-    result = {"steps": steps, "seconds": seconds, "cpus": sorted(os.sched_getaffinity(0))}
+    result = {"steps": steps, "seconds": seconds, "cpus": sorted(os.sched_getaffinity(0)), "waited": waited()}
     options.result.write_text(json.dumps(result) + "\n")
 
 
