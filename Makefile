@@ -11,6 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo   a trial preempts training jobs, and they resume (about a minute)"
+	@echo "make demo SHOW=allox   jobs matched to two kinds of device, under three policies (two minutes)"
 	@echo "make test   lint, types, import rules, proto, migrations, tests (some minutes)"
 	@echo "make test-long  the tests that take long, and many more examples of the others (an hour)"
 	@echo "make serve  a scheduler with two simulated nodes on this machine, until Ctrl-C"
@@ -23,7 +24,7 @@ $(VENV)/.ready: requirements.lock pyproject.toml scripts/setup
 	@PYTHON=$(PYTHON) scripts/setup $(VENV)
 
 demo: $(VENV)/.ready
-	@$(PY) -m examples.demo $(ARGS)
+	@$(PY) -m examples.demo $(if $(SHOW),--show $(SHOW)) $(ARGS)
 
 serve: $(VENV)/.ready
 	@$(PY) -m examples.serve $(ARGS)

@@ -2,25 +2,37 @@
 
 Exit status: 0 if every check held, 1 if not (then the folder with all logs is kept), 1 also if nobody
 reads the output any more, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP (a closed terminal).
-The plot is in play.py, the cast in scenario.py, the checks in verify.py and scores.py.
+The plot is in play.py, the cast in scenario.py, the checks in verify.py and scores.py. `--show allox` shows something else:
+the same jobs on two kinds of device under three policies (allox/play.py).
 """
 
 import argparse
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 
 from examples.demo.stopping import Stopped, Stopping, nobody_reads
+
+SHOWS = {
+    "preemption": "a trial displaces training jobs (the default)",
+    "allox": "NumPy jobs on two kinds of device: AlloX, shortest first, and first come, first served",
+}
 
 
 def main() -> int:
     """Runs the demo in a folder of its own."""
     stopping = Stopping()
-    argparse.ArgumentParser(prog="make demo", description=(__doc__ or "").partition("\n")[0].partition(": ")[2]).parse_args()
-    from examples.demo.play import perform  # takes half a second, and Ctrl-C may come meanwhile
+    options = arguments()
+    from examples.demo.play import Play, perform, play  # takes half a second, and Ctrl-C may come meanwhile
 
+    show: Play = play
+    if options.show == "allox":
+        from examples.demo.allox.play import play as play_allox
+
+        show = partial(play_allox, seed=options.seed or 0)
     try:
-        held = perform(stopping)
+        held = perform(show, stopping)
         stopping.over()
         return 0 if held else 1
     except Stopped as stopped:
@@ -33,6 +45,17 @@ def main() -> int:
     finally:
         with suppress(Stopped):
             stopping.over()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make demo", description=(__doc__ or "").partition("\n")[0].partition(": ")[2])
+    described = "; ".join(f"{name}: {about}" for name, about in SHOWS.items())
+    parser.add_argument("--show", choices=SHOWS, default="preemption", help=described)
+    parser.add_argument("--seed", type=int, metavar="N", help="of allox: another draw of the jobs (default: 0)")
+    options = parser.parse_args()
+    if options.seed is not None and options.show != "allox":
+        parser.error(f"--seed is for the show allox; {options.show} draws nothing at random")
+    return options
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ that this one is far enough, and no job ends before all trials have come.
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -49,15 +50,19 @@ def play(folder: Path, stopping: Stopping, console: Console) -> bool:
     return report(outcome, time.monotonic() - began, console)
 
 
-def perform(stopping: Stopping) -> bool:
-    """The demo in a new folder, which is kept if something did not hold. Raises Stopped."""
+Play = Callable[[Path, Stopping, Console], bool]
+"""A show: runs in a folder of its own, and returns whether all checks held."""
+
+
+def perform(show: Play, stopping: Stopping) -> bool:
+    """The show in a new folder, which is kept if something did not hold. Raises Stopped."""
     for name in [name for name in os.environ if name.startswith("EBB_")]:
         del os.environ[name]  # what is set for another cluster, as in a shell's profile
     console = Output()
     folder = workplace.make()
     held = clean = False
     try:
-        held = play(folder, stopping, console)
+        held = show(folder, stopping, console)
     except (Failed, OutsideError, ClusterError, EbbError) as error:
         console.print(f"FAILED: {error}", style="bold red", markup=False, highlight=False, soft_wrap=True)
     except Stopped:
@@ -71,7 +76,7 @@ def perform(stopping: Stopping) -> bool:
         for line in left:
             print(f"FAILED: this process was left behind, and was killed: {line}", file=sys.stderr)
         clean = held and not left
-        if clean:
+        if clean or not any(folder.iterdir()):
             workplace.remove(folder)
         else:
             print(f"Logs and all else are kept in {folder}", file=sys.stderr)

@@ -188,10 +188,10 @@ class Stage:
                     raise Failed(f"{name} ended with status {process.returncode}:\n{self._cluster.tail(name)}")
             for job in list(self._board.jobs.values()):
                 if job.state in (JobState.FAILED, JobState.CANCELLED):
-                    raise Failed(_why(job))
+                    raise Failed(why(job))
 
 
-def _why(job: Job) -> str:
+def why(job: Job) -> str:
     said = Path(job.log_path).read_text(errors="replace")[-1000:] if job.log_path else ""
     how = f"{job.reason.name}, exit code {job.exit_code}, signal {job.exit_signal}"
     return f"job {job.id} {job.spec.name} is {job.state.name} ({how}):\n{said}"

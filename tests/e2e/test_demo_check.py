@@ -168,11 +168,20 @@ MOMENTS = random.Random(20)
 """In seconds: while Python starts, the database is made, nodes join, jobs train, trials arrive."""
 
 
-@pytest.mark.parametrize("upto", [0.6, 5.0, *(pytest.param(upto, marks=pytest.mark.long) for upto in (2.5, 9.0, 16.0))])
-def test_ctrl_c_leaves_nothing(place: Path, upto: float) -> None:
+@pytest.mark.parametrize(
+    ("show", "upto"),
+    [
+        ("preemption", 0.6),
+        ("preemption", 5.0),
+        *(pytest.param("preemption", upto, marks=pytest.mark.long) for upto in (2.5, 9.0, 16.0)),
+        ("allox", 4.0),  # the jobs are measured
+        pytest.param("allox", 25.0, marks=pytest.mark.long),
+    ],
+)
+def test_ctrl_c_leaves_nothing(place: Path, show: str, upto: float) -> None:
     moment, again = MOMENTS.uniform(upto / 2, upto), MOMENTS.uniform(0.1, 1.0)
     demo = subprocess.Popen(
-        [sys.executable, "-m", "examples.demo"],
+        [sys.executable, "-m", "examples.demo", "--show", show],
         cwd=Path(__file__).parents[2],
         env={**os.environ, "TMPDIR": str(place)},
         stdout=subprocess.PIPE,
@@ -244,6 +253,7 @@ def test_its_help_runs_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: make demo [-h]" in done.stdout
     assert "a trial displaces training jobs" in done.stdout
+    assert "allox: NumPy jobs" in " ".join(done.stdout.split())
 
 
 def _listens(pid: int) -> bool:
