@@ -81,7 +81,8 @@ def _kept(
 
 
 def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skipped) -> Iterator[SimJob]:
-    """Those that the engine would not refuse as too large. The count is set, not added to: jobs may be drawn twice."""
+    """Those that the engine would not refuse as too large, in one configuration at least. The count is set, not added to: jobs
+    may be drawn twice."""
     if not nodes:
         yield from jobs
         return
@@ -92,7 +93,8 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
     too_large = 0
     for job in jobs:
         spec = job.spec
-        if fits_all(spec.tasks()) if spec.gang else fits_one(spec.demand):
+        ways = spec.in_each_configuration() if spec.alternatives else (spec,)
+        if any(fits_all(one.tasks()) if one.gang else fits_one(one.demand) for one in ways):
             yield job
         else:
             too_large += 1
