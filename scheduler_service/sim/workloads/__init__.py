@@ -81,8 +81,7 @@ def _kept(
 
 
 def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skipped) -> Iterator[SimJob]:
-    """Those that the engine would not refuse as too large, in one configuration at least. The count is set, not added to: jobs
-    may be drawn twice."""
+    """Those that the engine would not refuse as too large. The count is set, not added to: jobs may be drawn twice."""
     if not nodes:
         yield from jobs
         return
@@ -94,7 +93,7 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
     for job in jobs:
         spec = job.spec
         ways = spec.in_each_configuration() if spec.alternatives else (spec,)
-        if any(fits_all(one.tasks()) if one.gang else fits_one(one.demand) for one in ways):
+        if all(fits_all(one.tasks()) if one.gang else fits_one(one.demand) for one in ways):
             yield job
         else:
             too_large += 1
