@@ -104,10 +104,10 @@ class Agents:
         """A task is there, to begin by itself or, of a gang, to be prepared."""
         alone = not job.launch_spec.gang
         if alone:
-            party = self._party(life, (run.node,), now, run.guaranteed)
+            party = self._party(life, (run.node,), now, run.guaranteed, job.configuration)
         else:
             party = self._gangs.get(job.id) or self._gangs.setdefault(
-                job.id, self._party(life, job.task_nodes, now, run.guaranteed)
+                job.id, self._party(life, job.task_nodes, now, run.guaranteed, job.configuration)
             )
         task = Task(run.key, self._nodes[run.node - 1], party)
         party.tasks.append(task)
@@ -119,8 +119,8 @@ class Agents:
         else:
             self._gathers(task, now + self._delays.start(self._rng), READY)
 
-    def _party(self, life: Life, nodes: tuple[int, ...], now: Micros, guaranteed: bool) -> Party:
-        launch = Launch(nodes, now, guaranteed_us=now if guaranteed else None)
+    def _party(self, life: Life, nodes: tuple[int, ...], now: Micros, guaranteed: bool, configuration: int) -> Party:
+        launch = Launch(nodes, now, guaranteed_us=now if guaranteed else None, configuration=configuration)
         life.launches.append(launch)
         return Party(life, launch, len(nodes), len(nodes))
 
@@ -219,7 +219,8 @@ class Agents:
         launch.began_us = launch.works_us = at
         if life.done_us:
             launch.works_us += self._delays.resume(self._rng)
-        done = launch.works_us + life.job.work_us - life.done_us + self._delays.end(self._rng)
+        left = life.job.takes_us(launch.configuration, life.job.work_us - life.done_us)
+        done = launch.works_us + left + self._delays.end(self._rng)
         for task in party.tasks:
             self._then(task, done, FINISHED)
 
@@ -281,4 +282,5 @@ class Agents:
     def _tears(self, task: Task, at: Micros) -> None:
         party = task.party
         if party.there:
-            self.torn.append(Torn(party.launch, at, party.life.job.spec.tasks()[task.key.task]))
+            launched = party.life.job.spec.configured(party.launch.configuration)
+            self.torn.append(Torn(party.launch, at, launched.tasks()[task.key.task]))

@@ -88,6 +88,11 @@ class History:
         self.run_job = _ints(runs, "job")
         self.owner = np.searchsorted(_ints(jobs, "job"), self.run_job)
         """Of each run, the row of its job."""
+        self.configured = "configuration" in runs.column_names
+        """Whether some run was in another configuration than its job's first one."""
+        self.run_demand = self.demand[:, self.owner]
+        if self.configured:
+            self.run_demand = np.stack([_ints(runs, name) for name in ("cpu_milli", "memory_mib", "gpus")])
         self.placed = _ints(runs, "placed_us")
         self.began, self.has_begun = _times(runs, "began_us")
         self.works, self.has_worked = _times(runs, "works_us")
@@ -123,7 +128,7 @@ class History:
     def used(self, resource: int) -> Steps:
         """How much of a resource runs hold, from their placement until they have left, or their nodes have died: each task
         of a gang by itself."""
-        amount = self.demand[resource][self.owner]
+        amount = self.run_demand[resource]
         begins, ends, *torn = np.concatenate(list(self.torn.values()), axis=1)
         gone = torn[resource]
         times = np.concatenate((self.placed, self.left, begins, ends))

@@ -19,6 +19,21 @@ class SimJob(NamedTuple):
     user: str = "user"
     vc: str = ""
     """The virtual cluster that it belongs to; "": the site has none."""
+    times_us: tuple[Micros, ...] = ()
+    """How long it runs in all in each of its configurations, by their numbers; empty: `work_us` in any. The first one is
+    `work_us`: work is counted in the time that it takes in configuration 0."""
+
+    def takes_us(self, configuration: int, work_us: Micros) -> Micros:
+        """How long this configuration takes for so much work. What is done in that time is the work exactly."""
+        if not self.times_us:
+            return work_us
+        return -(-work_us * self.times_us[configuration] // self.work_us)
+
+    def does_us(self, configuration: int, time_us: Micros) -> Micros:
+        """How much work this configuration does in that time."""
+        if not self.times_us:
+            return time_us
+        return time_us * self.work_us // self.times_us[configuration]
 
 
 @dataclass(slots=True)
@@ -70,8 +85,8 @@ class ClosedLoop:
         come: list[SimJob] = []
         ahead = Load(load.asked, load.capacity)
         while self._next is not None and ahead.mean() < self._target:
-            spec, work_us, _, user, vc = self._next
-            come.append(SimJob(spec, work_us, now, user, vc))
+            spec, work_us, _, user, vc, times_us = self._next
+            come.append(SimJob(spec, work_us, now, user, vc, times_us))
             ahead.asked = add(ahead.asked, spec.demand)
             self._next = next(self._jobs, None)
         return come

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from scheduler_service.core.model import StopReason
-from scheduler_service.core.model.values import Micros
+from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.sim.jobs import SimJob
 
 
@@ -31,6 +31,8 @@ class Launch:
     """From when to when, in pairs, it held such cells and lost its guarantee again."""
     lost_us: Micros | None = None
     """When the first of its nodes died; it does no work from here on. Where it was placed on a dead one: at once."""
+    configuration: int = 0
+    """Of the job, by its number, in which it ran."""
 
     def gains_guarantee(self, now: Micros) -> None:
         before = self.guaranteed_before
@@ -66,7 +68,7 @@ class Life:
     end_us: Micros | None = None
     done_us: Micros = 0
     """What it had done of its work, and not lost again, when its last run ended. Of a job that is over this is all of it,
-    unless its time limit cut it off."""
+    unless its time limit cut it off. Like all work, it is counted in the time that it takes in configuration 0."""
     lost_us: Micros = 0
     """Work that was done and had to be done again."""
     launches: list[Launch] = field(default_factory=list)
@@ -76,7 +78,7 @@ class Life:
         itself; where it makes none, to where the run began. At its time limit it counts to its end in any case: nobody goes on
         from there, so nothing is done again."""
         saved = saved or (launch.why is StopReason.TIME_LIMIT and launch.lost_us is None)
-        worked = min(launch.worked_us(), self.job.work_us - self.done_us)
+        worked = min(self.job.does_us(launch.configuration, launch.worked_us()), self.job.work_us - self.done_us)
         kept = worked if saved else worked - worked % checkpoint_every_us if checkpoint_every_us else 0
         self.done_us += kept
         self.lost_us += worked - kept
@@ -90,6 +92,11 @@ class Life:
     def slowdown(self) -> float:
         """1 + wait / execution (FitGpp, section 4.1); of a job that its time limit cut off, what it did is its execution."""
         return 1 + self.wait_us() / (self.done_us or self.job.work_us)
+
+    def demand(self) -> Vector:
+        """What it asks for in the configuration of its last launch; before the first one, in configuration 0."""
+        spec = self.job.spec
+        return spec.configured(self.launches[-1].configuration).demand if spec.alternatives and self.launches else spec.demand
 
     def start_us(self) -> Micros | None:
         """When its first run began."""

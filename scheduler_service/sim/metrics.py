@@ -96,9 +96,10 @@ def _cost(h: History) -> Iterator[tuple[str, float]]:
     A run starts, works, and leaves, for which it has a grace period where it was told to; what it holds between the end of its
     work and the scheduler's hearing of that is of the end. A gang of which a task has died hangs until it has left. What it
     holds on the dead node is not held by anybody: the node is down, or back and has forgotten it. So it is with a task that
-    has left before the others.
+    has left before the others. Where jobs ran in several configurations, hours of work are not hours of GPUs, and there are no
+    such figures.
     """
-    if not h.capacity.devices:
+    if not h.capacity.devices or h.configured:
         return
     gpus = h.demand[2].astype(np.float64)
     theirs = gpus[h.owner]
@@ -146,11 +147,13 @@ def _fairness(h: History) -> Iterator[tuple[str, float]]:
         if len(slowdown) > 1:
             yield f"fairness.{kind}.slowdown", jain(slowdown)
             yield f"fairness.{kind}.slowdown.worst", float(slowdown.max())
-        if len(share) > 1 and share.any():
+        if len(share) > 1 and share.any() and not h.configured:
             yield f"fairness.{kind}.share", jain(share)
         if kind == "vc" and any(names) and len(names) <= 64:
             for name, mean in zip(np.array(names)[jobs > 0], slowdown, strict=True):
                 yield f"vc.{name}.slowdown.mean", float(mean)
+            if h.configured:
+                continue
             for name, part in zip(np.array(names)[theirs > 0], share, strict=True):
                 yield f"vc.{name}.share", float(part)
 

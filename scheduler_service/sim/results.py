@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from scheduler_service.core.model import JobClass, StopReason
 from scheduler_service.core.model.exchange import Exchange
-from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim.lives import Life
 
 NEVER = np.iinfo(np.int64).min
@@ -31,8 +31,8 @@ NEVER = np.iinfo(np.int64).min
 NUMBERS_END = int(np.iinfo(np.int64).max)
 
 _NARROW = {
-    **dict.fromkeys(("job", "user", "vc", "tasks", "gpus", "preemptions", "run", "nodes", "before"), "<i4"),
-    **dict.fromkeys(("class", "why"), "i1"),
+    **dict.fromkeys(("job", "user", "vc", "tasks", "gpus", "preemptions", "run", "nodes", "before", "demand"), "<i4"),
+    **dict.fromkeys(("class", "why", "configuration"), "i1"),
 }
 """What needs less than 64 bits."""
 
@@ -44,7 +44,9 @@ def _packed(names: str) -> np.dtype[Any]:
 _JOB = _packed(
     "job user vc class tasks cpu_milli memory_mib gpus grace_us work_us submit_us start_us end_us preemptions done_us lost_us"
 )
-_RUN = _packed("job run nodes placed_us began_us works_us signalled_us lost_us ended_us guaranteed_us before why")
+_RUN = _packed(
+    "job run nodes placed_us began_us works_us signalled_us lost_us ended_us guaranteed_us before why configuration demand"
+)
 _CODES = {"<i8": "q", "<i4": "i", "|i1": "b"}
 _pack_job, _pack_run = (
     struct.Struct("<" + "".join(_CODES[rows[name].str] for name in rows.names or ())).pack for rows in (_JOB, _RUN)
@@ -65,6 +67,8 @@ class Lives:
         self._jobs, self._runs, self._nodes, self._before = bytearray(), bytearray(), array("i"), array("q")
         self._users: dict[str, int] = {}
         self._vcs: dict[str, int] = {}
+        self._demands: dict[Vector, int] = {}
+        """Of runs, each with a number: few are different."""
 
     def add(self, life: Life) -> None:
         """A life that is over, or that was left over when nothing happened any more. Raises OutOfTime."""
@@ -85,6 +89,7 @@ class Lives:
                 start = began
             if why is StopReason.PREEMPTED:
                 preemptions += 1
+            demand = spec.configured(launch.configuration).demand if spec.alternatives else spec.demand
             self._runs += _pack_run(
                 life.id,
                 number,
@@ -93,6 +98,8 @@ class Lives:
                 *[NEVER if time is None else time for time in times],
                 len(launch.guaranteed_before),
                 0 if why is None else why,
+                launch.configuration,
+                self._demands.setdefault(demand, len(self._demands)),
             )
             self._nodes.extend(launch.nodes)
             self._before.extend(launch.guaranteed_before)
@@ -124,7 +131,7 @@ class Lives:
         nodes, self._nodes = self._nodes, array("i")
         before, self._before = self._before, array("q")
         lists = np.frombuffer(nodes, np.int32), np.frombuffer(before, np.int64)
-        return self._job_table(np.frombuffer(jobs, _JOB)), _run_table(np.frombuffer(runs, _RUN), *lists)
+        return self._job_table(np.frombuffer(jobs, _JOB)), _run_table(np.frombuffer(runs, _RUN), *lists, list(self._demands))
 
     def _job_table(self, rows: NDArray[Any]) -> Any:
         order = np.argsort(rows["job"], kind="stable")
@@ -140,15 +147,21 @@ class Lives:
         return pa.table({name: columns[name] for name in JOB_COLUMNS})
 
 
-def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any]) -> Any:
+def _run_table(rows: NDArray[Any], nodes: NDArray[Any], before: NDArray[Any], demands: list[Vector]) -> Any:
+    """Where a run was in another configuration than its job's first one, the table also says which, and what each asked for."""
     order = np.lexsort((rows["run"], rows["job"]))
-    columns = {name: _column(rows[name][order]) for name in _RUN.names or () if name != "before"}
+    later = ("before", "demand", "configuration")
+    columns = {name: _column(rows[name][order]) for name in _RUN.names or () if name not in later}
     columns["nodes"] = _lists(rows["nodes"], nodes, order)
     if (rows["guaranteed_us"] == NEVER).all() and not len(before):
         del columns["guaranteed_us"]  # nobody guarantees anything, or nothing: without virtual clusters there is no such thing
     if len(before):
         columns["guaranteed_before_us"] = _lists(rows["before"], before, order)
     columns["why"] = _named(rows["why"][order], ["", *(reason.name.lower() for reason in StopReason)])
+    if rows["configuration"].any():
+        columns["configuration"] = _column(rows["configuration"][order])
+        amounts = np.array(demands, np.int64)[rows["demand"][order]]
+        columns.update(zip(("cpu_milli", "memory_mib", "gpus"), map(_column, amounts.T), strict=True))
     return pa.table(columns)
 
 

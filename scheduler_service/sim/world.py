@@ -175,7 +175,12 @@ class World:
             run = self.state.runs.rows.get(key)
             if run is not None and run.placed_us == self.now:
                 self.agents.come(self.state.jobs.rows[run.job_id], run, life, self.now)
+        if not life.job.spec.alternatives:
+            self.agents.obey(order, life, self.now)
+            return
+        before = life.demand()
         self.agents.obey(order, life, self.now)
+        self._load.asked = add(sub(self._load.asked, before), life.demand())
 
     def _step(self, events: Sequence[Event]) -> Step:
         self.steps += 1
@@ -191,7 +196,7 @@ class World:
     def _finished(self, life: Life) -> None:
         """It asks for nothing any more, before the engine hears of it."""
         life.end_us = life.launches[-1].ended_us if life.launches else self.now
-        self._load.asked = sub(self._load.asked, life.job.spec.demand)
+        self._load.asked = sub(self._load.asked, life.demand())
 
     def _over(self, job_id: int) -> None:
         life = self.lives[job_id]

@@ -90,6 +90,10 @@ class Kinds:
                 self.kinds[number] = self.kinds[number]._replace(need=kind.need)
         return number
 
+    def of(self, spec: JobSpec) -> Kind:
+        """The kind of slot that a spec without alternatives runs on."""
+        return self.kinds[self.number(self._known.need(spec))]
+
     def _kind(self, spec: JobSpec, tasks: Sequence[Vector]) -> Kind:
         need = max(tasks, key=_size)
         among = self._state.among(spec)

@@ -14,6 +14,25 @@ _KEPT = 20_000
 """Jobs that are kept beside those of the last look."""
 
 
+class Way(NamedTuple):
+    """One configuration of a queued job."""
+
+    job: Job
+    """As if it had this configuration alone."""
+    time_us: Micros
+    """How long the job would run from its last launch that is over; at least a second."""
+
+
+def ways(job: Job, unknown_us: Micros) -> list[Way]:
+    """One for each configuration, in the user's order. One without an estimate is taken to run for `unknown_us` in all."""
+    return [Way(one, _time(job, one.configuration, unknown_us)) for one in job.in_each_configuration()]
+
+
+def _time(job: Job, configuration: int, unknown_us: Micros) -> Micros:
+    left = work_left(job, configuration)
+    return max(unknown_us - job.ran_us if left is None else left, SECOND)
+
+
 class Need(NamedTuple):
     """What decides on which slots a configuration can run."""
 
@@ -54,9 +73,9 @@ class Known:
     def of(self, job: Job) -> Ways:
         known = self._ways.get(job.id)
         if known is None or known.job is not job:
-            each = job.in_each_configuration()
-            times = tuple(self._time(job, one.configuration) for one in each)
-            known = self._ways[job.id] = Ways(job, tuple(self._number(one.spec) for one in each), times)
+            each = ways(job, self._unknown_us)
+            needs = tuple(self.need(way.job.spec) for way in each)
+            known = self._ways[job.id] = Ways(job, needs, tuple(way.time_us for way in each))
         return known
 
     def forget(self, live: int) -> None:
@@ -65,14 +84,11 @@ class Known:
             for part in (self.needs, self.specs, self._numbers, self._ways):
                 part.clear()
 
-    def _number(self, spec: JobSpec) -> int:
+    def need(self, spec: JobSpec) -> int:
+        """The number of what a spec without alternatives needs."""
         need = Need(asked(spec), spec.tasks())
         number = self._numbers.setdefault(need, len(self.needs))
         if number == len(self.needs):
             self.needs.append(need)
             self.specs.append(spec)
         return number
-
-    def _time(self, job: Job, configuration: int) -> Micros:
-        left = work_left(job, configuration)
-        return max(self._unknown_us - job.ran_us if left is None else left, SECOND)

@@ -1,4 +1,4 @@
-"""Policies that are there to be compared with: HiveD's baseline, and other scores than FitGpp's (docs/scores.md).
+"""Policies that are there to be compared with: HiveD's baseline, AlloX's, and other scores than FitGpp's (docs/scores.md).
 
 They are registered here, and imported when one is made: the command line of the simulator has to start fast.
 """
@@ -15,6 +15,19 @@ SCORES = ("young", "old", "waste", "snug", "movable", "pairs", "patient")
 """Those of `scores.CHOICES`."""
 
 
+ALLOX = {
+    "es-fcfs": "equal share, first come first served, on the favourite device if that is free (AlloX, figure 1)",
+    "es": "equal share, the shortest first (AlloX, 5.1.1)",
+    "drff": "DRF, first come first served, on the device that the user names first (AlloX, 5.1.1)",
+    "drfs": "DRF, the shortest first, on the fastest device (AlloX, 5.1.1)",
+    "drfa": "DRF over slots that count by their average speed-up, the shortest first (AlloX, 5.1.1)",
+    "sjf-plus": "the shortest job and configuration first (AlloX, 2.2)",
+    "jsq-plus": "the queue in which a job completes first (AlloX, 2.2)",
+    "best-fit": "first come first served, on the fastest device (AlloX, 2.2)",
+}
+"""What AlloX is compared with: the rules of `interchangeable`."""
+
+
 def _with_score(name: str) -> Factory:
     def stages(options: "Options") -> "Stages":
         from scheduler_service.policies.victims.preempting import preempting
@@ -25,6 +38,17 @@ def _with_score(name: str) -> Factory:
     return stages
 
 
+def _by_rule(name: str) -> Factory:
+    def stages(options: "Options") -> "Stages":
+        from scheduler_service.sim.policies.interchangeable import made
+
+        return made(name, options)
+
+    return stages
+
+
 register("quota", Entry("HiveD's baseline: a quota of devices, wherever they are", f"{__name__}.by_count:stages"))
 for _name in SCORES:
     register(_name, Entry("FitGpp with another score (docs/scores.md)", _with_score(_name)))
+for _name, _about in ALLOX.items():
+    register(_name, Entry(_about, _by_rule(_name)))

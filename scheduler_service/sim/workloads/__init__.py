@@ -92,7 +92,8 @@ def _fitting(jobs: Iterable[SimJob], nodes: Sequence[Inventory], skipped: Skippe
     too_large = 0
     for job in jobs:
         spec = job.spec
-        if fits_all(spec.tasks()) if spec.gang else fits_one(spec.demand):
+        ways = spec.in_each_configuration() if spec.alternatives else (spec,)
+        if all(fits_all(one.tasks()) if one.gang else fits_one(one.demand) for one in ways):
             yield job
         else:
             too_large += 1

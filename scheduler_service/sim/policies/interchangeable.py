@@ -1,0 +1,110 @@
+"""What AlloX is compared with in its paper (EuroSys 2020, sections 2.2 and 5.1.1): rules for jobs with several configurations.
+
+Each rule chooses a job and a configuration at once; none preempts. "Shortest" is by the users' estimates.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from scheduler_service.core.model import Job, JobSpec
+from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.state.state import State
+from scheduler_service.policies.allox.choosing import Board, Rule, by_arrival, by_time, choosing, held_by_user
+from scheduler_service.policies.allox.ways import Way
+from scheduler_service.policies.options import Options, own_settings
+from scheduler_service.policies.stages import Stages
+from scheduler_service.sim.policies.join_shortest import where_it_completes_first
+
+
+class Settings(NamedTuple):
+    """Settings of these policies alone."""
+
+    users: float = 0
+    """Equal share: how many users the cluster is divided among; 0: those who have queued or running jobs."""
+    weight: Mapping[str, float] = MappingProxyType({})
+    """DRFA: what a slot of each configuration counts, by the configuration's number; 1 where nothing is said."""
+    unknown: float = 3600
+    """Seconds that a configuration without an estimate is taken to run."""
+
+
+def fastest(_state: State, _board: Board, of: Sequence[Way]) -> Sequence[Way]:
+    return [min(of, key=lambda way: way.time_us)]
+
+
+def named_first(_state: State, _board: Board, of: Sequence[Way]) -> Sequence[Way]:
+    return of[:1]
+
+
+def main_resource(spec: JobSpec) -> int:
+    """What a job in one configuration mainly takes: devices, or CPUs if it has no devices."""
+    return spec.demand.devices or spec.demand.cpu_milli
+
+
+def capacity_for(state: State, spec: JobSpec) -> int:
+    """Of the main resource, on all nodes that have room for a task."""
+    task = max(spec.tasks())
+    columns = state.free_resources.capacities(state.among(spec)).T.tolist()
+    at = 2 if spec.demand.devices else 0
+    return sum(amounts[at] for amounts in columns if all(have >= want for have, want in zip(amounts, task, strict=True)))
+
+
+def dominant_share(state: State, job: Job) -> float:
+    """Of a job as it was launched. Memory is not scarce in these studies."""
+    spec = job.launch_spec
+    return main_resource(spec) / max(capacity_for(state, spec), 1)
+
+
+def by_least(used: Mapping[str, float], users: Iterable[str]) -> list[Sequence[str]]:
+    return [(user,) for user in sorted(users, key=lambda user: (used.get(user, 0.0), user))]
+
+
+def by_dominant_share(state: State, board: Board) -> Iterable[Sequence[str]]:
+    """Each user by himself, the one with the least dominant share first (online DRF)."""
+    return by_least(held_by_user(state, lambda job: dominant_share(state, job)), board.users())
+
+
+def equal_share(rule: Rule, users: int) -> Rule:
+    """Each user has the same part of the slots of each kind, and no more. A user's first job on a kind may always run there."""
+
+    def may_start(state: State, board: Board, way: Way) -> bool:
+        running = [state.jobs.rows[job_id] for job_id in state.active]
+        of = users or len({job.user for job in running}.union(board.users()))
+        spec = way.job.spec
+        among = state.among(spec)
+        mine = [job.launch_spec for job in running if job.user == way.job.user]
+        same = [one for one in mine if state.among(one) == among and bool(one.demand.devices) == bool(spec.demand.devices)]
+        held = sum(map(main_resource, same))
+        return not held or (held + main_resource(spec)) * of <= capacity_for(state, spec)
+
+    def turns(_state: State, board: Board) -> Iterable[Sequence[str]]:
+        return [(user,) for user in board.users()]
+
+    return rule._replace(turns=turns, may_start=may_start)
+
+
+def by_weighted_use(weight: Mapping[str, float]) -> Rule:
+    """DRFA: slots of all configurations are one resource, in which each counts by its average speed-up."""
+
+    def counts(job: Job) -> float:
+        return max(job.launch_spec.demand.devices, 1) * weight.get(str(job.configuration), 1.0)
+
+    return Rule(by_time, turns=lambda state, board: by_least(held_by_user(state, counts), board.users()))
+
+
+RULES: dict[str, Callable[[Settings], Rule]] = {
+    "es-fcfs": lambda settings: equal_share(Rule(by_arrival), round(settings.users)),
+    "es": lambda settings: equal_share(Rule(by_time), round(settings.users)),
+    "drff": lambda _: Rule(by_arrival, named_first, by_dominant_share),
+    "drfs": lambda _: Rule(by_time, fastest, by_dominant_share),
+    "drfa": lambda settings: by_weighted_use(settings.weight),
+    "sjf-plus": lambda _: Rule(by_time),
+    "jsq-plus": lambda _: Rule(by_arrival, where_it_completes_first),
+    "best-fit": lambda _: Rule(by_arrival, fastest),
+}
+"""By the policies' names."""
+
+
+def made(name: str, options: Options) -> Stages:
+    settings = own_settings(Settings, options.own)
+    return Stages(choosing(RULES[name](settings), round(settings.unknown * SECOND), 0))
