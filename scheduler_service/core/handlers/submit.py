@@ -104,8 +104,8 @@ def _check_nodes(state: State, spec: JobSpec, where: str) -> None:
 
 def _check_named(state: State, spec: JobSpec, where: str) -> None:
     """Raises NotFound for a model of device or a node that there is not, and names those that there are."""
-    model, known = spec.cells.model, {traits.model for traits in state.suitable_nodes.traits.values()} - {""}
-    if model and model not in known:
+    model = spec.cells.model
+    if model and model not in (known := {traits.model for traits in state.suitable_nodes.traits.values()} - {""}):
         names = ", ".join(sorted(known)) or "none"
         raise NotFound("NO_SUCH_MODEL", f"{where}no node has devices of the model {model!r}; there are: {names}", model=model)
     for name in (*spec.nodes.names, *spec.nodes.excluded):
