@@ -41,7 +41,14 @@ def step(state: State, events: Sequence[Event], now: Micros, rng: Rng, policy: P
         overdue(state, now)
     refused = _settle(state, now, rng, policy) if state.unsettled or state.longer else ()
     orders = _orders(state) if state.news else ()
-    return Step(state.journal.entries, tuple(replies), orders, tuple(state.log), refused, tuple(state.delegated.values()))
+    return Step(
+        state.journal.entries,
+        tuple(replies),
+        orders,
+        tuple(state.log),
+        refused,
+        tuple(state.delegated.values()) if state.delegated else (),
+    )
 
 
 def _take(state: State, event: Event, now: Micros) -> Reply | Exception:

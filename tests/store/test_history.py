@@ -26,6 +26,7 @@ from scheduler_service.core.model import (
 )
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.sim import workloads
+from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.workloads import Csv
 from scheduler_service.sim.workloads.assuming import COMMAND
 from scheduler_service.store.reading import history
@@ -110,7 +111,7 @@ def test_what_ran_is_written_for_the_simulator(database_url: str, tmp_path: Path
     assert done.exit_code == 0, done.output
     assert done.stderr == "5 jobs; left out: 1 that never ran, 1 that have not ended\n"
     first, second, gang, element, last = workloads.jobs_of(Csv(kind="history", file=file), 1, Path())
-    assert first == (simulated(SPEC), 60 * SECOND, 0, "ada", "")
+    assert first == SimJob(simulated(SPEC), 60 * SECOND, 0, "ada", "")
     assert last.vc == "vision", "or it could not be simulated with virtual clusters"
     assert second.spec.time_limit_us == 88 * SECOND, "it is not to run into its limit again"
     assert (gang.spec, gang.work_us, gang.user) == (simulated(GANG), 40 * SECOND, "bob")

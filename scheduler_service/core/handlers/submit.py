@@ -68,6 +68,9 @@ def check_same_request(known: Job, event: Submitted) -> None:
 def check_can_ever_run(state: State, spec: JobSpec) -> None:
     """Raises FailedPrecondition where the nodes, all of them empty, would not do for one of its configurations. With no nodes
     yet nobody knows."""
+    is_plain = not (spec.gang or spec.alternatives or spec.cells.pool) and suitable_nodes.asks_nothing(spec)
+    if is_plain and (not state.node_ids or state.free_resources.could_ever_fit(spec.demand)):  # nearly always
+        return
     for number, one in enumerate(spec.in_each_configuration()):
         where = f"configuration {number}: " if spec.alternatives else ""
         if one.cells.pool:

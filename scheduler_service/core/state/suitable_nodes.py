@@ -42,12 +42,15 @@ class Suitable(NamedTuple):
     """By node id."""
 
 
+def asks_nothing(spec: JobSpec) -> bool:
+    """Whether any node would do that has the resources. That is so of nearly all jobs, and is asked at every look at one."""
+    nodes = spec.nodes
+    return not (spec.cells.model or spec.device_memory_mib) and (nodes is ANY_NODE or nodes == ANY_NODE)
+
+
 def asked(spec: JobSpec) -> Asked | None:
     """What the spec asks of nodes beside resources; None: nothing."""
-    model, memory_mib, nodes = spec.cells.model, spec.device_memory_mib, spec.nodes
-    if not (model or memory_mib) and (nodes is ANY_NODE or nodes == ANY_NODE):
-        return None
-    return Asked(model, memory_mib, nodes)
+    return None if asks_nothing(spec) else Asked(spec.cells.model, spec.device_memory_mib, spec.nodes)
 
 
 def describe(asks: Asked) -> str:

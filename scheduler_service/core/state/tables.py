@@ -47,7 +47,7 @@ from scheduler_service.core.state.journal import Journal, Table
 from scheduler_service.core.state.queue import NOBODY, Queue
 from scheduler_service.core.state.queue_keys import ANY, OWN_LANES, Deadline, Lane, Named, stands
 from scheduler_service.core.state.queue_order import OrderOf, QueueKey, QueueOrder
-from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes
+from scheduler_service.core.state.suitable_nodes import Suitable, SuitableNodes, asks_nothing
 
 CellKey = tuple[str, str, int]
 """Pool, level, index."""
@@ -239,7 +239,9 @@ class Tables:
     def among(self, spec: JobSpec) -> Suitable | None:
         """The nodes on which the job may run, by what it asks of them beside resources; None: all. Where there are virtual
         clusters, cells say that."""
-        return self.suitable_nodes.among(spec, self.free_resources.count) if self.pools is None else None
+        if self.pools is not None or asks_nothing(spec):
+            return None
+        return self.suitable_nodes.among(spec, self.free_resources.count)
 
     def is_usable(self, spec: JobSpec, node: int) -> bool:
         """Whether the job may be placed on the node, if it fits there."""
@@ -250,6 +252,8 @@ class Tables:
 
     def could_ever_take(self, job: Job) -> bool:
         """Whether the job would fit in one of its configurations if every node, up or not, were empty."""
+        if not (job.spec.gang or job.spec.alternatives) and asks_nothing(job.spec):  # nearly always
+            return self.free_resources.could_ever_fit(job.spec.demand)
         return any(
             self.free_resources.could_ever_fit_all(one.spec.tasks(), among)
             if (among := self.among(one.spec)) is not None or one.spec.gang
