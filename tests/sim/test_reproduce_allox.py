@@ -16,6 +16,7 @@ from scheduler_service.core.model.values import SECOND, Micros, Vector
 from scheduler_service.sim.cli import main
 from scheduler_service.sim.jobs import SimJob
 from scheduler_service.sim.reproduce import allox
+from scheduler_service.sim.reproduce.allox_devices import weights
 from scheduler_service.sim.reproduce.allox_measures import Seen, measures, progress
 from scheduler_service.sim.reproduce.allox_plan import (
     PARTS,
@@ -23,16 +24,19 @@ from scheduler_service.sim.reproduce.allox_plan import (
     TITLES,
     Point,
     Study,
+    Traces,
     average_speedup,
     cases,
     points,
 )
 from scheduler_service.sim.reproduce.allox_srpt import Slots, srpt
-from scheduler_service.sim.workloads import Allox, AlloxExperiment
+from scheduler_service.sim.workloads import Allox, AlloxExperiment, BadTrace, Gavel, Philly, Skipped, gavel, jobs_of
 from scheduler_service.sim.workloads.allox import ON_CPU, SPEEDUPS, experiment, jobs
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproduction-allox.md"
+RATES, PHILLY = (Path(__file__).parent / "data" / name for name in ("gavel_rates.csv", "philly_slice_1000.csv.gz"))
 TINY = Study(until_s=120, varied_s=60, varied_seeds=(1,), experiments=(1, 2))
+ON_TRACES = TINY._replace(traces=Traces(PHILLY, RATES), traced=60)
 
 
 # ---- the workload --------------------------------------------------------------------------------------------------------
@@ -78,6 +82,47 @@ def test_profiling_makes_jobs_longer_in_both_configurations() -> None:
         assert all(longer == pytest.approx(1.2 * time, abs=1) for time, longer in zip(a.times_us, b.times_us, strict=True))
     assert all(1.79 < job.times_us[1] / job.times_us[0] < 10.01 for job in plain)
     assert len({job.user for job in plain}) == 4
+
+
+# ---- Philly's jobs on several models of GPU ------------------------------------------------------------------------------
+
+
+def traced(**more: object) -> list[SimJob]:
+    model = Gavel(file=PHILLY, rates=RATES, **more)  # type: ignore[arg-type]
+    return sorted(gavel.read(model, Path(), 1, Skipped()), key=lambda job: job.submit_us)
+
+
+def test_times_on_other_devices_follow_from_the_rates() -> None:
+    """The table has kinds of 1 and 2 GPUs alone; the durations are taken to be those on a P100."""
+    kinds = gavel.rates_of(RATES)
+    assert kinds == {1: [(4.0, 2.0, 1.0), (9.0, 3.0, 0.0)], 2: [(8.0, 5.0, 2.0)]}
+    mine = traced(error=0)
+    assert {job.spec.demand.devices for job in mine} == {1, 2}
+    durations = [job.work_us for job in jobs_of(Philly(file=PHILLY, gpus=(1, 2)), 1, Path())]
+    assert [job.times_us[1] for job in mine] == durations
+    for job in mine:
+        models = [spec.cells.model for spec in job.spec.in_each_configuration()]
+        assert models == ["v100", "p100", "k80"][: len(models)]
+        assert [spec.estimate_us for spec in job.spec.in_each_configuration()] == list(job.times_us)
+        found = tuple(time / job.times_us[1] for time in job.times_us)
+        expected = ((1 / 2, 1, 2), (1 / 3, 1)) if job.spec.demand.devices == 1 else ((5 / 8, 1, 5 / 2),)
+        assert any(len(of) == len(found) and found == pytest.approx(of, abs=1e-5) for of in expected)
+    assert {len(job.times_us) for job in mine} == {2, 3}, "some do not fit into the memory of a K80"
+
+
+def test_the_durations_may_have_been_on_another_device() -> None:
+    on_v100, on_p100 = traced(error=0, measured_on="v100"), traced(error=0)
+    assert [job.times_us[0] for job in on_v100] == [job.times_us[1] for job in on_p100]
+
+
+def test_a_table_of_rates_that_lacks_a_column_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rates.csv").write_text("device,model,batch_size,gpus,steps_per_s\n")
+    with pytest.raises(BadTrace, match="placement"):
+        gavel.rates_of(tmp_path / "rates.csv")
+
+
+def test_drfa_weighs_devices_by_their_average_speedup() -> None:
+    assert weights(RATES) == [4, 2, 1]
 
 
 # ---- the bound -----------------------------------------------------------------------------------------------------------
@@ -149,7 +194,7 @@ def test_progress_counts_the_share_of_the_fastest_configuration_less_as_it_runs_
 def test_all_policies_of_a_part_have_the_same_jobs() -> None:
     for part in PARTS:
         for point in points(part):
-            for case in cases(TINY, part, point):
+            for case in cases(ON_TRACES, part, point):
                 assert case.seed in (1, 2)
                 assert case.policy.label == TITLES[point.policy]
     simulated = [cases(TINY, "simulation", Point(name))[0] for name in ("allox", "drfa", "es", "sjf-plus")]
@@ -159,8 +204,8 @@ def test_all_policies_of_a_part_have_the_same_jobs() -> None:
 
 def test_the_document_has_a_place_for_everything() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    tables = ("experiment", "claims", "simulation", "alpha", "errors", "profiling")
-    for name in (*(f"allox-{table}" for table in tables), *(f"figure-{n}" for n in (11, 13, 14, 15, 16, 17, 18))):
+    tables = ("experiment", "claims", "simulation", "alpha", "errors", "profiling", "devices")
+    for name in (*(f"allox-{table}" for table in tables), *(f"figure-{n}" for n in (11, 13, 14, 15, 16, 17, 18, "devices"))):
         assert f"<!-- begin: {name} -->" in text
         assert f"<!-- end: {name} -->" in text
 
@@ -169,7 +214,8 @@ def test_the_command_fills_it_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(allox, "QUICK", TINY)
     document = tmp_path / "allox.md"
     document.write_text(DOCUMENT.read_text(encoding="utf-8"))
-    parts = [word for part in ("experiment", "simulation") for word in ("--part", part)]
+    parts = [word for part in ("experiment", "simulation", "devices") for word in ("--part", part)]
+    parts += ["--on-traces", str(PHILLY), str(RATES), "--jobs", "60"]
     words = ["reproduce", "allox", "--quick", *parts, "--on", "local[1]", "-o", str(tmp_path / "out")]
     found = CliRunner().invoke(main, [*words, "--document", str(document)])
     assert found.exit_code == 0, found.output
@@ -177,5 +223,12 @@ def test_the_command_fills_it_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name in points("simulation"):
         assert f"| {TITLES[name.policy]} |" in text
     assert "less than DRFF" in text
+    assert "60 jobs on 128 V100s, 192 P100s, 256 K80s" in text
     assert (tmp_path / "allox" / "figure-14.svg").exists()
     assert not any(SRPT in case.policy.name for case in cases(TINY, "simulation", Point(SRPT)))
+
+
+def test_the_part_on_devices_needs_the_traces() -> None:
+    found = CliRunner().invoke(main, ["reproduce", "allox", "--part", "devices"])
+    assert found.exit_code == 2
+    assert "--on-traces PHILLY RATES" in found.output

@@ -75,6 +75,19 @@ def starvation(curves: Curves) -> Figure:
     return figure
 
 
+def devices(measured: Measured) -> Figure:
+    """Mean completion times, the least first."""
+    figure, (axes,) = sheet()
+    times = sorted((mean(of, "completion_s").mean, point) for point, of in measured.items())
+    titles = [f"AlloX, {point.alpha:g}" if point.policy == "allox" else TITLES[point.policy] for _, point in times]
+    axes.bar(range(len(times)), [time for time, _ in times], color=COLOURS[0])
+    axes.set_xticks(range(len(times)), titles, rotation=30, ha="right")
+    axes.set(ylabel="mean completion time, s")
+    log_scale(axes)
+    axes.grid(axis="y", alpha=0.3)
+    return figure
+
+
 def by_alpha(measured: Measured) -> Figure:
     """Figure 16."""
     figure, both = sheet(1, 2)

@@ -16,6 +16,8 @@ from scheduler_service.sim.workloads import jobs_of
 
 LONGEST = 0.01
 """Of the jobs: those whose shortest time is longest."""
+NEVER = 1 << 60
+"""How long a job takes in a configuration that it lacks."""
 POINTS = 100
 """Of a curve."""
 
@@ -42,6 +44,7 @@ class Seen(NamedTuple):
 
 class Measures(NamedTuple):
     completion_s: float
+    median_s: float
     longest_s: float
     """Of the longest jobs."""
     disparity: float
@@ -57,9 +60,12 @@ def job_list(case: Case) -> list[SimJob]:
 
 
 def slots_of(case: Case, jobs: Sequence[SimJob]) -> list[Slots]:
-    """Of each configuration: devices of its model, or, without devices, as many as such jobs fit on empty nodes."""
+    """Of each configuration: devices of its model, or, without devices, as many as such jobs fit on empty nodes. Jobs may lack
+    the last configurations."""
     specs = [job.spec.in_each_configuration() for job in jobs]
-    return [Slots(_count(case, specs[0][at]), [spec[at].demand.devices or 1 for spec in specs]) for at in range(len(specs[0]))]
+    most = max(specs, key=len)
+    needs = [[of[at].demand.devices or 1 if at < len(of) else 1 for of in specs] for at in range(len(most))]
+    return [Slots(_count(case, spec), theirs) for spec, theirs in zip(most, needs, strict=True)]
 
 
 def _count(case: Case, spec: JobSpec) -> int:
@@ -88,7 +94,7 @@ def seen(case: Case, folder: Path | None) -> Seen:
     return Seen(
         np.array([job.submit_us for job in jobs], np.int64),
         ends,
-        np.array([job.times_us for job in jobs], np.int64),
+        np.array([job.times_us + (NEVER,) * (len(slots) - len(job.times_us)) for job in jobs], np.int64),
         np.array([users.index(job.user) for job in jobs], np.int64),
         users,
         np.array([of.needs for of in slots], np.int64).T,
@@ -110,6 +116,7 @@ def measures(of: Seen) -> Measures:
     ]
     return Measures(
         float(completion.mean()),
+        float(np.median(completion)),
         float(completion[longest].mean()),
         float(progress(of, edges(of)).std(axis=0).mean()) if last else 0.0,
         float((of.end[theirs] <= last).mean()),

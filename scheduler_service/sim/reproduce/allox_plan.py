@@ -1,11 +1,13 @@
 """Which simulations AlloX's evaluation takes, as data: the clusters, the policies, and the cases of each part."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Literal, NamedTuple
 
 from scheduler_service.sim.cases import Case
+from scheduler_service.sim.reproduce.allox_devices import CLUSTER, TENANTS, weights, workload
 from scheduler_service.sim.site import Nodes, Policy
 from scheduler_service.sim.workloads import Allox, AlloxExperiment
 from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS
@@ -43,8 +45,8 @@ IN_EXPERIMENT = ("allox", "drfa", "es", "drfs", "drff", "sjf-plus")
 UNPROFILED = ("drff", "best-fit", "es-fcfs")
 """They go by no estimate, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
 
-Part = Literal["experiment", "simulation", "alpha", "errors", "profiling"]
-PARTS: tuple[Part, ...] = ("experiment", "simulation", "alpha", "errors", "profiling")
+Part = Literal["experiment", "simulation", "alpha", "errors", "profiling", "devices"]
+PARTS: tuple[Part, ...] = ("experiment", "simulation", "alpha", "errors", "profiling", "devices")
 
 
 class Study(NamedTuple):
@@ -58,9 +60,18 @@ class Study(NamedTuple):
     """Seeds of the experiment."""
     jobs: int | None = None
     """So many at most, in each simulation."""
+    traced: int = 5000
+    """Jobs of the trace, on real devices."""
+    traces: "Traces | None" = None
 
 
-QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,))
+class Traces(NamedTuple):
+    philly: Path
+    rates: Path
+    """Of Gavel's measurements."""
+
+
+QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,), traced=1000)
 
 
 class Point(NamedTuple):
@@ -77,11 +88,12 @@ def average_speedup() -> float:
     return fmean(math.exp(of.mu + of.sigma**2 / 2) for of in SPEEDUPS)
 
 
-def policy(point: Point, users: int, speedup: float) -> Policy:
+def policy(point: Point, users: int, speedups: Sequence[float]) -> Policy:
+    """`speedups`: by configuration, how much faster jobs are in it on average than in the slowest one."""
     own: Mapping[str, Mapping[str, float]] = {
         "allox": {"alpha": point.alpha},
         "allox-plus": {"timeout": TIMEOUT_S},
-        "drfa": {"weight.0": round(speedup, 2)},
+        "drfa": {f"weight.{number}": round(weight, 2) for number, weight in enumerate(speedups)},
         "es": {"users": users},
         "es-fcfs": {"users": users},
     }
@@ -96,6 +108,8 @@ def points(part: Part) -> list[Point]:
         return [Point(name) for name in IN_SIMULATION]
     if part == "alpha":
         return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
+    if part == "devices":
+        return [Point("allox"), Point("allox", alpha=1), *(Point(name) for name in IN_SIMULATION if name != "allox")]
     if part == "errors":
         return [Point(name, error=error) for name in ("allox", "es", SRPT) for error in ERRORS]
     return [Point(name, profiling=profiling) for name in ("allox", "es", "drff", SRPT) for profiling in OVERHEADS]
@@ -103,15 +117,25 @@ def points(part: Part) -> list[Point]:
 
 def cases(study: Study, part: Part, point: Point) -> list[Case]:
     """One for each seed."""
+    if part == "devices":
+        return [on_devices(study, point)]
     profiling = 0.0 if point.policy in UNPROFILED else point.profiling
     if part == "experiment":
         speedup = (10 - 1.8) / math.log(10 / 1.8)  # the mean of what is equally likely by its logarithm
-        of = policy(point, EXPERIMENT_USERS, speedup)
+        of = policy(point, EXPERIMENT_USERS, (speedup, 1))
         jobs = AlloxExperiment(error=point.error, profiling=profiling)
         return [Case(cluster=EXPERIMENT, workload=jobs, policy=of, seed=seed) for seed in study.experiments]
     whole = part == "simulation"
     until = study.until_s if whole else study.varied_s
     workload = Allox(until_s=until, jobs=study.jobs, error=point.error, profiling=profiling)
-    of = policy(point, USERS, average_speedup())
+    of = policy(point, USERS, (average_speedup(), 1))
     seeds = study.seeds if whole else study.varied_seeds
     return [Case(cluster=SIMULATED, workload=workload, policy=of, seed=seed) for seed in seeds]
+
+
+def on_devices(study: Study, point: Point) -> Case:
+    """Philly's jobs on V100s, P100s and K80s."""
+    assert study.traces is not None  # the command says so
+    count = study.traced if study.jobs is None else min(study.jobs, study.traced)
+    jobs = workload(study.traces.philly, study.traces.rates, count, point.error)
+    return Case(cluster=CLUSTER, workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))

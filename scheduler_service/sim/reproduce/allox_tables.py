@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from scheduler_service.sim.estimates import Estimate, estimate
+from scheduler_service.sim.reproduce.allox_devices import NODES
 from scheduler_service.sim.reproduce.allox_measures import Measures
 from scheduler_service.sim.reproduce.allox_plan import ERRORS, OVERHEADS, SRPT, TITLES, Part, Point, Study
 from scheduler_service.sim.reproduce.allox_published import ALLOX_WHOLE_S, OF_ALL_USERS, PRINTED, Printed
 from scheduler_service.sim.reproduce.studies import Table, number
+from scheduler_service.sim.workloads.gavel import DEVICES
 
 Measured = Mapping[Point, Sequence[Measures]]
 """Of a part: one for each seed."""
@@ -128,6 +130,30 @@ def claims(measured: Measured) -> Table:
     longest = [1 - a.longest_s / b.longest_s for a, b in zip(measured[ALLOX], measured[Point(SRPT)], strict=True)]
     rows.append(("less than SRPT for the longest 1 %", (percent(estimate(longest)), "more than 0")))
     return Table("allox-claims", "AlloX's mean completion time against others", ("here", "the paper"), tuple(rows))
+
+
+def devices(measured: Measured, jobs: int) -> Table:
+    columns = (
+        *("mean completion, s", "AlloX against it", "median, s", "longest 1 %, s", "disparity of progress"),
+        *(f"{name.upper()} in use" for name in DEVICES),
+    )
+    rows = [
+        (
+            TITLES[point.policy] + (f", alpha = {point.alpha:g}" if point.policy == "allox" else ""),
+            (
+                said(mean(of, "completion_s")),
+                "" if point == ALLOX else percent(_minus(less(measured[ALLOX], of))),
+                said(mean(of, "median_s")),
+                said(mean(of, "longest_s")),
+                said(mean(of, "disparity")),
+                *(f"{100 * use:.0f} %" for use in of[0].utilisation),
+            ),
+        )
+        for point, of in measured.items()
+    ]
+    nodes = ", ".join(f"{8 * count} {name.upper()}s" for name, count in NODES.items())
+    note = f"{jobs:,} jobs on {nodes}. In use: until the last job has completed."
+    return Table("allox-devices", "Philly's jobs on three models of GPU", columns, tuple(rows), note)
 
 
 def by_alpha(measured: Measured, seeds: int) -> Table:
