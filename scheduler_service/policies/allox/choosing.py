@@ -5,12 +5,12 @@ preempted.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Place, Rng
-from scheduler_service.core.model import Job, JobClass, JobState, Reason
+from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, Reason
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.values import Micros
 from scheduler_service.core.state.free_resources import pack
@@ -64,6 +64,15 @@ class Item(NamedTuple):
     offered: Sequence[Way]
 
 
+class Launched(NamedTuple):
+    """A job that has a run."""
+
+    user: str
+    configuration: int
+    spec: JobSpec
+    """In this configuration."""
+
+
 _Heap = list[tuple[tuple[bool, int], Key, int, Item, Way]]
 _Kind = tuple[str, Needs]
 """A user, and what a configuration asks for."""
@@ -80,6 +89,8 @@ class Board:
         self._oldest: dict[_Kind, _Heap] = {}
         self._of: dict[str, int] = {}
         self._pushed = 0
+        self._launched: dict[int, tuple[int, Launched]] = {}
+        """By active job, with the number of its launch."""
 
     def users(self) -> list[str]:
         """Those who have queued jobs."""
@@ -109,6 +120,17 @@ class Board:
 
     def forget(self, job_id: int) -> None:
         self._of[self.queued.pop(job_id).job.user] -= 1
+
+    def launched(self, state: State) -> list[Launched]:
+        """The jobs that have a run, in the order of their ids."""
+        before, rows = self._launched, state.jobs.rows
+        self._launched = {}
+        for job_id in sorted(state.active):
+            job, known = rows[job_id], before.get(job_id)
+            if known is None or known[0] != job.run:
+                known = job.run, Launched(job.user, job.configuration, job.launch_spec)
+            self._launched[job_id] = known
+        return [of for _, of in self._launched.values()]
 
     def heads(self, users: Iterable[str], full: Iterable[Needs]) -> Iterator[tuple[tuple[bool, int], Way]]:
         """For each of these users and each kind of slot that is not full, the shortest and the oldest job, with its level."""
@@ -184,12 +206,3 @@ def _place(state: State, one: Job, kinds: Kinds) -> Place | None:
     without[:, list(one.avoid)] = -1
     nodes = (pack(one.spec.tasks(), without) if one.avoid else None) or pack(one.spec.tasks(), offered)
     return None if nodes is None else place_on(state, one, nodes)
-
-
-def held_by_user(state: State, amount: Callable[[Job], float]) -> Mapping[str, float]:
-    """By user: the sum of an amount of each job that has a run, as that job was launched. Users without runs are left out."""
-    found: dict[str, float] = {}
-    for job_id in sorted(state.active):
-        job = state.jobs.rows[job_id]
-        found[job.user] = found.get(job.user, 0.0) + amount(job)
-    return found

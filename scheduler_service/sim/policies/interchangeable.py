@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from scheduler_service.core.model import Job, JobSpec
+from scheduler_service.core.model import JobSpec
+from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.values import SECOND
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.choosing import Board, Rule, by_arrival, by_time, choosing, held_by_user
+from scheduler_service.policies.allox.choosing import Board, Launched, Rule, by_arrival, by_time, choosing
 from scheduler_service.policies.allox.ways import Way
 from scheduler_service.policies.options import Options, own_settings
 from scheduler_service.policies.stages import Stages
@@ -49,10 +50,12 @@ def capacity_for(state: State, spec: JobSpec) -> int:
     return sum(amounts[at] for amounts in columns if all(have >= want for have, want in zip(amounts, task, strict=True)))
 
 
-def dominant_share(state: State, job: Job) -> float:
-    """Of a job as it was launched. Memory is not scarce in these studies."""
-    spec = job.launch_spec
-    return main_resource(spec) / max(capacity_for(state, spec), 1)
+def used(launched: Iterable[Launched], amount: Callable[[Launched], float]) -> dict[str, float]:
+    """By user: the sum of an amount of each job that has a run. Users without runs are left out."""
+    found: dict[str, float] = {}
+    for one in launched:
+        found[one.user] = found.get(one.user, 0.0) + amount(one)
+    return found
 
 
 def by_least(used: Mapping[str, float], users: Iterable[str]) -> list[Sequence[str]]:
@@ -60,19 +63,28 @@ def by_least(used: Mapping[str, float], users: Iterable[str]) -> list[Sequence[s
 
 
 def by_dominant_share(state: State, board: Board) -> Iterable[Sequence[str]]:
-    """Each user by himself, the one with the least dominant share first (online DRF)."""
-    return by_least(held_by_user(state, lambda job: dominant_share(state, job)), board.users())
+    """Each user by himself, the one with the least dominant share first (online DRF). Memory is not scarce in these studies,
+    and a job counts by what it mainly takes."""
+    capacities: dict[Needs, int] = {}
+
+    def share(one: Launched) -> float:
+        needs = one.spec.needs()
+        if needs not in capacities:
+            capacities[needs] = max(capacity_for(state, one.spec), 1)
+        return main_resource(one.spec) / capacities[needs]
+
+    return by_least(used(board.launched(state), share), board.users())
 
 
 def equal_share(rule: Rule, users: int) -> Rule:
     """Each user has the same part of the slots of each kind, and no more. A user's first job on a kind may always run there."""
 
     def may_start(state: State, board: Board, way: Way) -> bool:
-        running = [state.jobs.rows[job_id] for job_id in state.active]
-        of = users or len({job.user for job in running}.union(board.users()))
+        running = board.launched(state)
+        of = users or len({one.user for one in running}.union(board.users()))
         spec = way.job.spec
         among = state.among(spec)
-        mine = [job.launch_spec for job in running if job.user == way.job.user]
+        mine = [one.spec for one in running if one.user == way.job.user]
         same = [one for one in mine if state.among(one) == among and bool(one.demand.devices) == bool(spec.demand.devices)]
         held = sum(map(main_resource, same))
         return not held or (held + main_resource(spec)) * of <= capacity_for(state, spec)
@@ -86,10 +98,10 @@ def equal_share(rule: Rule, users: int) -> Rule:
 def by_weighted_use(weight: Mapping[str, float]) -> Rule:
     """DRFA: slots of all configurations are one resource, in which each counts by its average speed-up."""
 
-    def counts(job: Job) -> float:
-        return max(job.launch_spec.demand.devices, 1) * weight.get(str(job.configuration), 1.0)
+    def counts(one: Launched) -> float:
+        return max(one.spec.demand.devices, 1) * weight.get(str(one.configuration), 1.0)
 
-    return Rule(by_time, turns=lambda state, board: by_least(held_by_user(state, counts), board.users()))
+    return Rule(by_time, turns=lambda state, board: by_least(used(board.launched(state), counts), board.users()))
 
 
 RULES: dict[str, Callable[[Settings], Rule]] = {

@@ -13,10 +13,13 @@ from scheduler_service.core.model.inventory import Inventory
 from scheduler_service.core.model.values import add
 from scheduler_service.core.state.free_resources import FreeResources
 from scheduler_service.sim.jobs import Arrivals, SimJob
-from scheduler_service.sim.workloads import arriving, fitgpp, generated, hived, jobs_csv, openb, philly, sacct
+from scheduler_service.sim.workloads import allox, arriving, fitgpp, gavel, generated, hived, jobs_csv, openb, philly, sacct
+from scheduler_service.sim.workloads.allox import Allox as Allox
+from scheduler_service.sim.workloads.allox import AlloxExperiment as AlloxExperiment
 from scheduler_service.sim.workloads.arriving import NeedsCapacity as NeedsCapacity
 from scheduler_service.sim.workloads.assuming import File
 from scheduler_service.sim.workloads.fitgpp import FitGpp as FitGpp
+from scheduler_service.sim.workloads.gavel import Gavel as Gavel
 from scheduler_service.sim.workloads.generated import Generated as Generated
 from scheduler_service.sim.workloads.hived import Hived as Hived
 from scheduler_service.sim.workloads.jobs_csv import Csv as Csv
@@ -31,7 +34,9 @@ from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 
 TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
-Workload = Annotated[FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived, Field(discriminator="kind")]
+Workload = Annotated[
+    FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Allox | AlloxExperiment | Gavel, Field(discriminator="kind")
+]
 
 
 def jobs_of(
@@ -54,6 +59,10 @@ def jobs_of(
         return timed(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
     if isinstance(workload, Hived):  # times are not moved to the first job's: one tenant's alone come when they do with all
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
+    if isinstance(workload, Allox):
+        return _fitting(allox.jobs(workload, seed), nodes, counted)
+    if isinstance(workload, AlloxExperiment):
+        return _fitting(allox.experiment(workload, seed), nodes, counted)
     kept = _kept(workload, seed, folder, nodes, counted)
     return timed(lambda: kept)
 
@@ -67,10 +76,13 @@ _READERS: Mapping[type[File], Callable[..., Iterator[SimJob]]] = {
 
 
 def _kept(
-    workload: Philly | Openb | Sacct | Csv, seed: int, folder: Path, nodes: Sequence[Inventory], skipped: Skipped
+    workload: Philly | Openb | Sacct | Csv | Gavel, seed: int, folder: Path, nodes: Sequence[Inventory], skipped: Skipped
 ) -> list[SimJob]:
     """A trace's jobs, by their times."""
-    jobs = _READERS[type(workload)](workload, folder / workload.file, seed, skipped)
+    if isinstance(workload, Gavel):
+        jobs = gavel.read(workload, folder, seed, skipped)
+    else:
+        jobs = _READERS[type(workload)](workload, folder / workload.file, seed, skipped)
     kept = sorted(_fitting(jobs, nodes, skipped), key=lambda job: job.submit_us)
     if workload.resample:
         assert workload.jobs is not None  # the model says so

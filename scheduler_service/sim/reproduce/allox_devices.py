@@ -1,0 +1,29 @@
+"""AlloX on real devices: Philly's jobs on three models of GPU, with the rates that Gavel's authors measured.
+
+The paper leaves more than two kinds of resources, and jobs of several devices, to future work.
+"""
+
+from pathlib import Path
+from statistics import fmean
+
+from scheduler_service.sim.site import Nodes
+from scheduler_service.sim.workloads import Gavel
+from scheduler_service.sim.workloads.gavel import DEVICES, rates_of
+
+NODES = {"v100": 16, "p100": 24, "k80": 32}
+"""Of eight GPUs each: an assumption. Together they do as much as 470 P100s, of which the jobs ask for about 510."""
+CLUSTER = tuple(Nodes(nodes=NODES[name], gpus=8, model=name) for name in DEVICES)
+FROM_S = 35 * 86400
+"""As the slices on which other simulators were run."""
+TENANTS = 11
+"""Virtual clusters of the trace with more than 300 jobs."""
+
+
+def workload(philly: Path, rates: Path, jobs: int, error: float) -> Gavel:
+    return Gavel(file=philly.absolute(), rates=rates.absolute(), from_s=FROM_S, jobs=jobs, error=error)
+
+
+def weights(rates: Path) -> list[float]:
+    """By device: how much faster kinds of job are on one GPU of it than on a K80, on average over those that run on both."""
+    alone = [of for of in rates_of(rates.absolute())[1] if of[-1]]
+    return [fmean(of[at] / of[-1] for of in alone) for at in range(len(DEVICES))]

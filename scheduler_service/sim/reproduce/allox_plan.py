@@ -1,0 +1,141 @@
+"""Which simulations AlloX's evaluation takes, as data: the clusters, the policies, and the cases of each part."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from scheduler_service.sim.cases import Case
+from scheduler_service.sim.reproduce.allox_devices import CLUSTER, TENANTS, weights, workload
+from scheduler_service.sim.site import Nodes, Policy
+from scheduler_service.sim.workloads import Allox, AlloxExperiment
+from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS
+
+SIMULATED = (Nodes(nodes=20, cpus=1, memory_gib=32, gpus=1), Nodes(nodes=20, cpus=20, memory_gib=32))
+"""Section 5.1: 20 GPUs, 20 CPUs of 20 cores each, 1,280 GB. Each GPU has a core beside it for its job."""
+EXPERIMENT = (Nodes(nodes=4, cpus=4, memory_gib=61, gpus=1), Nodes(nodes=8, cpus=20, memory_gib=64))
+"""Section 5.1: the cluster of the experiment."""
+USERS, EXPERIMENT_USERS = len(SPEEDUPS), 4
+ALPHA, ERROR, PROFILING = 0.1, 0.1, 0.03
+TIMEOUT_S = 600
+"""Of AlloX+. The paper gives none."""
+
+ALPHAS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+ERRORS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+OVERHEADS = (0.0, 0.03, 0.05, 0.1, 0.2, 0.3)
+
+SRPT = "srpt"
+"""It is no policy of the engine (`allox_srpt`), and its cases are never simulated there."""
+TITLES = {
+    "allox": "AlloX",
+    "allox-plus": "AlloX+",
+    "drfa": "DRFA",
+    "drfs": "DRFS",
+    "es": "ES",
+    "drff": "DRFF",
+    "sjf-plus": "SJF+",
+    "jsq-plus": "JSQ+",
+    "best-fit": "BF",
+    "es-fcfs": "ES, first come first served",
+    SRPT: "SRPT",
+}
+IN_SIMULATION = tuple(TITLES)
+IN_EXPERIMENT = ("allox", "drfa", "es", "drfs", "drff", "sjf-plus")
+UNPROFILED = ("drff", "best-fit", "es-fcfs")
+"""They go by no estimate, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
+
+Part = Literal["experiment", "simulation", "alpha", "errors", "profiling", "devices"]
+PARTS: tuple[Part, ...] = ("experiment", "simulation", "alpha", "errors", "profiling", "devices")
+
+
+class Study(NamedTuple):
+    until_s: float = SPAN_S
+    """Jobs come until then, in the simulation."""
+    varied_s: float = 3000
+    """The same where a parameter is varied."""
+    seeds: tuple[int, ...] = (1,)
+    varied_seeds: tuple[int, ...] = (1, 2, 3)
+    experiments: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
+    """Seeds of the experiment."""
+    jobs: int | None = None
+    """So many at most, in each simulation."""
+    traced: int = 5000
+    """Jobs of the trace, on real devices."""
+    traces: "Traces | None" = None
+
+
+class Traces(NamedTuple):
+    philly: Path
+    rates: Path
+    """Of Gavel's measurements."""
+
+
+QUICK = Study(until_s=3000, varied_s=1000, varied_seeds=(1,), traced=1000)
+
+
+class Point(NamedTuple):
+    """A policy with what is varied."""
+
+    policy: str
+    alpha: float = ALPHA
+    error: float = ERROR
+    profiling: float = PROFILING
+
+
+def average_speedup() -> float:
+    """What DRFA is told: the mean over users of their mean speed-up."""
+    return fmean(math.exp(of.mu + of.sigma**2 / 2) for of in SPEEDUPS)
+
+
+def policy(point: Point, users: int, speedups: Sequence[float]) -> Policy:
+    """`speedups`: by configuration, how much faster jobs are in it on average than in the slowest one."""
+    own: Mapping[str, Mapping[str, float]] = {
+        "allox": {"alpha": point.alpha},
+        "allox-plus": {"timeout": TIMEOUT_S},
+        "drfa": {f"weight.{number}": round(weight, 2) for number, weight in enumerate(speedups)},
+        "es": {"users": users},
+        "es-fcfs": {"users": users},
+    }
+    engine = "fifo" if point.policy == SRPT else point.policy
+    return Policy(name=engine, label=TITLES[point.policy], settings=tuple(own.get(point.policy, {}).items()))
+
+
+def points(part: Part) -> list[Point]:
+    if part == "experiment":
+        return [Point(name) for name in IN_EXPERIMENT]
+    if part == "simulation":
+        return [Point(name) for name in IN_SIMULATION]
+    if part == "alpha":
+        return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
+    if part == "devices":
+        return [Point("allox"), Point("allox", alpha=1), *(Point(name) for name in IN_SIMULATION if name != "allox")]
+    if part == "errors":
+        return [Point(name, error=error) for name in ("allox", "es", SRPT) for error in ERRORS]
+    return [Point(name, profiling=profiling) for name in ("allox", "es", "drff", SRPT) for profiling in OVERHEADS]
+
+
+def cases(study: Study, part: Part, point: Point) -> list[Case]:
+    """One for each seed."""
+    if part == "devices":
+        return [on_devices(study, point)]
+    profiling = 0.0 if point.policy in UNPROFILED else point.profiling
+    if part == "experiment":
+        speedup = (10 - 1.8) / math.log(10 / 1.8)  # the mean of what is equally likely by its logarithm
+        of = policy(point, EXPERIMENT_USERS, (speedup, 1))
+        jobs = AlloxExperiment(error=point.error, profiling=profiling)
+        return [Case(cluster=EXPERIMENT, workload=jobs, policy=of, seed=seed) for seed in study.experiments]
+    whole = part == "simulation"
+    until = study.until_s if whole else study.varied_s
+    workload = Allox(until_s=until, jobs=study.jobs, error=point.error, profiling=profiling)
+    of = policy(point, USERS, (average_speedup(), 1))
+    seeds = study.seeds if whole else study.varied_seeds
+    return [Case(cluster=SIMULATED, workload=workload, policy=of, seed=seed) for seed in seeds]
+
+
+def on_devices(study: Study, point: Point) -> Case:
+    """Philly's jobs on V100s, P100s and K80s."""
+    assert study.traces is not None  # the command says so
+    count = study.traced if study.jobs is None else min(study.jobs, study.traced)
+    jobs = workload(study.traces.philly, study.traces.rates, count, point.error)
+    return Case(cluster=CLUSTER, workload=jobs, policy=policy(point, TENANTS, weights(study.traces.rates)))

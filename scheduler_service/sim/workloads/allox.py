@@ -1,0 +1,124 @@
+"""The AlloX paper's workloads: TensorFlow jobs that run on a GPU or on a CPU (EuroSys 2020, sections 5.1 and 5.2).
+
+Given in the paper: the clusters, how many users and jobs, the range of speed-ups in the experiment, the errors of the estimates
+and what profiling takes. The simulation's times and arrivals are drawn from distributions that were fitted to what the authors
+published with the paper. The experiment's times are assumed, and their scale is fitted to the completion time under DRFF.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from random import Random
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from scheduler_service.core.model import Configuration, JobSpec
+from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.sim.jobs import SimJob
+from scheduler_service.sim.workloads.arriving import Recorded
+from scheduler_service.sim.workloads.distributions import Model
+from scheduler_service.sim.workloads.limits import MOST_JOBS
+
+ON_GPU = Vector(1000, 2 << 10, 1)
+"""A GPU and, as every job on a GPU needs (section 4.4), a core."""
+ON_CPU = Vector(19_000, 12 << 10, 0)
+"""19 threads; one core is left for other services (section 5.1). The memory is that of the example in the introduction."""
+LEAST_S = 1.0
+LEAST_ESTIMATE = 0.05
+"""Of the true time: no estimate is less."""
+
+
+class Speedup(NamedTuple):
+    """The logarithms of a user's speed-ups are normal."""
+
+    mu: float
+    sigma: float
+
+
+SPEEDUPS = tuple(
+    Speedup(*of)
+    for of in (
+        *((0.49, 0.45), (0.67, 0.51), (0.92, 0.56), (1.34, 0.70), (1.37, 0.65)),
+        *((1.63, 0.81), (1.88, 0.77), (1.97, 0.83), (2.16, 0.88), (2.70, 0.74)),
+    )
+)
+"""Of the simulation's users."""
+SPAN_S = 22_520
+"""In which its jobs come."""
+GAP_S, GAP_VARIATION = 4.45, 2.1
+"""Between batches: the mean, and the deviation by the mean. Gaps are lognormal."""
+SINGLE, LARGEST_BATCH, BATCH_EXPONENT = 0.6, 48, 2.7
+"""Of batches: how many are of one job; and the others are of n jobs, up to this, with a chance in proportion to n to the power
+of minus the exponent, so that their mean is 2."""
+
+
+class Estimates(Model):
+    """What users of AlloX know of their jobs."""
+
+    error: float = Field(default=0.1, ge=0, le=2, description="relative deviation of the estimates in each configuration")
+    profiling: float = Field(default=0.03, ge=0, le=2, description="how much longer jobs run for being profiled, as a part")
+
+    @property
+    def arrivals(self) -> Recorded:
+        return Recorded()
+
+
+class Allox(Estimates):
+    """The jobs of the paper's simulation: ten users, about 1,000 jobs each."""
+
+    kind: Literal["allox"] = "allox"
+    until_s: float = Field(default=SPAN_S, gt=0, le=1e7, description="jobs come until then")
+    jobs: int | None = Field(default=None, ge=1, le=MOST_JOBS, description="so many at most; none: all that come")
+
+
+class AlloxExperiment(Estimates):
+    """The jobs of the paper's experiment on a cluster: four users with ten jobs each, which come at once."""
+
+    kind: Literal["allox_experiment"] = "allox_experiment"
+
+
+def jobs(model: Allox, seed: int) -> Iterator[SimJob]:
+    """In the order in which they come."""
+    rng, estimates = Random(f"{seed}:jobs"), Random(f"{seed}:estimates")
+    for number, at in enumerate(_arrivals(Random(f"{seed}:arrivals"), model.until_s)):
+        if number == model.jobs:
+            return
+        user = rng.randrange(len(SPEEDUPS))
+        on_cpu = max(rng.gauss(80 + 30 * user, 20), LEAST_S)
+        on_gpu = max(on_cpu / rng.lognormvariate(*SPEEDUPS[user]), LEAST_S)
+        yield interchangeable((on_gpu, on_cpu), model, estimates, f"user-{user}", round(at * SECOND))
+
+
+def experiment(model: AlloxExperiment, seed: int) -> Iterator[SimJob]:
+    """GPU times from 350 to 1,050 s, and speed-ups from 1.8 to 10, of which a factor is as likely wherever it lies."""
+    rng, estimates = Random(f"{seed}:jobs"), Random(f"{seed}:estimates")
+    for number in range(40):
+        on_gpu = rng.uniform(350, 1050)
+        on_cpu = on_gpu * math.exp(rng.uniform(math.log(1.8), math.log(10)))
+        yield interchangeable((on_gpu, on_cpu), model, estimates, f"user-{number % 4}", 0)
+
+
+def interchangeable(times_s: tuple[float, float], model: Estimates, rng: Random, user: str, submit_us: Micros) -> SimJob:
+    """A job that takes so long on a GPU, and on a CPU; profiling is added to both."""
+    times = tuple(max(round(time * (1 + model.profiling) * SECOND), 1) for time in times_s)
+    on_gpu, on_cpu = estimated(times, model.error, rng)
+    spec = JobSpec(("train",), ON_GPU, estimate_us=on_gpu, alternatives=(Configuration(ON_CPU, estimate_us=on_cpu),))
+    return SimJob(spec, times[0], submit_us, user, times_us=times)
+
+
+def estimated(times: Sequence[Micros], error: float, rng: Random) -> list[Micros]:
+    """Each time with an error that is normal. Whatever the deviation, the draws are the same."""
+    return [max(round(time * max(1 + error * rng.gauss(0, 1), LEAST_ESTIMATE)), 1) for time in times]
+
+
+def _arrivals(rng: Random, until_s: float) -> Iterator[float]:
+    spread = math.log(1 + GAP_VARIATION**2)
+    mu = math.log(GAP_S) - spread / 2
+    sums = list(accumulate(size**-BATCH_EXPONENT for size in range(2, LARGEST_BATCH + 1)))
+    at = 0.0
+    while at < until_s:
+        size = 1 if rng.random() < SINGLE else rng.choices(range(2, LARGEST_BATCH + 1), cum_weights=sums)[0]
+        for _ in range(size):
+            yield at
+        at += rng.lognormvariate(mu, math.sqrt(spread))
