@@ -205,3 +205,10 @@ def test_an_array_of_gangs() -> None:
         d.step(d.started(first, task))
         d.step(d.exited(first, task))
     assert counts(d, pair) == (2, 1, 1, 0)
+
+
+def test_the_launch_of_an_element_has_nothing_to_say_of_configurations() -> None:
+    d = Driver()
+    d.join()
+    told = d.step(Submitted("ann", "", array(2)))
+    assert [line.text for line in told.log if line.kind is EventKind.PLACED] == ["", ""]

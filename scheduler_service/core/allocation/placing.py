@@ -59,10 +59,15 @@ def place(state: State, action: Place, now: Micros) -> None:
     for earmark in earmarks:
         if earmark.devices:
             give_back(state, earmark.node, earmark.mask)
-    several = f"configuration {action.configuration}" if spec is not job.spec else ""
-    several += f" ({action.why})" if action.why else ""
-    text = ", ".join(filter(None, (several, f"on {_names(state, action)}" if is_gang else "")))
+    text = _told(state, job, action) if is_gang or job.spec.alternatives else ""
     log_event(state, now, job.id, _PLACED, run=placed.run, node=action.spots[0].node, text=text)
+
+
+def _told(state: State, job: Job, action: Place) -> str:
+    """What the story says of the launch of a gang, or of a job that has several configurations."""
+    why = f" ({action.why})" if action.why else ""
+    parts = [f"configuration {action.configuration}{why}"] if job.spec.alternatives else []
+    return ", ".join([*parts, f"on {_names(state, action)}"] if len(action.spots) > 1 or not parts else parts)
 
 
 def _check_suitable(state: State, job: Job, action: Place, among: Suitable) -> None:
