@@ -4,18 +4,27 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import ceil, inf
 
-from scheduler_service.core.model import Job
+from scheduler_service.core.model import Job, NodeSelector
 from scheduler_service.core.model.values import Vector
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.ways import Way, ways
+from scheduler_service.policies.allox.ways import Way, times
 
 
 def progress(state: State, unknown_us: int) -> dict[str, float]:
     """By user: the sum of the values of the jobs that hold resources. Users with none are left out."""
     found: defaultdict[str, float] = defaultdict(float)
+    shares: dict[tuple[Vector, str, int, NodeSelector], float] = {}
+    """Few jobs differ in what decides their share."""
     for job_id in sorted(state.active):
         job = state.jobs.rows[job_id]
-        found[job.user] += value(state, ways(job, unknown_us), job.configuration)
+        took = times(job, unknown_us)
+        best = took.index(min(took))
+        asks = job.spec.alternatives[best - 1] if best else job.spec
+        kind = asks.demand, asks.cells.model, asks.device_memory_mib, asks.nodes
+        share = shares.get(kind)
+        if share is None:
+            share = shares[kind] = dominant_share(state, job.configured(best))
+        found[job.user] += took[best] / took[job.configuration] * share
     return found
 
 
