@@ -25,7 +25,12 @@ class Way(NamedTuple):
 
 def ways(job: Job, unknown_us: Micros) -> list[Way]:
     """One for each configuration, in the user's order. One without an estimate is taken to run for `unknown_us` in all."""
-    return [Way(one, _time(job, one.configuration, unknown_us)) for one in job.in_each_configuration()]
+    return [Way(one, time) for one, time in zip(job.in_each_configuration(), times(job, unknown_us), strict=True)]
+
+
+def times(job: Job, unknown_us: Micros) -> list[Micros]:
+    """How long each of these ways takes."""
+    return [_time(job, number, unknown_us) for number in range(len(job.spec.alternatives) + 1)]
 
 
 def _time(job: Job, configuration: int, unknown_us: Micros) -> Micros:
