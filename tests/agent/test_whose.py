@@ -119,7 +119,7 @@ def test_runs_of_the_node_under_another_state_directory(
 
 def test_whose_runs_are_meant(agent: Start, scheduler: FakeScheduler, state: Path, tmp_path: Path) -> None:
     """A directory may have been moved, or be reached by another name; a process may be gone before it is read."""
-    agent("--checkpoints", str(tmp_path / "shared"))
+    here = agent("--checkpoints", str(tmp_path / "shared"))
     scheduler.connected()
     scheduler.start(1, "sleep", "1000")
     pid = scheduler.started(1).pid
@@ -133,9 +133,11 @@ def test_whose_runs_are_meant(agent: Start, scheduler: FakeScheduler, state: Pat
     assert stray_processes.elsewhere(other, "n2", tmp_path / "shared") == {}
     assert stray_processes.elsewhere(other, "n1", tmp_path) == {}
     os.kill(pid, signal.SIGSTOP)
+    here.process.send_signal(signal.SIGSTOP)  # else it may write into its directory while that has another name
     moved = state.rename(tmp_path / "moved")
     assert stray_processes.elsewhere(moved, "n1", tmp_path / "shared") == {}
     moved.rename(state)
+    here.process.send_signal(signal.SIGCONT)
     os.kill(pid, signal.SIGKILL)
     scheduler.exited(1)
     assert stray_processes.elsewhere(other, "n1", tmp_path / "shared") == {}
