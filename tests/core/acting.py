@@ -13,6 +13,7 @@ from scheduler_service.core.messages import (
     Joined,
     Launch,
     NodeSilent,
+    PlanReady,
     RunExited,
     RunStarted,
     Step,
@@ -40,6 +41,8 @@ class Base(RuleBasedStateMachine):
         self.away: dict[str, Agent] = {}
         """Agents of nodes that were deleted, with all that they know."""
         self.launches = Launches()
+        self.plans: list[PlanReady] = []
+        """What policies have delegated, and what comes of it, which is on the way."""
         self.failed = False
         """A step was not what it must be: what follows would only hide it."""
 
@@ -49,12 +52,18 @@ class Base(RuleBasedStateMachine):
         step = self.driver.step(*events)
         self.watch.see(step)
         self.failed = False
+        self.plans += (PlanReady(one.policy, one.subject, one.question()) for one in step.delegated)
         for order in step.orders:
             node = self.driver.state.nodes.rows[order.node]
             agent = self.agents[node.name]
             if node.boot_id == agent.boot_id:
                 agent.inbox.append(order)
         return step
+
+    def plans_come(self) -> None:
+        if plans := self.plans:
+            self.plans = []
+            self.take(*plans)
 
     def any_agent(self, data: st.DataObject) -> Agent:
         return data.draw(st.sampled_from(list(self.agents.values())))

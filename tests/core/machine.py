@@ -7,7 +7,7 @@ once everybody behaves, every job that can ends.
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 from scheduler_service.core.messages import ReleaseRequested, ResumeRequested, Submitted, UndrainRequested, UpdateRequested
 from scheduler_service.core.model import Job, JobClass, JobSpec, JobState, RunPhase
@@ -50,6 +50,13 @@ class EngineMachine(Asking, Acting):
     def work_goes_on(self, rounds: int) -> None:
         for _ in range(rounds):
             self._everybody_works()
+
+    @precondition(lambda self: self.plans)
+    @rule(lost=st.booleans())
+    def a_plan_is_made(self, lost: bool) -> None:
+        if lost:
+            self.plans.pop()
+        self.plans_come()
 
     # ---- the end -------------------------------------------------------------------------------------------------------
 
@@ -95,6 +102,7 @@ class EngineMachine(Asking, Acting):
             for key in agent.in_phase(RunPhase.STOPPING):
                 agent.end(key, {"yielded": True})
         self.all_reports_arrive()
+        self.plans_come()
         if not any(agent.inbox for agent in self.agents.values()):
             self.driver.now += 60 * SECOND  # whatever waits, waits for its time
             self.take()

@@ -118,7 +118,8 @@ def _policies() -> list[tuple[Stages, int, bool]]:
     made = [(stages(name, given, filled), given.cap, filled) for name, given, filled in chain(preempting, plain)]
     services = ({"threshold": 4}, {"threshold": 4, "second_threshold": 60, "patience": 1}, {"threshold": 60, "budget": 2})
     made += [(stages("las", FitGppSettings(), own=own), 0, False) for own in services for _ in range(3)]
-    made += [(stages("allox", FitGppSettings(), own={"alpha": a}), 0, False) for a in (0, 0.5, 1) for _ in range(3)]
+    matched = ({"alpha": 0}, {"alpha": 0.5}, {"alpha": 1}, {"alpha": 0.5, "long": 0, "period": 3}, {"long": 2, "period": 1})
+    made += [(stages("allox", FitGppSettings(), own=own), 0, False) for own in matched for _ in range(2)]
     shares = ({"half_life": 60, "period": 3}, {"half_life": 600, "period": 60, "other_projects": 0, "project.p": 2})
     return made + [(stages("fair", FitGppSettings(), f, own=own), 0, f) for own in shares for f in (False, False, True)]
 

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from scheduler_service.core.engine import step
-from scheduler_service.core.messages import Accepted, FenceRequested, NodeDeleteRequested, PlanReady, Step, Submitted
+from scheduler_service.core.messages import (
+    Accepted,
+    FenceRequested,
+    HoldRequested,
+    NodeDeleteRequested,
+    PlanReady,
+    ReleaseRequested,
+    Step,
+    Submitted,
+)
 from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.progress import considered, progress
@@ -214,7 +223,7 @@ def test_a_gang_gets_a_slot_with_room_for_all_its_tasks() -> None:
     (running,) = submit(d, JobSpec(("true",), ON_GPU, estimate_us=5 * SECOND))
     d.start(running)
     (job,) = submit(d, spec)
-    assert d.job(job).state is QUEUED
+    assert d.states(job, other) == [QUEUED, QUEUED]
     d.exit(running)
     assert d.job(job).state is STARTING
     assert len(d.state.runs_of(job)) == 3
@@ -273,6 +282,18 @@ def test_the_plan_for_a_long_queue_is_made_elsewhere_and_checked_when_it_comes()
     assert d.step(plan).changes == (), "nobody waits for it any more"
     d.start(*[job for job in jobs if d.job(job).state is STARTING])
     assert delegated(d.step(after=5)).plan != ()
+
+
+def test_a_plan_starts_nothing_that_was_held_meanwhile() -> None:
+    d = driver(1, 0, long=0)
+    spec = JobSpec(("true",), ON_GPU, estimate_us=SECOND)
+    taken = d.step(Submitted("ann", "", spec), Submitted("bob", "", spec))
+    job, other = sorted(d.state.jobs.rows)
+    d.step(HoldRequested(job))
+    d.step(delegated(taken))
+    assert d.states(job, other) == [QUEUED, QUEUED]
+    d.step(ReleaseRequested(job))
+    assert delegated(d.step(after=1)).plan == (job, 0)
 
 
 def test_what_was_supposed_before_changes_no_question() -> None:

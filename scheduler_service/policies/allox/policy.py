@@ -20,12 +20,12 @@ import numpy as np
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Delegate, Place, Plan, Remember, Rng
-from scheduler_service.core.model import Job, JobClass, JobState, Reason
+from scheduler_service.core.model import Job, JobClass, Reason
 from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared
 from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import SECOND, Micros
 from scheduler_service.core.state.free_resources import pack
-from scheduler_service.core.state.queue_keys import OWN_LANES
+from scheduler_service.core.state.queue_keys import OWN_LANES, stands
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.progress import progress
@@ -187,10 +187,9 @@ def _level(job: Job) -> tuple[bool, int]:
 
 
 def _waits(state: State, job_id: int) -> bool:
-    """Whether the job is queued, with nothing kept for it anywhere."""
+    """Whether the job is in its queue, with nothing kept for it anywhere."""
     job = state.jobs.rows.get(job_id)
-    waits = job is not None and job.state is JobState.QUEUED and job.reason is not Reason.ARRAY_LIMIT
-    return waits and job_id not in state.earmarks_of
+    return job is not None and stands(job) and job_id not in state.earmarks_of
 
 
 def _question(now: Micros, alpha: float, seen: Look, free_at: tuple[Ints, ...], received: Mapping[str, float]) -> Question:
