@@ -30,7 +30,17 @@ from scheduler_service.sim.reproduce.allox_plan import (
     points,
 )
 from scheduler_service.sim.reproduce.allox_srpt import Slots, srpt
-from scheduler_service.sim.workloads import Allox, AlloxExperiment, BadTrace, Gavel, Philly, Skipped, gavel, jobs_of
+from scheduler_service.sim.workloads import (
+    Allox,
+    AlloxExperiment,
+    AlloxLongJobs,
+    BadTrace,
+    Gavel,
+    Philly,
+    Skipped,
+    gavel,
+    jobs_of,
+)
 from scheduler_service.sim.workloads.allox import ON_CPU, SPEEDUPS, experiment, jobs
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reproduction-allox.md"
@@ -82,6 +92,13 @@ def test_profiling_makes_jobs_longer_in_both_configurations() -> None:
         assert all(longer == pytest.approx(1.2 * time, abs=1) for time, longer in zip(a.times_us, b.times_us, strict=True))
     assert all(1.79 < job.times_us[1] / job.times_us[0] < 10.01 for job in plain)
     assert len({job.user for job in plain}) == 4
+
+
+def test_one_users_jobs_may_be_much_longer() -> None:
+    plain, longer = list(jobs(Allox(until_s=300), 1)), list(jobs(AlloxLongJobs(until_s=300, factor=4), 1))
+    for a, b in zip(plain, longer, strict=True):
+        factor = 4 if a.user == "user-9" else 1
+        assert all(time == pytest.approx(factor * usual, abs=4) for usual, time in zip(a.times_us, b.times_us, strict=True))
 
 
 # ---- Philly's jobs on several models of GPU ------------------------------------------------------------------------------
@@ -204,7 +221,7 @@ def test_all_policies_of_a_part_have_the_same_jobs() -> None:
 
 def test_the_document_has_a_place_for_everything() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    tables = ("experiment", "claims", "simulation", "alpha", "errors", "profiling", "devices")
+    tables = ("experiment", "claims", "simulation", "starvation", "alpha", "errors", "profiling", "devices")
     for name in (*(f"allox-{table}" for table in tables), *(f"figure-{n}" for n in (11, 13, 14, 15, 16, 17, 18, "devices"))):
         assert f"<!-- begin: {name} -->" in text
         assert f"<!-- end: {name} -->" in text

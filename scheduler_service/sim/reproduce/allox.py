@@ -18,7 +18,7 @@ from scheduler_service.sim.reproduce.allox_tables import Measured
 from scheduler_service.sim.reproduce.studies import Simulated, Table, as_markdown, fill_in, show, simulated
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-CURVES: tuple[Part, ...] = ("simulation",)
+CURVES: tuple[Part, ...] = ("simulation", "starvation")
 """Parts of which something is shown over time."""
 
 
@@ -106,6 +106,8 @@ def _tables(part: Part, of: Looked, wanted: Mapping[Point, Sequence[Case]], stud
     if part == "simulation":
         count = len(job_list(wanted[allox_tables.ALLOX][0]))
         return [allox_tables.claims(of.measured), allox_tables.simulation(of.measured, count, study, Study())]
+    if part == "starvation":
+        return [allox_tables.starvation(of.measured, len(study.varied_seeds))]
     if part == "devices":
         return [allox_tables.devices(of.measured, len(job_list(wanted[allox_tables.ALLOX][0])))]
     if part == "alpha":
@@ -121,8 +123,9 @@ def _figures(part: Part, of: Looked) -> dict[str, tuple[str, Figure]]:
         return {
             "figure-13": ("Mean completion times in the simulation", allox_figures.simulation(of.measured)),
             "figure-14": ("Arrivals, completion times and disparity over time", allox_figures.over_time(of.curves)),
-            "figure-15": ("Completed jobs of the user with the longest jobs", allox_figures.starvation(of.curves)),
         }
+    if part == "starvation":
+        return {"figure-15": ("Completed jobs of the user with the longest jobs", allox_figures.starvation(of.curves))}
     if part == "devices":
         return {"figure-devices": ("Mean completion times on three models of GPU", allox_figures.devices(of.measured))}
     if part == "alpha":

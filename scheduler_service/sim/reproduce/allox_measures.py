@@ -49,8 +49,12 @@ class Measures(NamedTuple):
     """Of the longest jobs."""
     disparity: float
     """The standard deviation of users' progress, on average over the time in which jobs come."""
-    long_user: float
-    """Of the user whose jobs take longest: how many of them have completed when the last job comes, as a part."""
+    worst_user_s: float
+    """The mean completion time of the user for whom it is longest."""
+    long_user_s: float
+    """The mean completion time of the user whose jobs take longest."""
+    long_user_done: float
+    """Which part of this user's jobs have completed when the last job of all comes."""
     utilisation: tuple[float, ...]
     """By configuration: slots in use, on average until all jobs are done."""
 
@@ -119,6 +123,8 @@ def measures(of: Seen) -> Measures:
         float(np.median(completion)),
         float(completion[longest].mean()),
         float(progress(of, edges(of)).std(axis=0).mean()) if last else 0.0,
+        float(max(completion[of.user == user].mean() for user in range(len(of.users)))),
+        float(completion[theirs].mean()),
         float((of.end[theirs] <= last).mean()),
         tuple(busy),
     )

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from scheduler_service.sim.cases import Case
 from scheduler_service.sim.reproduce.allox_devices import CLUSTER, TENANTS, weights, workload
 from scheduler_service.sim.site import Nodes, Policy
-from scheduler_service.sim.workloads import Allox, AlloxExperiment
+from scheduler_service.sim.workloads import Allox, AlloxExperiment, AlloxLongJobs
 from scheduler_service.sim.workloads.allox import SPAN_S, SPEEDUPS
 
 SIMULATED = (Nodes(nodes=20, cpus=1, memory_gib=32, gpus=1), Nodes(nodes=20, cpus=20, memory_gib=32))
@@ -45,8 +45,8 @@ IN_EXPERIMENT = ("allox", "drfa", "es", "drfs", "drff", "sjf-plus")
 UNPROFILED = ("drff", "best-fit", "es-fcfs")
 """They go by no estimate, so their jobs are not profiled. (Which device is the fastest is a user's preference.)"""
 
-Part = Literal["experiment", "simulation", "alpha", "errors", "profiling", "devices"]
-PARTS: tuple[Part, ...] = ("experiment", "simulation", "alpha", "errors", "profiling", "devices")
+Part = Literal["experiment", "simulation", "starvation", "alpha", "errors", "profiling", "devices"]
+PARTS: tuple[Part, ...] = ("experiment", "simulation", "starvation", "alpha", "errors", "profiling", "devices")
 
 
 class Study(NamedTuple):
@@ -108,6 +108,8 @@ def points(part: Part) -> list[Point]:
         return [Point(name) for name in IN_SIMULATION]
     if part == "alpha":
         return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
+    if part == "starvation":
+        return [Point(name) for name in IN_SIMULATION]
     if part == "devices":
         return [Point("allox"), Point("allox", alpha=1), *(Point(name) for name in IN_SIMULATION if name != "allox")]
     if part == "errors":
@@ -127,7 +129,8 @@ def cases(study: Study, part: Part, point: Point) -> list[Case]:
         return [Case(cluster=EXPERIMENT, workload=jobs, policy=of, seed=seed) for seed in study.experiments]
     whole = part == "simulation"
     until = study.until_s if whole else study.varied_s
-    workload = Allox(until_s=until, jobs=study.jobs, error=point.error, profiling=profiling)
+    kind = AlloxLongJobs if part == "starvation" else Allox
+    workload = kind(until_s=until, jobs=study.jobs, error=point.error, profiling=profiling)
     of = policy(point, USERS, (average_speedup(), 1))
     seeds = study.seeds if whole else study.varied_seeds
     return [Case(cluster=SIMULATED, workload=workload, policy=of, seed=seed) for seed in seeds]

@@ -16,6 +16,7 @@ from scheduler_service.sim.jobs import Arrivals, SimJob
 from scheduler_service.sim.workloads import allox, arriving, fitgpp, gavel, generated, hived, jobs_csv, openb, philly, sacct
 from scheduler_service.sim.workloads.allox import Allox as Allox
 from scheduler_service.sim.workloads.allox import AlloxExperiment as AlloxExperiment
+from scheduler_service.sim.workloads.allox import AlloxLongJobs as AlloxLongJobs
 from scheduler_service.sim.workloads.arriving import NeedsCapacity as NeedsCapacity
 from scheduler_service.sim.workloads.assuming import File
 from scheduler_service.sim.workloads.fitgpp import FitGpp as FitGpp
@@ -34,9 +35,9 @@ from scheduler_service.sim.workloads.sacct import Sacct as Sacct
 
 TOO_LARGE = "would not fit on this cluster, even if it were empty"
 
-Workload = Annotated[
-    FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Allox | AlloxExperiment | Gavel, Field(discriminator="kind")
-]
+Interchangeable = Allox | AlloxLongJobs | AlloxExperiment | Gavel
+"""Their jobs have several configurations."""
+Workload = Annotated[FitGpp | Philly | Openb | Sacct | Csv | Generated | Hived | Interchangeable, Field(discriminator="kind")]
 
 
 def jobs_of(
@@ -59,7 +60,7 @@ def jobs_of(
         return timed(lambda: _fitting(generated.jobs(workload, seed), nodes, counted))
     if isinstance(workload, Hived):  # times are not moved to the first job's: one tenant's alone come when they do with all
         return _fitting(hived.jobs(workload, seed, folder), nodes, counted)
-    if isinstance(workload, Allox):
+    if isinstance(workload, Allox | AlloxLongJobs):
         return _fitting(allox.jobs(workload, seed), nodes, counted)
     if isinstance(workload, AlloxExperiment):
         return _fitting(allox.experiment(workload, seed), nodes, counted)

@@ -64,12 +64,25 @@ class Estimates(Model):
         return Recorded()
 
 
-class Allox(Estimates):
+class Simulated(Estimates):
+    """What the simulation's jobs have in common."""
+
+    until_s: float = Field(default=SPAN_S, gt=0, le=1e7, description="jobs come until then")
+    jobs: int | None = Field(default=None, ge=1, le=MOST_JOBS, description="so many at most; none: all that come")
+
+
+class Allox(Simulated):
     """The jobs of the paper's simulation: ten users, about 1,000 jobs each."""
 
     kind: Literal["allox"] = "allox"
-    until_s: float = Field(default=SPAN_S, gt=0, le=1e7, description="jobs come until then")
-    jobs: int | None = Field(default=None, ge=1, le=MOST_JOBS, description="so many at most; none: all that come")
+
+
+class AlloxLongJobs(Simulated):
+    """The same, but that the last user's jobs take much longer: an extreme case (section 5.2.3), of which the paper says no
+    more."""
+
+    kind: Literal["allox_long_jobs"] = "allox_long_jobs"
+    factor: float = Field(default=5, ge=0.01, le=1000, description="how much longer these jobs take")
 
 
 class AlloxExperiment(Estimates):
@@ -78,8 +91,9 @@ class AlloxExperiment(Estimates):
     kind: Literal["allox_experiment"] = "allox_experiment"
 
 
-def jobs(model: Allox, seed: int) -> Iterator[SimJob]:
+def jobs(model: Simulated, seed: int) -> Iterator[SimJob]:
     """In the order in which they come."""
+    factor = model.factor if isinstance(model, AlloxLongJobs) else 1.0
     rng, estimates = Random(f"{seed}:jobs"), Random(f"{seed}:estimates")
     for number, at in enumerate(_arrivals(Random(f"{seed}:arrivals"), model.until_s)):
         if number == model.jobs:
@@ -87,7 +101,9 @@ def jobs(model: Allox, seed: int) -> Iterator[SimJob]:
         user = rng.randrange(len(SPEEDUPS))
         on_cpu = max(rng.gauss(80 + 30 * user, 20), LEAST_S)
         on_gpu = max(on_cpu / rng.lognormvariate(*SPEEDUPS[user]), LEAST_S)
-        yield interchangeable((on_gpu, on_cpu), model, estimates, f"user-{user}", round(at * SECOND))
+        longer = factor if user == len(SPEEDUPS) - 1 else 1.0
+        times = longer * on_gpu, longer * on_cpu
+        yield interchangeable(times, model, estimates, f"user-{user}", round(at * SECOND))
 
 
 def experiment(model: AlloxExperiment, seed: int) -> Iterator[SimJob]:
