@@ -35,9 +35,12 @@ def noting(serve: Policy, notes: Notes) -> Policy:
     """A policy that takes notes before it serves its queues, and again after that."""
 
     def policy(state: State, rng: Rng) -> Proposals:
-        noted = yield from take_notes(state, notes)
+        noted = NOTHING
+        if state.turned or state.charged_anew or state.due_memos:  # not where policies remember nothing
+            noted = yield from take_notes(state, notes)
         yield from serve(state, rng)
-        yield from take_notes(state, notes, noted)
+        if state.turned or state.charged_anew or noted is not NOTHING:
+            yield from take_notes(state, notes, noted)
 
     return policy
 

@@ -16,8 +16,11 @@ def check_in_cells(state: State, pools: Pools, spec: JobSpec) -> None:
     """Raises what says why not. A job that may run as opportunistic need only fit in some pool, all of it idle. Where nodes are
     still to come, as long as there are none, nobody knows."""
     vc = _named(state, spec.vc)
+    if not spec.alternatives:
+        _check_configuration(state, pools, vc, spec, "")
+        return
     for number, one in enumerate(spec.in_each_configuration()):
-        _check_configuration(state, pools, vc, one, f"configuration {number}: " if spec.alternatives else "")
+        _check_configuration(state, pools, vc, one, f"configuration {number}: ")
 
 
 def _check_configuration(state: State, pools: Pools, vc: VirtualCluster, spec: JobSpec, where: str) -> None:
@@ -31,7 +34,7 @@ def _check_configuration(state: State, pools: Pools, vc: VirtualCluster, spec: J
     for name in pools.in_order():
         if spec.cells.pool not in ("", name) or spec.cells.model not in ("", pools.models[name]):
             continue
-        if spec.device_memory_mib > (there := pools.device_memory_mib(name)):
+        if spec.device_memory_mib and spec.device_memory_mib > (there := pools.device_memory_mib(name)):
             reasons.append(f"pool {name}: its devices have {there} MiB, and the job asks for {spec.device_memory_mib}")
             continue
         why = _why_never(state, pools, vc, spec, name)
@@ -77,7 +80,7 @@ def _check_names(pools: Pools, vc: VirtualCluster, spec: JobSpec, where: str) ->
     """Pools, models and pins that there are not."""
     cells = spec.cells
     wrong: Refused | None = None
-    if spec.nodes != ANY_NODE:
+    if spec.nodes is not ANY_NODE and spec.nodes != ANY_NODE:
         wrong = FailedPrecondition(
             "NODES_BY_CELLS",
             f"{where}the site has virtual clusters, and their cells say on which nodes a job runs; leave out names and labels "

@@ -120,6 +120,8 @@ class JobSpec:
 
     def in_each_configuration(self) -> "tuple[JobSpec, ...]":
         """What the user asked for in each configuration, in the user's order."""
+        if not self.alternatives:
+            return (self,)
         return tuple(self.configured(number) for number in range(len(self.alternatives) + 1))
 
 

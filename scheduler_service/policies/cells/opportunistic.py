@@ -130,6 +130,8 @@ def place_opportunistic(state: State, job: Job) -> Place | None:
     """In the first of its configurations for which there is something idle. Beside the devices, where nobody will want it back,
     or else where guaranteed work will want to be last. A pinned cell is nobody's but its owner's: one who names it does not get
     others."""
+    if not job.spec.alternatives:
+        return _place_configured(state, job)
     places = (_place_configured(state, one) for one in job.in_each_configuration())
     return next((place for place in places if place is not None), None)
 
