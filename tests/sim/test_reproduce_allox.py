@@ -201,7 +201,7 @@ def test_progress_counts_the_share_of_the_fastest_configuration_less_as_it_runs_
     )  # fmt: skip
     found = progress(of, np.array([0.0, 10.0, 20.0, 40.0]))
     assert found.tolist() == [[0.5, 0, 0], [0.125, 0.125, 0.125]]
-    assert measures(of).utilisation == (10 / 80, 40 / 160)
+    assert measures(of).utilisation == (10 / 40, 20 / 80), "while jobs come, until 20"
     assert measures(of).completion_s == pytest.approx(15e-6)
 
 
