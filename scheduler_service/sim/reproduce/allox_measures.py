@@ -56,7 +56,7 @@ class Measures(NamedTuple):
     long_user_done: float
     """Which part of this user's jobs have completed when the last job of all comes."""
     utilisation: tuple[float, ...]
-    """By configuration: slots in use, on average until all jobs are done."""
+    """By configuration: slots in use, on average over the time in which jobs come; if all come at once, until all are done."""
 
 
 def job_list(case: Case) -> list[SimJob]:
@@ -113,9 +113,12 @@ def measures(of: Seen) -> Measures:
     longest = np.argsort(-shortest, kind="stable")[: max(round(LONGEST * len(shortest)), 1)]
     last = float(of.submit.max())
     theirs = of.user == long_user(of)
-    span = max(float(of.end.max() - of.submit.min()), 1.0)
+    begin, until = int(of.submit.min()), int(of.submit.max())
+    if begin == until:
+        until = int(of.end.max())
+    held = np.maximum(np.minimum(of.run_end, until) - of.run_begin, 0)
     busy = [
-        float(((of.run_end - of.run_begin) * of.needs[of.run_job, at])[of.run_configuration == at].sum()) / (span * slots)
+        float((held * of.needs[of.run_job, at])[of.run_configuration == at].sum()) / ((until - begin) * slots)
         for at, slots in enumerate(of.slots.tolist())
     ]
     return Measures(

@@ -83,6 +83,9 @@ class Point(NamedTuple):
     profiling: float = PROFILING
 
 
+OF_ALL_USERS = Point("allox", alpha=1)
+
+
 def average_speedup() -> float:
     """What DRFA is told: the mean over users of their mean speed-up."""
     return fmean(math.exp(of.mu + of.sigma**2 / 2) for of in SPEEDUPS)
@@ -98,20 +101,24 @@ def policy(point: Point, users: int, speedups: Sequence[float]) -> Policy:
         "es-fcfs": {"users": users},
     }
     engine = "fifo" if point.policy == SRPT else point.policy
-    return Policy(name=engine, label=TITLES[point.policy], settings=tuple(own.get(point.policy, {}).items()))
+    return Policy(name=engine, label=title(point), settings=tuple(own.get(point.policy, {}).items()))
+
+
+def title(point: Point) -> str:
+    return TITLES[point.policy] + (f", alpha = {point.alpha:g}" if point.alpha != ALPHA else "")
 
 
 def points(part: Part) -> list[Point]:
     if part == "experiment":
         return [Point(name) for name in IN_EXPERIMENT]
     if part == "simulation":
-        return [Point(name) for name in IN_SIMULATION]
+        return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
     if part == "alpha":
         return [*(Point("allox", alpha=alpha) for alpha in ALPHAS), Point("es"), Point(SRPT)]
     if part == "starvation":
         return [Point(name) for name in IN_SIMULATION]
     if part == "devices":
-        return [Point("allox"), Point("allox", alpha=1), *(Point(name) for name in IN_SIMULATION if name != "allox")]
+        return [Point("allox"), OF_ALL_USERS, *(Point(name) for name in IN_SIMULATION if name != "allox")]
     if part == "errors":
         return [Point(name, error=error) for name in ("allox", "es", SRPT) for error in ERRORS]
     return [Point(name, profiling=profiling) for name in ("allox", "es", "drff", SRPT) for profiling in OVERHEADS]

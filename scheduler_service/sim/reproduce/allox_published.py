@@ -28,5 +28,5 @@ PRINTED = {
 """By the policies' names."""
 ALLOX_WHOLE_S = (136, 148)
 """The authors' outputs have no AlloX with all jobs; it follows from the others and from the text."""
-OF_ALL_USERS = 0.09
+IF_ALL_USERS = 0.09
 """With alpha = 1 AlloX takes so much longer than SRPT (5.2.4)."""
