@@ -38,9 +38,8 @@ from client_sdk._values.states import (
     PinState,
     PostingKind,
     PostingState,
-    StepState,
 )
-from client_sdk._values.steps import RunSteps
+from client_sdk._values.steps import RunSteps, StepState
 from client_sdk._values.virtual_clusters import (
     BoundCell,
     CellLevel,

@@ -282,18 +282,6 @@ class MemorySource(Word):
     """The driver's count of what the process has reserved. A caching allocator hides the wave from it."""
 
 
-class StepState(Word):
-    """What a program that counts its steps is doing, by its own account; STALLED is the agent's judgement."""
-
-    UNSPECIFIED = 0
-    RUNNING = 1
-    """It does steps."""
-    EVALUATING = 2
-    SAVING = 3
-    STALLED = 4
-    """It is not evaluating or saving, and has done no step for at least a minute, and for as long as ten steps take."""
-
-
 class DependencyKind(Word):
     """How the other job must end."""
 

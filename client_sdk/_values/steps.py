@@ -3,7 +3,19 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from client_sdk._values.states import StepState
+from client_sdk._values.states import Word
+
+
+class StepState(Word):
+    """What a program that counts its steps is doing, by its own account; STALLED is the agent's judgement."""
+
+    UNSPECIFIED = 0
+    RUNNING = 1
+    """It does steps."""
+    EVALUATING = 2
+    SAVING = 3
+    STALLED = 4
+    """It is not evaluating or saving, and has done no step for at least a minute, and for as long as ten steps take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
