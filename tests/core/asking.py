@@ -231,7 +231,8 @@ class Asking(Base):
         """Only a silent node that nothing holds; then it is not there, and is so again when its agent comes."""
         agent = self.any_agent(data)
         state = self.driver.state
-        node = self.driver.node(agent.name)
+        self.take()  # what the time that has passed makes of the queue is not the delete's doing
+        node, before = self.driver.node(agent.name), state.free_resources.free(state.node_ids[agent.name])
         may = node.state is NodeState.SILENT and not state.runs_on.get(node.id)
         reply = self.take(NodeDeleteRequested(agent.name)).replies[0]
         assert isinstance(reply, NodeChanged if may else FailedPrecondition)
@@ -241,4 +242,4 @@ class Asking(Base):
             agent.inbox.clear()
             self.away[agent.name] = self.agents.pop(agent.name)
         else:
-            assert state.free_resources.capacity_of(node.id) == node.capacity
+            assert state.free_resources.free(node.id) == before
