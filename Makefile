@@ -23,6 +23,9 @@ help:
 $(VENV)/.ready: requirements.lock pyproject.toml scripts/setup
 	@PYTHON=$(PYTHON) scripts/setup $(VENV)
 
+$(VENV)/.training: $(VENV)/.ready pyproject.toml scripts/setup-training
+	@scripts/setup-training $(VENV)
+
 demo: $(VENV)/.ready
 	@$(PY) -m examples.demo $(if $(SHOW),--show $(SHOW)) $(ARGS)
 
@@ -51,14 +54,14 @@ proto-check: $(VENV)/.ready
 migrations-check: $(VENV)/.ready
 	$(PY) -m pytest tests/store/test_migrations.py
 
-tests: $(VENV)/.ready
+tests: $(VENV)/.training
 	$(PY) -m pytest -n 3 --dist worksteal $(ARGS)
 
 # The tests that take long, and of all others many more examples, which are others each time. An hour or so.
-test-long: $(VENV)/.ready
+test-long: $(VENV)/.training
 	EBB_EXAMPLES=$${EBB_EXAMPLES:-20} $(PY) -m pytest -n 2 --dist worksteal -m "" --timeout 3600 $(ARGS)
 
-bench: $(VENV)/.ready
+bench: $(VENV)/.training
 	$(PY) -m benchmarks $(ONLY)
 
 gpu-report: $(VENV)/.ready
@@ -66,7 +69,7 @@ gpu-report: $(VENV)/.ready
 
 lock: $(VENV)/.ready
 	$(VENV)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --custom-compile-command "make lock" --all-extras --group dev pyproject.toml -o requirements.lock
+	  --custom-compile-command "make lock" --extra client --extra scheduler --extra sim --extra agent --group dev pyproject.toml -o requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

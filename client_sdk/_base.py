@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from client_sdk._requests import jobs
 from client_sdk._transport.access import access
+from ebb_common import extras
 
 TransportT = TypeVar("TransportT")
 T = TypeVar("T")
@@ -37,6 +38,8 @@ class BaseClient(Generic[TransportT]):
         tls_cert: str | os.PathLike[str] | None = None,
         tls_key: str | os.PathLike[str] | None = None,
     ) -> None:
+        """Raises ModuleNotFoundError, with what to install, where the package is there without its extra `client`."""
+        extras.require("grpc", "a client", "client")
         self.address = jobs.address(address)
         self._access = access(token, token_file, tls_ca, tls_cert, tls_key)
         self._timeout = jobs.patience(timeout)

@@ -1,16 +1,10 @@
-"""The command `ebb-scheduler`. Says which extra to install where a training image has the SDK alone."""
+"""The command `ebb-scheduler`."""
 
-import sys
+from ebb_common import extras
 
 
 def main() -> None:
-    try:
-        from scheduler_service.commands.main import main as run
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").split(".")[0] in sys.stdlib_module_names | {"scheduler_service"}:
-            raise
-        sys.exit(f"ebb-scheduler needs {missing.name}, which this installation lacks: pip install 'ebb-cluster[scheduler]'")
-    run()
+    extras.main_of("scheduler_service.commands.main", "ebb-scheduler", "scheduler")()
 
 
 if __name__ == "__main__":

@@ -35,10 +35,18 @@ def entries(lock: str) -> Iterator[Entry]:
 
 
 def roots(pyproject: str, extras: Iterable[str]) -> set[str]:
-    """What the project names itself: for all, and for these extras."""
+    """What the project names itself: for all, and for these extras, which may name further extras of the project."""
     project = tomllib.loads(pyproject)["project"]
-    named = [*project["dependencies"], *(each for extra in extras for each in project["optional-dependencies"][extra])]
-    return {re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower() for requirement in named}
+    own = re.compile(rf"{re.escape(project['name'])}\[(.*)\]")
+
+    def named(requirements: Iterable[str]) -> Iterator[str]:
+        for requirement in requirements:
+            if found := own.fullmatch(requirement):
+                yield from named(project["optional-dependencies"][found[1]])
+            else:
+                yield re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
+
+    return {*named(project["dependencies"]), *named(f"{project['name']}[{extra}]" for extra in extras)}
 
 
 def closure(lock: Iterable[Entry], wanted: set[str]) -> list[Entry]:
