@@ -22,6 +22,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.progress import considered, progress
+from scheduler_service.policies.allox.site import Site
 from scheduler_service.policies.allox.slots import Kinds
 from scheduler_service.policies.allox.ways import Known
 from scheduler_service.policies.options import FitGppSettings
@@ -126,7 +127,7 @@ def test_a_slot_that_is_late_does_not_start_anything_by_itself() -> None:
 
 def received(d: Driver) -> dict[str, float]:
     known = Known(SECOND)
-    return progress(d.state, known, Kinds(d.state, known, 0))
+    return progress(Site(d.state, known, 0).holders(), known, Kinds(d.state, known, 0).share)
 
 
 def test_progress_is_the_share_of_the_fastest_configuration_discounted_elsewhere() -> None:
