@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from scheduler_service.core.messages import HoldRequested, PlanReady, Step, Subm
 from scheduler_service.core.model import EventKind, Job, JobState, Reason
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.virtual_clusters import VcPolicy, Within
+from scheduler_service.policies.explain.explain import explain
+from scheduler_service.policies.options import FitGppSettings
+from scheduler_service.policies.stages import stages
 from tests.policies.tenants import OPPORTUNISTIC, OVERFLOW, Tenants, other, request
 
 QUEUED, STARTING, RUNNING = JobState.QUEUED, JobState.STARTING, JobState.RUNNING
@@ -278,3 +282,15 @@ def test_the_story_compares_when_each_configuration_could_have_started(on_k80: f
     assert job.state is QUEUED, "it is done sooner if it waits"
     t.end(first)
     assert where(t, job.id) == ["v100"]
+
+
+def test_a_job_that_waits_although_there_is_room_is_told_so() -> None:
+    t = mixed()
+    first, second = submit(t, either(10, 100), either(10, 100))
+    job = t.job(second)
+    (blocker,) = explain(t.state, job, t.now, Random(0), stages("cells", FitGppSettings())).blockers
+    assert (blocker.reason, blocker.detail.partition(",")[0]) == (Reason.BEYOND_QUOTA, "there is room")
+    assert blocker.detail.endswith("it would run for: configuration 0 10 s, configuration 1 100 s")
+    blocking = t.ask("A", 1, pool="k80", estimate=500)
+    blockers = explain(t.state, job, t.now, Random(0), stages("cells", FitGppSettings())).blockers
+    assert [blocker.holder_jobs for blocker in blockers] == [(first,), (blocking,)]

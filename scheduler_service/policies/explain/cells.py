@@ -21,6 +21,7 @@ from scheduler_service.policies.explain.explanation import (
     Explanation,
     Victim,
     counted,
+    kept_waiting,
     waiting_for_victims,
 )
 from scheduler_service.policies.stages import stages_within
@@ -47,6 +48,8 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         plan = next((plan for plan in plans if plan is not None), None)
         if plan is None:
             blockers += _waits_for_cells(state, vc, job)
+        elif stages_within(vc.policy).starts is not None:
+            blockers.append(kept_waiting(job))
         else:
             told = [action.job_id for action in plan if isinstance(action, Reclaim)]
             victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
