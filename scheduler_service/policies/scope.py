@@ -30,6 +30,10 @@ class Slots(Protocol):
         """In which part of the scope the slots of the kind are, such as a pool; empty: anywhere."""
         ...
 
+    def is_free(self, kind: int) -> bool:
+        """Whether a slot of the kind is free now."""
+        ...
+
     def free_at(self, kind: int) -> Ints:
         """When each slot of the kind is free, the first one first; those that are free now, now."""
         ...

@@ -136,9 +136,9 @@ def allox(settings: Settings, known: Known) -> Starts:
         """None: no slot is free that some job could have."""
         now = state.cluster.clock_us
         count = 1 + max((kind for kinds in seen.of_need.values() for kind in kinds), default=-1)
-        free_at = tuple(map(seen.slots.free_at, range(count)))
-        if not any(len(slots) and slots[0] <= now for slots in free_at):
+        if not any(map(seen.slots.is_free, range(count))):
             return None
+        free_at = tuple(map(seen.slots.free_at, range(count)))
         received = progress(scope.holders(), known, seen.slots.share) if settings.alpha < 1 else {}
         return _question(now, settings.alpha, known, seen, free_at, received)
 

@@ -32,6 +32,9 @@ class SiteSlots:
     def where(self, _kind: int) -> str:
         return ""
 
+    def is_free(self, kind: int) -> bool:
+        return self._kinds.is_free(self._kinds.kinds[kind])
+
     def free_at(self, kind: int) -> Ints:
         now = self._state.cluster.clock_us
         if self._held is None:

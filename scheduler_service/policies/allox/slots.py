@@ -108,12 +108,19 @@ class Kinds:
         main = (demand.devices, whole.devices) if demand.devices else (demand.cpu_milli, whole.cpu_milli)
         return max(_part(*main), _part(demand.memory_mib, whole.memory_mib))
 
+    def is_free(self, kind: Kind) -> bool:
+        """Whether a slot of the kind is free now."""
+        return int(self._free(kind, self._state.free_resources.offered(kind.among)).sum()) >= kind.tasks
+
+    def _free(self, kind: Kind, offered: Ints) -> Ints:
+        """By node: for how many tasks it has room now."""
+        return np.minimum(np.where(offered[0] >= 0, _seats(kind.need, left(offered, kind.reserved)), 0), kind.seats)
+
     def free_at(self, kind: Kind, runs: Held, now: Micros) -> Ints:
         """When each slot of the kind is free, the first one first; those that are free now, now."""
         offered = self._state.free_resources.offered(kind.among)
         is_open = offered[0] >= 0
-        seats = np.where(is_open, kind.seats, 0)
-        free = np.minimum(np.where(is_open, _seats(kind.need, left(offered, kind.reserved)), 0), seats)
+        seats, free = np.where(is_open, kind.seats, 0), self._free(kind, offered)
         times = [np.full(int(free.sum()), now, np.int64)]
         behind = np.flatnonzero(is_open[runs.node] & (free < seats)[runs.node]) if len(runs.node) else runs.node
         if len(behind):

@@ -59,6 +59,7 @@ class CellSlots:
         self._now = state.cluster.clock_us
         self._kinds: list[_Kind] = []
         self._numbers: dict[_Kind, int] = {}
+        self._is_free: dict[int, bool] = {}
 
     def kinds(self, spec: JobSpec) -> Sequence[int]:
         found = []
@@ -78,14 +79,20 @@ class CellSlots:
     def where(self, kind: int) -> str:
         return self._kinds[kind].pool
 
+    def is_free(self, kind: int) -> bool:
+        if kind not in self._is_free:
+            pool, owner, wanted = self._kinds[kind]
+            self._is_free[kind] = find(self._pools.pools[pool], owner, wanted) is not None
+        return self._is_free[kind]
+
     def free_at(self, kind: int) -> Ints:
         of = self._kinds[kind]
-        needs, pool = of.wanted.needs, self._pools.pools[of.pool]
+        needs = of.wanted.needs
         found = sorted(self._places(of, needs[0]))
         if len(found) < len(needs):  # not so many of the largest, as if all tasks were as small as the smallest
             found = sorted(self._places(of, needs[-1]))
         slots = found[len(needs) - 1 :: len(needs)]
-        if find(pool, of.owner, of.wanted) is not None:
+        if self.is_free(kind):
             slots = [self._now, *slots[1:]]
         elif slots and slots[0] <= self._now:
             ends = (leaves.until for in_use in self._in_use.get(of.pool, {}).values() for leaves in in_use)
