@@ -9,7 +9,9 @@ import pytest
 
 from scheduler_service.core.messages import HoldRequested, PlanReady, Step, Submitted, VcRequested
 from scheduler_service.core.model import EventKind, Job, JobState, Reason
+from scheduler_service.core.model.jobs import Array
 from scheduler_service.core.model.pool_plan import PoolPlan
+from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import VcPolicy, Within
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
@@ -175,6 +177,15 @@ def test_a_gang_whose_cell_is_not_free_holds_up_nobody() -> None:
     assert where(t, gang, single) == ["BEYOND_QUOTA", "v100"]
 
 
+def test_the_elements_of_an_array_start_one_after_the_other_in_the_right_cells() -> None:
+    t = mixed(("v100", "device", 1), ("k80", "device", 2))
+    array = changed(request("A", 1, **either(10, 12)), array=Array(4))
+    t.step(Submitted("ann", "", array))
+    elements = sorted(t.state.active)
+    assert sorted(where(t, *elements)) == ["k80", "k80", "v100"]
+    assert t.waits(1) is Reason.BEYOND_QUOTA
+
+
 def test_pinned_cells_serve_those_who_name_them() -> None:
     t = mixed()
     t.vc("C", ("k80", "device", 1), pins=(("x", "v100", "device", 3),), policy=allox())
@@ -294,3 +305,24 @@ def test_a_job_that_waits_although_there_is_room_is_told_so() -> None:
     blocking = t.ask("A", 1, pool="k80", estimate=500)
     blockers = explain(t.state, job, t.now, Random(0), stages("cells", FitGppSettings())).blockers
     assert [blocker.holder_jobs for blocker in blockers] == [(first,), (blocking,)]
+
+
+def test_a_job_is_behind_jobs_of_higher_levels_alone() -> None:
+    t = mixed(("v100", "device", 1))
+    job = {"pool": "v100", "estimate": 10}
+    submit(t, job)
+    third, second, last, first = submit(
+        t, job | {"priority": 1}, job | {"priority": 1, "trial": True}, job, job | {"trial": True}
+    )
+    found = {
+        one: explain(t.state, t.job(one), t.now, Random(0), stages("cells", FitGppSettings())) for one in (third, last, first)
+    }
+    assert {one: why.ahead_jobs for one, why in found.items()} == {
+        third: (second, first),
+        last: (second, first, third),
+        first: (second,),
+    }
+    (beside,) = submit(t, job)
+    assert explain(t.state, t.job(beside), t.now, Random(0), stages("cells", FitGppSettings())).ahead == 3, (
+        "not behind the last"
+    )

@@ -50,8 +50,8 @@ def plan_of(vc: str) -> tuple[str, str]:
 
 
 def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
-    """By priority alone: who of one priority is served next is the matching's to say."""
-    return -job.priority, job.id
+    """Trials first, then by priority. Who of one level is served next is the matching's to say."""
+    return *_level(job), job.id
 
 
 ORDER = QueueOrder(by_level)
