@@ -209,6 +209,30 @@ def test_what_overflowed_is_promoted_once_nobody_waits_for_the_cells() -> None:
     assert t.guaranteed(overflows)
 
 
+def test_what_overflowed_does_not_take_the_cells_for_which_a_larger_job_waits() -> None:
+    t = mixed(("k80", "device", 2))
+    first, second = (t.ask("A", 1, pool="k80", estimate=10) for _ in range(2))
+    overflows = t.ask("A", 1, pool="k80", estimate=10, guarantee=OVERFLOW)
+    gang = t.ask("A", 1, 1, pool="k80", estimate=10)
+    t.end(first)
+    assert (where(t, gang), t.guaranteed(overflows)) == (["BEYOND_QUOTA"], False)
+    t.end(second)
+    assert (t.guaranteed(gang), t.guaranteed(overflows)) == (True, False)
+    t.end(gang)
+    assert t.guaranteed(overflows)
+
+
+def test_who_lost_its_cells_has_such_again_before_those_that_it_outranks() -> None:
+    """The virtual cluster owns nothing for a while. Then two cells are free at once, for the three who want one."""
+    t = mixed(("k80", "device", 1))
+    loses = t.ask("A", 1, pool="k80", estimate=10)
+    urgent, later = submit(t, {"pool": "k80", "estimate": 10, "priority": 1}, {"pool": "k80", "estimate": 10})
+    t.change("A", ("k80", "device", 0))
+    assert not t.guaranteed(loses)
+    t.change("A", ("k80", "device", 2))
+    assert (t.guaranteed(loses), t.guaranteed(urgent), t.waits(later)) == (True, True, Reason.BEYOND_QUOTA)
+
+
 def test_a_job_that_the_virtual_cluster_can_run_no_more_says_so() -> None:
     t = mixed(("k80", "node", 1))
     (job,) = submit(t, {"pool": "k80"}, size=4)
