@@ -23,6 +23,8 @@ class VcScope:
     def __init__(self, state: State, vc: VirtualCluster, after_start: Callable[[], Proposals]) -> None:
         """`after_start`: whom the virtual cluster serves each time that a job has started, before it serves others."""
         self._state, self._row, self._after_start = state, vc, after_start
+        self._told: dict[int, Wait] = {}
+        """By job that did not start: for what it waits, where that is not its own cells."""
 
     @property
     def vc(self) -> str:
@@ -39,7 +41,9 @@ class VcScope:
         if plan is None or (yield _with_reason(plan, why)) is not None:
             return False
         if not any(isinstance(action, Place | AddEarmark) for action in plan):
-            return False  # others leave first, and nothing is kept for the job meanwhile
+            if isinstance(last := plan[-1], Wait):  # others leave first, and nothing is kept for the job meanwhile
+                self._told[one.id] = last
+            return False
         yield from self._after_start()
         return True
 
@@ -49,7 +53,7 @@ class VcScope:
             alike = job.spec.needs(), job.spec.guarantee
             if alike not in known:
                 known[alike] = why_waits(self._state, self._row, job)
-            wait = known[alike]
+            wait = self._told.get(job.id, known[alike])
             if (job.reason, job.detail) != (wait.reason, wait.detail):
                 yield (replace(wait, job_id=job.id),)
 

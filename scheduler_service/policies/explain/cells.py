@@ -48,13 +48,12 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         plan = next((plan for plan in plans if plan is not None), None)
         if plan is None:
             blockers += _waits_for_cells(state, vc, job)
-        elif stages_within(vc.policy).starts is not None:
-            blockers.append(kept_waiting(job))
         else:
-            told = [action.job_id for action in plan if isinstance(action, Reclaim)]
-            victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
-            if isinstance(last := plan[-1], Wait) and last.detail:
-                blockers.append(Blocker(last.reason, last.detail))
+            beside = [Blocker(last.reason, last.detail)] if isinstance(last := plan[-1], Wait) and last.detail else []
+            if beside or stages_within(vc.policy).starts is None:
+                told = [action.job_id for action in plan if isinstance(action, Reclaim)]
+                victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
+            blockers += beside if stages_within(vc.policy).starts is None else beside or [kept_waiting(job)]
     if Lane.OPPORTUNISTIC in lanes and not idle:
         wait = why_not_opportunistic(job)
         blockers.append(Blocker(wait.reason, wait.detail))
