@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 
 from scheduler_service.core.engine import Proposals
 from scheduler_service.core.messages import Place, Plan
@@ -72,16 +72,19 @@ class Site:
         return action is not None and (yield (replace(action, why=why),)) is None
 
     def tell(self, jobs: Sequence[Job]) -> Proposals:
-        @cache
-        def has_slots(need: int) -> bool:
-            kind = self._kinds.kinds[self._kinds.number(need)]
-            return bool(kind.seats.sum() >= kind.tasks)
-
+        possible: dict[tuple[int, ...], bool] = {}
         for job in jobs:
-            if job.reason is not Reason.NO_ROOM or not any(map(has_slots, self._known.of(job).needs)):
+            needs = self._known.of(job).needs
+            if needs not in possible:
+                possible[needs] = any(map(self._has_slots, needs))
+            if job.reason is not Reason.NO_ROOM or not possible[needs]:
                 wait = no_room(self._state, job)
                 if wait.reason is not job.reason:
                     yield (wait,)
+
+    def _has_slots(self, need: int) -> bool:
+        kind = self._kinds.kinds[self._kinds.number(need)]
+        return bool(kind.seats.sum() >= kind.tasks)
 
 
 def _place(state: State, one: Job, reserved: int) -> Place | None:
