@@ -92,6 +92,9 @@ class Explanation:
     estimate: StartEstimate | None = None
     preempted: PreemptionCost | None = None
     """For a job that was preempted: the last time."""
+    configuration_reason: str = ""
+    """For a job that runs or has ended: why its last run has the configuration that it has, such as the times that the policy
+    compared, for people. Empty where the policy compares nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

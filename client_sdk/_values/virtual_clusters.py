@@ -62,7 +62,7 @@ class VirtualClusterPolicy:
     """How a virtual cluster is scheduled inside. None is as the site has it, or in an update as it was."""
 
     name: str | None = None
-    """"fifo", "priority", "las", or one that preempts for trials: "fitgpp", "lrtp", "rand"."""
+    """"fifo", "priority", "las", "fair", "allox", or one that preempts for trials: "fitgpp", "lrtp", "rand"."""
     s: float | None = None
     """Of FitGpp's score (Eqn 3): how much a grace period weighs beside the size."""
     cap: int | None = None

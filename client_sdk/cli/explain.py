@@ -1,4 +1,4 @@
-"""`ebb explain`, and what a dry run says: why a job waits, for whom, and how long."""
+"""`ebb explain`, and what a dry run says: why a job waits, for whom, and how long; or why it runs as it does."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -16,6 +16,8 @@ from client_sdk.models import Blocker, Decision, Explanation, Job, JobState, Pre
 @click.pass_obj
 def explain(session: Session, job_id: int, fmt: str | None) -> None:
     """Explain why a job waits: what blocks it, who is ahead, whose runs would leave for it, when it may start.
+
+    For a job that has started, explain by which times its configuration was chosen.
 
     \b
     Examples:
@@ -36,6 +38,8 @@ def explain(session: Session, job_id: int, fmt: str | None) -> None:
         where = "nodes have" if found.job.spec.task_groups else "node has"
         said = f"it has its place, and its {where} not said yet that it runs"
         click.echo(f"{said}; where that lasts, the log of the agent there says why")
+    if found.configuration_reason:
+        output.say(f"why configuration {found.job.configuration}: {found.configuration_reason}")
     if found.preempted is not None:
         click.echo(_lost(found.preempted))
 

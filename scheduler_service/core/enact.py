@@ -41,6 +41,7 @@ from scheduler_service.core.model import (
     RunPhase,
     StopReason,
 )
+from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.memo import Memo
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.values import ZERO, Micros, add, fits, least, mask_of, sub
@@ -153,7 +154,8 @@ def _earmark(state: State, action: AddEarmark, now: Micros) -> None:
     state.put(state.earmarks, earmark.id, earmark)
     start_earmark_clock(state, now, job.id)
     if not others:
-        log_event(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision)
+        text = chosen_configuration(action.configuration, action.why) if action.why else ""
+        log_event(state, now, job.id, EventKind.PREEMPTING, node=action.node, decision=action.decision, text=text)
 
 
 def _idle_of(state: State, job: Job, action: AddEarmark) -> tuple[int, int]:

@@ -38,7 +38,7 @@ POLICIES: dict[str, Entry] = {
     "las": Entry("least attained service first, by queues (Tiresias)", f"{_HERE}.victims.las:stages", True, True),
     "fair": Entry("least usage for its share first (fair share)", f"{_HERE}.fair_share.policy:stages", True, True),
     "allox": Entry(
-        "the matching of jobs to devices with the least completion times (AlloX)", f"{_HERE}.allox.policy:stages", True
+        "the matching of jobs to devices with the least completion times (AlloX)", f"{_HERE}.allox.policy:stages", True, True
     ),
     "allox-plus": Entry("the shortest first, on whichever device has room (AlloX+)", f"{_HERE}.allox.plus:stages", True),
     "priority": Entry("jobs of higher priority have those of lower stopped", f"{_HERE}.victims.priority:stages", inside=True),

@@ -22,6 +22,15 @@ def remaining(state: State, job: Job, now: Micros) -> Micros | None:
     return max(left - (now - min(began) if began else 0), 0)
 
 
+def expected_end(state: State, job: Job, now: Micros, unknown_us: Micros) -> Micros:
+    """When a running job is expected to end, always after now. One of which nobody knows how long it takes is taken to take
+    `unknown_us` in all; one that takes longer than expected, to end at the next moment."""
+    left = remaining(state, job, now)
+    if left is None:
+        left = unknown_us - (now - job.started_us if job.started_us is not None else 0)
+    return now + max(left, 1)
+
+
 def work_left(job: Job, configuration: int) -> Micros | None:
     """How long the job would take from its last launch that is over, if it ran in this configuration, by its estimates; None
     where there is none. What it did in another configuration counts as a share of what it would take there in all. Negative

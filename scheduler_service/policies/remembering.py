@@ -19,6 +19,9 @@ class Notes(NamedTuple):
 
     remember: Remembers = lambda _state, _job: ()
     account: Callable[[State, str], Iterable[Remember]] = lambda _state, _subject: ()
+    policy_in: Callable[[State, str], str] = lambda state, vc: _policy_of(_order_in(state, vc))
+    """The name of the policy whose memos are kept that go with no job, on the site (empty) or in a virtual cluster; empty: of
+    none. Memos of other policies are forgotten when they are due."""
 
 
 class Noted(NamedTuple):
@@ -63,8 +66,7 @@ def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[
         if (live := state.jobs.rows.get(job_id)) is not None and (plan := tuple(notes.remember(state, live))):
             yield plan
     for policy, subject in sorted(subjects):
-        order = _order_in(state, vc_of(subject))
-        remembers = order is not None and order.policy == policy
+        remembers = notes.policy_in(state, vc_of(subject)) == policy
         if plan := tuple(notes.account(state, subject) if remembers else _forget(state, policy, vc_of(subject))):
             yield plan
     return Noted(frozenset(jobs), frozenset(subjects))
@@ -73,6 +75,10 @@ def take_notes(state: State, notes: Notes, again: Noted = NOTHING) -> Generator[
 def _order_in(state: State, vc: str) -> QueueOrder | None:
     """None: there is no such virtual cluster any more."""
     return state.vc_orders.get(vc) if vc else state.site_order
+
+
+def _policy_of(order: QueueOrder | None) -> str:
+    return "" if order is None else order.policy
 
 
 def _forget(state: State, policy: str, vc: str) -> Iterator[Remember]:

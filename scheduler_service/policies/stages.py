@@ -13,6 +13,7 @@ from scheduler_service.core.state.queue_order import BY_PRIORITY, OrderOf, Queue
 from scheduler_service.core.state.state import State
 from scheduler_service.policies import registry
 from scheduler_service.policies.options import FitGppSettings, Options
+from scheduler_service.policies.scope import Starts
 from scheduler_service.policies.shares import Shares
 
 Choose = Callable[[State, Job, Rng], Plan | None]
@@ -61,6 +62,9 @@ class Stages(NamedTuple):
     """In which order a queue is served."""
     victims: Victims | None = None
     """None: nobody is preempted."""
+    starts: Starts | None = None
+    """Which queued jobs of a virtual cluster start now in its own cells, and in which configuration. None: the jobs are served
+    in order, and one that does not fit holds up those behind it."""
     trials_first: bool = False
     """Trials are served before all other jobs, in queues of their own; False: all jobs of a virtual cluster, or of the site,
     are in one order."""
@@ -92,11 +96,16 @@ def stages(
     return registry.factory(name)(Options(settings, backfilled, exchange, promotes, dict(own or {})))
 
 
+def name_within(policy: VcPolicy) -> str:
+    """The name of a virtual cluster's policy: fifo, if its policy is not one that there is any more."""
+    return policy.name if policy.name in registry.for_virtual_clusters() else "fifo"
+
+
 @lru_cache(maxsize=256)
 def stages_within(policy: VcPolicy) -> Stages:
-    """The stages of a virtual cluster. First come, first served, if its policy is not one that there is any more."""
-    name = policy.name if policy.name in registry.for_virtual_clusters() else "fifo"
-    return stages(name, FitGppSettings(policy.s, policy.cap, policy.trials_in_flight), own=dict(policy.settings))
+    """The stages of a virtual cluster."""
+    settings = FitGppSettings(policy.s, policy.cap, policy.trials_in_flight)
+    return stages(name_within(policy), settings, own=dict(policy.settings))
 
 
 def order_of(site: Stages) -> OrderOf:

@@ -96,7 +96,7 @@ def lacking(state: State, vc: VirtualCluster, now: Micros) -> dict[str, int]:
     whole: dict[str, int] = defaultdict(int)
     devices: dict[str, int] = defaultdict(int)
     for job in _without_cells(state, vc):
-        pool = next((choice.pool for choice in choices(pools, vc, job)), None)
+        pool = next((choice.pool for choice in choices(pools, vc, job.spec)), None)
         if pool is None:
             continue
         size = pools.pools[pool].shape.devices

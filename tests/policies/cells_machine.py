@@ -46,6 +46,7 @@ POLICIES = (
     *(VcPolicy(name) for name in ("fifo", "fifo", "fitgpp", "lrtp", "priority")),
     VcPolicy("las", settings=(("patience", 1.0), ("threshold", 60.0))),
     VcPolicy("fair", settings=(("half_life", 60.0), ("period", 10.0))),
+    VcPolicy("allox", settings=(("alpha", 0.5), ("long", 2.0), ("period", 10.0))),
 )
 GUARANTEES = (Guarantee.GUARANTEED, Guarantee.GUARANTEED, Guarantee.OVERFLOW, Guarantee.OPPORTUNISTIC)
 SIZES = st.lists(st.sampled_from((1, 1, 2, 2, 3, 4, 6, 8)), min_size=1, max_size=4)
@@ -176,6 +177,7 @@ class CellsMachine(RuleBasedStateMachine):
         wants: dict[str, Any] = {"cpu": data.draw(st.sampled_from((1000, self.each * min(sizes))))}
         pool = data.draw(st.sampled_from([*self.plain, None, None]))
         wants["cpus"] = self._of_cpus(pool) if pool is not None else data.draw(st.booleans())
+        wants["estimate"] = data.draw(st.sampled_from((0, 30, 300)))
         if pool is not None:
             wants["pool"] = pool.name
             if not data.draw(st.integers(0, 2)):
@@ -315,6 +317,16 @@ class CellsMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.take(after=seconds)
 
+    @precondition(lambda self: self.tenants.plans)
+    @rule(data=st.data(), is_lost=st.booleans())
+    def plan_comes(self, data: st.DataObject, is_lost: bool) -> None:
+        """One that was made outside of the step; or the process that makes it dies."""
+        at = data.draw(st.sampled_from(sorted(self.tenants.plans)))
+        if is_lost:
+            del self.tenants.plans[at]
+        else:
+            self.take(self.tenants.plan(*at))
+
     # ---- nodes ---------------------------------------------------------------------------------------------------------
 
     @rule(data=st.data())
@@ -395,6 +407,7 @@ class CellsMachine(RuleBasedStateMachine):
             if job.suspend_requested:
                 asked.append(ResumeRequested(job.id))  # type: ignore[arg-type]
         self._report(*asked)
+        planned = [self.take(tenants.plan(*at)) for at in sorted(tenants.plans)]
         self.all_come_up()
         busy = sorted(state.active)
         for job_id in busy:
@@ -404,7 +417,7 @@ class CellsMachine(RuleBasedStateMachine):
                     self.take(tenants.exited(job_id, task, yielded=told))
         if not state.active:
             self.take(after=301)  # whatever waits, waits for its time
-        return bool(busy or asked or state.active)
+        return bool(busy or asked or planned or state.active or tenants.plans)
 
     def _cannot(self, job_id: int) -> bool:
         """It waits for cells that its virtual cluster does not own any more, or stands behind one that does."""

@@ -1,15 +1,22 @@
 """What must hold of tenants and is seen only over a step: who was told to leave and for whom, and who got what was freed."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import le
+from random import Random
+from typing import Any
 
+from scheduler_service.core import messages
 from scheduler_service.core.cells.guaranteed_search import find
 from scheduler_service.core.cells.request import requested_cells
-from scheduler_service.core.messages import Event, Step
+from scheduler_service.core.enact import enact
+from scheduler_service.core.messages import AddEarmark, Delegate, Event, PlanReady, Step
 from scheduler_service.core.model import EventKind, Job, JobState, Run, RunPhase, StopReason
-from scheduler_service.core.model.virtual_clusters import Guarantee
+from scheduler_service.core.model.virtual_clusters import Guarantee, VirtualCluster
 from scheduler_service.core.state.queue_keys import Lane
 from scheduler_service.core.state.state import State
+from scheduler_service.policies.cells.holders import holders
+from scheduler_service.policies.cells.policy import serve_guaranteed
 from scheduler_service.policies.cells.queue_membership import ways
 from scheduler_service.policies.stages import stages_within
 from tests.core.cells import free_cells
@@ -35,9 +42,19 @@ class Watched(Tenants):
 
     plain: Sequence[Plain] = ()
 
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        self.plans: dict[tuple[str, str], Delegate] = {}
+        """Plans that policies wait for, by policy and subject: the last question about each."""
+        super().__init__(*args, **settings)
+
+    def plan(self, policy: str, subject: str) -> PlanReady:
+        """The plan, which is made now. Nobody waits for it then."""
+        return PlanReady(policy, subject, self.plans.pop((policy, subject)).question())
+
     def step(self, *events: Event, after: int = 0) -> Step:
         kept, before = self._kept(), self._missing()
         taken = super().step(*events, after=after)
+        self.plans.update({(one.policy, one.subject): one for one in taken.delegated})
         check_charges(self.state)
         dropped = {line.job_id for line in taken.log if line.kind is EventKind.EARMARK_DROPPED}
         for change in taken.changes:
@@ -121,16 +138,42 @@ class Watched(Tenants):
         assert list(index.shortfall()) == short(self.state, pool)
 
     def _nobody_is_held_up(self, vc: int) -> None:
-        """Whoever waits for cells of its own would wait without any opportunistic run, too."""
-        job = head(self.state, self.state.vcs.rows[vc].name)
-        pools, row = self.state.pools, self.state.vcs.rows[vc]
+        """Whoever waits for cells of its own would wait without any opportunistic run, too. In a queue that is served in order,
+        the first job waits for want of cells alone. A policy that chooses which jobs start may leave cells idle if a job is
+        done sooner in others; but not if all of the virtual cluster's cells are idle."""
+        row = self.state.vcs.rows[vc]
+        queue, chooses = waiting(self.state, row.name), stages_within(row.policy).starts is not None
+        if not chooses:
+            self._fit_nowhere(row, queue[:1])
+            return
+        self._nobody_starts_without_opportunistic_runs(row)
+        if not holders(self.state, row) and not any(at[1] == f"{row.name}/plan" for at in self.state.memos.rows):
+            self._fit_nowhere(row, queue)
+
+    def _fit_nowhere(self, row: VirtualCluster, jobs: Sequence[Job]) -> None:
+        pools = self.state.pools
         assert pools is not None
-        for one, (name, owner) in ways(pools, row, job) if job is not None else ():
-            empty = pools.pools[name].rebuilt()
-            for slot in range(100):
-                empty.set_opportunistic(slot, 0)
-            wanted = requested_cells(one.spec, empty.shape, pools.share(name))
-            assert isinstance(wanted, str) or find(empty, owner, wanted) is None, f"{job} is held up by opportunistic runs"
+        for job in jobs:
+            for one, (name, owner) in ways(pools, row, job):
+                empty = pools.pools[name].rebuilt()
+                for slot in range(100):
+                    empty.set_opportunistic(slot, 0)
+                wanted = requested_cells(one.spec, empty.shape, pools.share(name))
+                assert isinstance(wanted, str) or find(empty, owner, wanted) is None, f"{job} is held up by opportunistic runs"
+
+    def _nobody_starts_without_opportunistic_runs(self, row: VirtualCluster) -> None:
+        state = self.state
+        with state.supposing():
+            for key in [key for keys in state.opportunistic_runs.values() for key in keys]:
+                state.put(state.runs, key, None)
+            proposals = serve_guaranteed(state, row, Random(0), promotes=False)
+            answer: str | None = None
+            with suppress(StopIteration):
+                plan = next(proposals)
+                while True:
+                    assert not any(isinstance(action, messages.Place | AddEarmark) for action in plan), f"held up: {plan}"
+                    answer = enact(state, plan, state.cluster.clock_us)
+                    plan = proposals.send(answer)
 
 
 def waiting(state: State, vc: str) -> list[Job]:

@@ -163,6 +163,7 @@ def request(
     cpu: int = 1000,
     cpus: bool = False,
     memory: int = 0,
+    estimate: float = 0,
     alternatives: Sequence[Configuration] = (),
     **cell: Any,
 ) -> JobSpec:
@@ -179,6 +180,7 @@ def request(
         guarantee=guarantee,
         cells=first.cells,
         device_memory_mib=memory,
+        estimate_us=round(estimate * SECOND),
         alternatives=tuple(alternatives),
     )
 
@@ -189,10 +191,11 @@ def other(
     cpu: int = 1000,
     cpus: bool = False,
     memory: int = 0,
+    estimate: float = 0,
     **cell: Any,
 ) -> Configuration:
     """A configuration with a task of each of these numbers of devices, or (`cpus`) of CPUs without any. `memory`: MiB of each
-    device."""
+    device. `estimate`: seconds; 0: unknown."""
     demands = [Vector(1000 * size, 1024, 0) if cpus else Vector(cpu, 1024, size) for size in sizes]
     total = ZERO
     for demand in demands:
@@ -202,7 +205,7 @@ def other(
         within = (Within(within),)
     elif isinstance(within, Within):
         within = (within,)
-    return Configuration(total, gang, CellRequest(within=within, **cell), memory)
+    return Configuration(total, gang, CellRequest(within=within, **cell), memory, estimate_us=round(estimate * SECOND))
 
 
 __all__ = ["OPPORTUNISTIC", "OVERFLOW", "RunExited", "RunReady", "RunStarted", "Tenants", "other", "request"]

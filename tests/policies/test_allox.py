@@ -22,8 +22,10 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Configuration, EventKind, JobClass, JobSpec, JobState, Reason, TaskGroup
 from scheduler_service.core.model.values import SECOND, Vector
 from scheduler_service.policies.allox.progress import considered, progress
+from scheduler_service.policies.allox.site import Site
 from scheduler_service.policies.allox.slots import Kinds
 from scheduler_service.policies.allox.ways import Known
+from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import Stages, order_of, stages
 from tests.core.driver import EPOCH, Driver
@@ -126,7 +128,7 @@ def test_a_slot_that_is_late_does_not_start_anything_by_itself() -> None:
 
 def received(d: Driver) -> dict[str, float]:
     known = Known(SECOND)
-    return progress(d.state, known, Kinds(d.state, known, 0))
+    return progress(Site(d.state, known, 0).holders(), known, Kinds(d.state, known, 0).share)
 
 
 def test_progress_is_the_share_of_the_fastest_configuration_discounted_elsewhere() -> None:
@@ -369,3 +371,14 @@ def test_explain_compares_the_times() -> None:
 def test_settings_that_cannot_be_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         allox(**{name: value})
+
+
+def test_explain_of_a_job_that_waits_although_there_is_room() -> None:
+    made = allox()
+    d = driver(1, 1)
+    _, second = submit(d, either(10, 100), either(10, 100))
+    found = explain(d.state, d.job(second), d.now, Random(0), made)
+    (blocker,) = found.blockers
+    assert blocker.reason is Reason.NO_ROOM
+    assert blocker.detail.startswith("there is room, but the policy keeps the job waiting")
+    assert found.estimate is None

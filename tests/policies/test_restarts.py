@@ -9,6 +9,7 @@ from scheduler_service.core.model import EventKind, JobState, Reason
 from scheduler_service.core.model.exchange import PostingKind
 from scheduler_service.core.model.pool_plan import PoolPlan
 from scheduler_service.core.model.values import SECOND
+from scheduler_service.core.model.virtual_clusters import VcPolicy
 from scheduler_service.policies.explain.explain import explain
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import stages
@@ -158,13 +159,14 @@ def test_what_is_kept_for_a_trial_without_a_virtual_cluster_is_kept_no_more() ->
     assert [d.job(one).state for one in (job, trial)] == [JobState.QUEUED] * 2
 
 
-def test_work_without_devices_leaves_for_whom_there_are_devices_and_too_few_cpus_beside_it() -> None:
+@pytest.mark.parametrize("policy", ["fifo", "allox"])
+def test_work_without_devices_leaves_for_whom_there_are_devices_and_too_few_cpus_beside_it(policy: str) -> None:
     """Nobody else has it leave."""
     d = eight()
     small, large = d.submit(devices=0, cpu=2_000), d.submit(devices=0, cpu=20_000)
     d.start(small, large)
     d.turn_on()
-    d.vc("A", (PLAIN, "node", 1))
+    d.vc("A", (PLAIN, "node", 1), policy=VcPolicy(policy))
     d.vc("B")
     assert d.waits(d.ask("B", 8, cpu=30_000, guarantee=OPPORTUNISTIC)) is Reason.NO_ROOM
     d.ask("B", 1, cpu=4_000, guarantee=OPPORTUNISTIC)
@@ -183,12 +185,13 @@ def test_work_without_devices_leaves_for_whom_there_are_devices_and_too_few_cpus
     assert d.guaranteed(more)
 
 
-def test_a_run_with_more_cpus_than_go_with_its_devices_leaves_for_whom_wants_those_beside_it() -> None:
+@pytest.mark.parametrize("policy", ["fifo", "allox"])
+def test_a_run_with_more_cpus_than_go_with_its_devices_leaves_for_whom_wants_those_beside_it(policy: str) -> None:
     d = eight()
     job = d.submit(devices=2, cpu=20_000)
     d.start(job)
     d.turn_on()
-    d.vc("A", (PLAIN, "node", 1))
+    d.vc("A", (PLAIN, "node", 1), policy=VcPolicy(policy))
     mine = d.ask("A", 4, cpu=16_000)
     assert d.waits(mine) is Reason.WAITING_FOR_VICTIMS
     assert d.job(job).reason is Reason.RECLAIMED

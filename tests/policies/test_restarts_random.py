@@ -202,6 +202,12 @@ def test_restarts_under_policies_that_remember(seed: int) -> None:
     _live(History(seed, ("fair", "las", "fifo")))
 
 
+@pytest.mark.timeout(0 if LONG else 300)
+@pytest.mark.parametrize("seed", range(examples(10)))
+def test_restarts_under_a_policy_that_matches(seed: int) -> None:
+    _live(History(seed, ("allox", "allox", "fifo")))
+
+
 def _live(history: History) -> None:
     for _ in range(8):
         history.go_on(history.draw.randint(1, 25))

@@ -212,6 +212,7 @@ def test_an_explanation_is_read_whole() -> None:
         "victims": [victim],
         "estimate": {"time": "2026-01-02T03:04:05Z", "basis": "b", "runsOfUnknownLength": 1},
         "preempted": {"byJobId": "8", "byUser": "t", "time": "2026-01-02T03:04:05Z", "away": "60s", "deviceHours": 0.25},
+        "configurationReason": "the fastest",
     }
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     answer = json_format.ParseDict({"job": {"id": "9"}, "explanation": explanation}, scheduler_pb2.ExplainResponse())
@@ -236,6 +237,7 @@ def test_an_explanation_is_read_whole() -> None:
     assert (why.ahead, why.ahead_job_ids, why.victims) == (20, (3, 5), (leaves,))
     assert why.decision is not None
     assert why.estimate == sdk.StartEstimate(time=at, basis="b", runs_of_unknown_length=1)
+    assert why.configuration_reason == "the fastest"
     assert why.preempted == sdk.PreemptionCost(by_job_id=8, by_user="t", time=at, away=timedelta(minutes=1), device_hours=0.25)
     said = {"job": {}, "preview": {"victims": [victim]}}
     preview = convert_explanations.preview(json_format.ParseDict(said, scheduler_pb2.SubmitResponse()))

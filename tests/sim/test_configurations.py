@@ -1,11 +1,16 @@
 """Simulated jobs that take a time of their own in each of their configurations."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_service.core.messages import VcRequested
 from scheduler_service.core.model import Configuration, JobSpec
 from scheduler_service.core.model.inventory import Inventory
+from scheduler_service.core.model.rows import changed
+from scheduler_service.core.model.settings import Settings
 from scheduler_service.core.model.values import SECOND, Vector
+from scheduler_service.core.model.virtual_clusters import Quota, VcPolicy
 from scheduler_service.policies.options import FitGppSettings
 from scheduler_service.policies.stages import order_of, stages
 from scheduler_service.sim.failures import Failure, Outages
@@ -89,3 +94,30 @@ def test_figures_count_what_each_run_asked_for() -> None:
     assert found["utilisation.gpu"] == 10 / 15
     assert found["utilisation.cpu"] == 1
     assert "gpu_h.useful" not in found
+
+
+@pytest.mark.parametrize("own", [{}, {"long": 0.0, "period": 1.0}], ids=["at once", "by plans"])
+def test_a_virtual_cluster_goes_by_allox(own: dict[str, float]) -> None:
+    """Each of its jobs gets the right one of its cells. The same jobs of another virtual cluster are served in order."""
+    quotas = Quota("gpu-1", "device", 1), Quota("cpu-4", "node", 1)
+    policies = {"matched": VcPolicy("allox", settings=(("alpha", 1.0), *own.items())), "in order": VcPolicy("fifo")}
+    jobs = []
+    for vc in policies:
+        for at, on_cpu in enumerate((12 * SECOND, 100 * SECOND)):
+            job = either(10 * SECOND, on_cpu, at=0, user=f"{vc} {at}")
+            jobs.append(job._replace(spec=changed(job.spec, vc=vc)))
+    simulated = World(
+        Site(
+            (GPU, GPU, CPU, CPU),
+            stages("cells", FitGppSettings()).policy,
+            Settings(pools=()),
+            order_of(stages("cells", FitGppSettings())),
+            vcs=tuple(VcRequested(vc, True, quotas, policy=policy) for vc, policy in policies.items()),
+            plan_delay_us=SECOND // 2,
+        ),
+        Listed(jobs),
+    )
+    simulated.run()
+    runs = {life.job.user: life.launches[0] for life in simulated.lives.values()}
+    took = {user: (run.configuration, run.worked_us() // SECOND) for user, run in runs.items()}
+    assert took == {"matched 0": (1, 12), "matched 1": (0, 10), "in order 0": (0, 10), "in order 1": (1, 100)}

@@ -7,6 +7,7 @@ from scheduler_service.core.allocation.earmarks import drop_earmarks
 from scheduler_service.core.errors import PlanRefused
 from scheduler_service.core.messages import Place, Spot
 from scheduler_service.core.model import Earmark, EventKind, Job, JobState, Reason, Run, RunPhase
+from scheduler_service.core.model.configurations import chosen_configuration
 from scheduler_service.core.model.rows import changed, made
 from scheduler_service.core.model.values import Micros, Vector, fits, mask_of
 from scheduler_service.core.state.queue_keys import stands, startable
@@ -65,8 +66,7 @@ def place(state: State, action: Place, now: Micros) -> None:
 
 def _told(state: State, job: Job, action: Place) -> str:
     """What the story says of the launch of a gang, or of a job that has several configurations."""
-    why = f" ({action.why})" if action.why else ""
-    parts = [f"configuration {action.configuration}{why}"] if job.spec.alternatives else []
+    parts = [chosen_configuration(action.configuration, action.why)] if job.spec.alternatives else []
     return ", ".join([*parts, f"on {_names(state, action)}"] if len(action.spots) > 1 or not parts else parts)
 
 

@@ -58,6 +58,8 @@ class AddEarmark:
     """In cells: which devices, for each of the tasks."""
     configuration: int = 0
     """Of the job, in which it is to start."""
+    why: str = ""
+    """For people: why in this configuration."""
 
 
 @dataclass(frozen=True, slots=True)

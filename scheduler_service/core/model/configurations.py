@@ -1,5 +1,6 @@
 """Configurations: the ways in which a job can run, of which a policy chooses one for each launch (AlloX, section 3)."""
 
+import re
 from typing import NamedTuple
 
 from scheduler_service.core.model.values import Micros, Vector
@@ -47,3 +48,25 @@ class Configuration(NamedTuple):
     """Added to the job's, whose variables of the same names it replaces."""
     estimate_us: Micros = 0
     """How long the job is expected to run in all in this configuration; 0: unknown."""
+
+
+def chosen_configuration(number: int, why: str) -> str:
+    """What the story says of a launch in this configuration; `why` is empty if the policy does not say why.
+
+    >>> chosen_configuration(1, ""), chosen_configuration(1, "the fastest")
+    ('configuration 1', 'configuration 1 (the fastest)')
+    """
+    return f"configuration {number} ({why})" if why else f"configuration {number}"
+
+
+def why_chosen(text: str) -> str:
+    """The reason in a text that begins with what `chosen_configuration` gives; empty if there is none.
+
+    >>> why_chosen("configuration 1 (the fastest (by far)), on n1"), why_chosen("configuration 1"), why_chosen("on n1")
+    ('the fastest (by far)', '', '')
+    """
+    found = _CHOSEN.match(text)
+    return found[1] if found else ""
+
+
+_CHOSEN = re.compile(r"configuration \d+ \((.*)\)")

@@ -11,43 +11,47 @@ what is left.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby, islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_service.core.engine import Policy, Proposals
-from scheduler_service.core.messages import Delegate, Place, Plan, Remember, Rng
-from scheduler_service.core.model import Job, JobClass, Reason
-from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared
+from scheduler_service.core.engine import Proposals
+from scheduler_service.core.messages import Delegate, Plan, Remember, Rng
+from scheduler_service.core.model import Job, JobClass
+from scheduler_service.core.model.memo import ASKED, PLANNED, Memo, shared, vc_of
 from scheduler_service.core.model.settings import Settings as EngineSettings
 from scheduler_service.core.model.values import SECOND, Micros
-from scheduler_service.core.state.free_resources import pack
 from scheduler_service.core.state.queue_keys import OWN_LANES, stands
 from scheduler_service.core.state.queue_order import QueueKey, QueueOrder
 from scheduler_service.core.state.state import State
 from scheduler_service.policies.allox.progress import progress
-from scheduler_service.policies.allox.question import Question
-from scheduler_service.policies.allox.slots import Ints, Kinds, held, left
+from scheduler_service.policies.allox.question import Question, Start, decoded
+from scheduler_service.policies.allox.site import Site
 from scheduler_service.policies.allox.ways import Known, Ways
 from scheduler_service.policies.matching.problem import NEVER
 from scheduler_service.policies.options import Options, own_settings
-from scheduler_service.policies.placing.first_fit import no_room, offered_to, place_on, place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.placing.first_fit import place_on_earmarks, start_on_earmarks
+from scheduler_service.policies.scope import Ints, Scope, Slots, Starts
 from scheduler_service.policies.stages import Stages
 
 NAME = "allox"
-AT = NAME, shared("", "plan")
-"""The memo of a long queue: of which a plan is being made, or was made, or is to be made next."""
 PAUSES = "pauses"
 PATIENCE = 10
 """How many periods a plan may take before another is asked for."""
 
 
+def plan_of(vc: str) -> tuple[str, str]:
+    """The memo of the long queue of a virtual cluster or (empty) of the site: a plan of it is being made, or was made, or is to
+    be made next."""
+    return NAME, shared(vc, "plan")
+
+
 def by_level(job: Job, _memo: Memo | None, _settings: EngineSettings) -> QueueKey:
-    """By priority alone: who of one priority is served next is the matching's to say."""
-    return -job.priority, job.id
+    """Trials first, then by priority. Who of one level is served next is the matching's to say."""
+    return *_level(job), job.id
 
 
 ORDER = QueueOrder(by_level)
@@ -76,7 +80,20 @@ def stages(options: Options) -> Stages:
     for name, (least, most) in LIMITS.items():
         if not least <= (value := getattr(settings, name)) <= most:
             raise ValueError(f"the setting {name} is {value:g}; it must be from {least:g} to {most:g}")
-    return Stages(allox(settings), ORDER, about=lambda _state, job: times_compared(job, settings))
+    known = Known(round(settings.unknown * SECOND))
+    starts = allox(settings, known)
+
+    def policy(state: State, _rng: Rng) -> Proposals:
+        """The loop of a site without virtual clusters."""
+        yield from start_on_earmarks(state, place_on_earmarks)
+        yield from starts(state, Site(state, known, round(settings.reserved_cpus * 1000)))
+
+    def account(state: State, subject: str) -> Iterator[Remember]:
+        """The plan of a virtual cluster is forgotten when the queue is short, or empty, so that nobody looks at it."""
+        if not _is_longer(state, vc_of(subject), settings.long):
+            yield Remember(NAME, subject, None)
+
+    return Stages(policy, ORDER, starts=starts, account=account, about=lambda _state, job: times_compared(job, settings))
 
 
 def times_compared(job: Job, settings: Settings) -> str:
@@ -86,8 +103,13 @@ def times_compared(job: Job, settings: Settings) -> str:
     return "it would run for: " + _times(Known(round(settings.unknown * SECOND)).of(job))
 
 
-def _times(of: Ways) -> str:
-    return ", ".join(f"configuration {number} {time / SECOND:.0f} s" for number, time in enumerate(of.times_us))
+def _times(of: Ways, waits: Mapping[int, Micros] = MappingProxyType({})) -> str:
+    """How long each configuration runs, and how long it would have waited for a slot, if not at once."""
+    return ", ".join(
+        f"configuration {number} {time / SECOND:.0f} s" + (f" after a wait of {-(-wait // SECOND)} s" if wait else "")
+        for number, time in enumerate(of.times_us)
+        for wait in (waits.get(number, 0),)
+    )
 
 
 class Look(NamedTuple):
@@ -95,86 +117,103 @@ class Look(NamedTuple):
 
     jobs: list[Job]
     ways: list[Ways]
-    kinds: Kinds
-    of_need: dict[int, int]
-    """The kind of slot of each need, by their numbers."""
+    slots: Slots
+    of_need: dict[int, Sequence[int]]
+    """The kinds of slots of each need, by their numbers."""
 
 
-def allox(settings: Settings) -> Policy:
-    """The loop of a site without virtual clusters."""
-    known = Known(round(settings.unknown * SECOND))
+def allox(settings: Settings, known: Known) -> Starts:
+    unknown_us = round(settings.unknown * SECOND)
 
-    def kinds_of(state: State) -> Kinds:
-        return Kinds(state, known, round(settings.reserved_cpus * 1000))
-
-    def look(state: State, jobs: Iterable[Job]) -> Look:
+    def look(state: State, scope: Scope, jobs: Iterable[Job]) -> Look:
         found = [job for job in jobs if _waits(state, job.id)]
-        known.forget(len(found) + len(state.active))
         ways = list(map(known.of, found))
-        kinds, needs = kinds_of(state), dict.fromkeys(need for of in ways for need in of.needs)
+        slots, needs = scope.slots(unknown_us), dict.fromkeys(need for of in ways for need in of.needs)
         # In the order of the queue: the numbers of needs depend on what was looked at before, and kinds must not.
-        return Look(found, ways, kinds, {need: kinds.number(need) for need in needs})
+        return Look(found, ways, slots, {need: slots.kinds(known.specs[need]) for need in needs})
 
-    def ask(state: State, seen: Look) -> Question | None:
+    def ask(state: State, scope: Scope, seen: Look) -> Question | None:
         """None: no slot is free that some job could have."""
         now = state.cluster.clock_us
-        runs = held(state, now, round(settings.unknown * SECOND))
-        free_at = tuple(seen.kinds.free_at(kind, runs, now) for kind in seen.kinds.kinds)
-        if not any(len(slots) and slots[0] <= now for slots in free_at):
+        count = 1 + max((kind for kinds in seen.of_need.values() for kind in kinds), default=-1)
+        if not any(map(seen.slots.is_free, range(count))):
             return None
-        received = progress(state, known, seen.kinds) if settings.alpha < 1 else {}
-        return _question(now, settings.alpha, seen, free_at, received)
+        free_at = tuple(map(seen.slots.free_at, range(count)))
+        received = progress(scope.holders(), known, seen.slots.share) if settings.alpha < 1 else {}
+        return _question(now, settings.alpha, known, seen, free_at, received)
 
-    def at_once(state: State, jobs: Callable[[State], Iterable[Job]]) -> Proposals:
-        while any(True for _ in jobs(state)):
-            seen = look(state, jobs(state))
-            question = ask(state, seen)
-            if question is None or not (yield from _start(state, known, seen.kinds, question())):
-                yield from _tell(state, seen)
+    def start(state: State, scope: Scope, starts: Iterable[Start]) -> Generator[Plan, str | None, bool]:
+        """Starts these jobs where there is room. Since the plan was made, jobs may have gone and slots may be in use. Returns
+        whether any job started."""
+        started = False
+        for job_id, configuration, waits, where in starts:
+            if _waits(state, job_id) and configuration <= len(state.jobs.rows[job_id].spec.alternatives):
+                job = state.jobs.rows[job_id]
+                why = f"estimated: {_times(known.of(job), waits)}" if job.spec.alternatives else ""
+                started |= yield from scope.start(job.configured(configuration), where, why)
+        return started
+
+    def at_once(state: State, scope: Scope, queued: Callable[[State], Iterable[Job]]) -> Proposals:
+        """Asks again until nothing starts. If kinds of slots overlap, a job may turn out to have no room; then the others are
+        matched without it."""
+        in_vain: set[int] = set()
+        while any(True for _ in queued(state)):
+            seen = look(state, scope, (job for job in queued(state) if job.id not in in_vain))
+            question = ask(state, scope, seen)
+            starts = [] if question is None else decoded(question())
+            if not starts:
+                yield from scope.tell([job for job in queued(state) if _waits(state, job.id)] if in_vain else seen.jobs)
                 return
+            if not (yield from start(state, scope, starts)):
+                in_vain.update(one.job for one in starts)
 
-    def by_and_by(state: State) -> Proposals:
+    def by_and_by(state: State, scope: Scope) -> Proposals:
         """A plan is asked for once a period, and carried out when it comes. In between only few jobs are looked at: trials, and
         those whose priority is higher than that of the many."""
-        yield from at_once(state, partial(_highest_levels, most=int(settings.long)))
-        now, memo = state.cluster.clock_us, state.memos.rows.get(AT)
+        yield from at_once(state, scope, partial(_highest_levels, vc=scope.vc, most=int(settings.long)))
+        at = plan_of(scope.vc)
+        now, memo = state.cluster.clock_us, state.memos.rows.get(at)
         period = round(settings.period * SECOND)
         if memo is not None and memo.value[0] == PLANNED:
-            yield from _start(state, known, kinds_of(state), [int(number) for number in memo.value[1:]])
-            yield (Remember(*AT, (PAUSES,), due_us=now + period),)
+            yield from start(state, scope, decoded(memo.value[1:]))
+            yield (Remember(*at, (PAUSES,), due_us=now + period),)
         elif memo is None or memo.due:
-            seen = look(state, _queued(state))
-            yield from _tell(state, seen)
-            question = ask(state, seen)
+            seen = look(state, scope, _queued(state, scope.vc))
+            yield from scope.tell(seen.jobs)
+            question = ask(state, scope, seen)
             if question is None:
-                yield (Remember(*AT, (PAUSES,), due_us=now + period),)
+                yield (Remember(*at, (PAUSES,), due_us=now + period),)
             else:
-                yield Delegate(*AT, question), Remember(*AT, (ASKED,), due_us=now + PATIENCE * period)
+                yield Delegate(*at, question), Remember(*at, (ASKED,), due_us=now + PATIENCE * period)
 
-    def is_long(state: State) -> bool:
-        return sum(len(state.site_queues[lane]) for lane in OWN_LANES) > settings.long
+    def starts(state: State, scope: Scope) -> Proposals:
+        known.forget(len(state.jobs.rows))
+        if _is_longer(state, scope.vc, settings.long):
+            yield from by_and_by(state, scope)
+        if not _is_longer(state, scope.vc, settings.long):
+            at = plan_of(scope.vc)
+            if at in state.memos.rows:
+                yield (Remember(*at, None),)
+            yield from at_once(state, scope, partial(_queued, vc=scope.vc))
 
-    def policy(state: State, _rng: Rng) -> Proposals:
-        yield from start_on_earmarks(state, place_on_earmarks)
-        if is_long(state):
-            yield from by_and_by(state)
-        if not is_long(state):
-            if AT in state.memos.rows:
-                yield (Remember(*AT, None),)
-            yield from at_once(state, _queued)
-
-    return policy
+    return starts
 
 
-def _queued(state: State) -> Iterator[Job]:
-    """All queued jobs, by level."""
-    return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting("", lane))
+def _queued(state: State, vc: str) -> Iterator[Job]:
+    """All queued jobs that wait for slots of the scope, by level."""
+    return (state.jobs.rows[key[-1]] for lane in OWN_LANES for key in state.waiting(vc, lane))
 
 
-def _highest_levels(state: State, most: int) -> list[Job]:
+def _is_longer(state: State, vc: str, most: float) -> bool:
+    """Whether more jobs are queued."""
+    places = sum(len(queue) for lane in OWN_LANES for queue in state.queues.get((vc, lane), {}).values())
+    return places > most and (not vc or sum(1 for _ in _queued(state, vc)) > most)  # a job may be in several queues
+
+
+def _highest_levels(state: State, vc: str, most: int) -> list[Job]:
     """The jobs of the highest levels, all of each; `most` of them together at most."""
     found: list[Job] = []
-    for _, level in groupby(_queued(state), key=_level):
+    for _, level in groupby(_queued(state, vc), key=_level):
         jobs = list(islice(level, most - len(found) + 1))
         if len(found) + len(jobs) > most:
             break
@@ -192,15 +231,20 @@ def _waits(state: State, job_id: int) -> bool:
     return job is not None and stands(job) and job_id not in state.earmarks_of
 
 
-def _question(now: Micros, alpha: float, seen: Look, free_at: tuple[Ints, ...], received: Mapping[str, float]) -> Question:
+def _question(
+    now: Micros, alpha: float, known: Known, seen: Look, free_at: tuple[Ints, ...], received: Mapping[str, float]
+) -> Question:
     jobs, ways = seen.jobs, seen.ways
     counts = np.array([len(of.needs) for of in ways], np.int64)
-    row = np.repeat(np.arange(len(ways)), counts)
-    configuration = np.concatenate([np.arange(count) for count in counts])
-    kind = np.array([seen.of_need[need] for of in ways for need in of.needs], np.int64)
     time = np.array(list(chain.from_iterable(of.times_us for of in ways)), np.int64)
     shortest = np.minimum.reduceat(time, np.cumsum(counts) - counts)
-    shares = {need: seen.kinds.share(need) for need in sorted({of.needs[of.fastest] for of in ways})} if alpha < 1 else {}
+    kinds = [seen.of_need[need] for of in ways for need in of.needs]
+    each = np.array(list(map(len, kinds)), np.int64)
+    row = np.repeat(np.repeat(np.arange(len(ways)), counts), each)
+    configuration = np.repeat(np.concatenate([np.arange(count) for count in counts]), each)
+    kind, time = np.array(list(chain.from_iterable(kinds)), np.int64), np.repeat(time, each)
+    fastest = {of.needs[of.fastest] for of in ways} if alpha < 1 else ()
+    shares = {need: seen.slots.share(known.specs[need]) for need in sorted(fastest)}
     share = np.array([shares.get(of.needs[of.fastest], 0.0) for of in ways])
     shape = len(jobs), len(free_at)
     times, configurations, values = np.full(shape, NEVER, np.int64), np.zeros(shape, np.int64), np.zeros(shape)
@@ -223,42 +267,5 @@ def _question(now: Micros, alpha: float, seen: Look, free_at: tuple[Ints, ...], 
         configurations,
         values,
         free_at,
+        tuple(map(seen.slots.where, range(len(free_at)))),
     )
-
-
-def _start(state: State, known: Known, kinds: Kinds, starts: Sequence[int]) -> Generator[Plan, str | None, bool]:
-    """Starts these jobs where there is room: the id and the configuration of each in turn. Whether any started. Since the plan
-    was made, jobs may have gone and nodes filled up."""
-    started = False
-    for job_id, configuration in zip(starts[::2], starts[1::2], strict=True):
-        if _waits(state, job_id) and configuration <= len(state.jobs.rows[job_id].spec.alternatives):
-            job = state.jobs.rows[job_id]
-            kind = kinds.kinds[kinds.number(known.of(job).needs[configuration])]
-            action = _place(state, job.configured(configuration), kind.reserved)
-            if action is not None and job.spec.alternatives:
-                action = replace(action, why=f"estimated: {_times(known.of(job))}")
-            started |= action is not None and (yield (action,)) is None
-    return started
-
-
-def _place(state: State, one: Job, reserved: int) -> Place | None:
-    tasks = one.spec.tasks()
-    offered = left(offered_to(state, one), reserved)
-    if one.avoid:
-        without = offered.copy()
-        without[:, list(one.avoid)] = -1
-        if (nodes := pack(tasks, without)) is not None:
-            return place_on(state, one, nodes)
-    nodes = pack(tasks, offered)
-    return None if nodes is None else place_on(state, one, nodes)
-
-
-def _tell(state: State, seen: Look) -> Proposals:
-    """Those that wait are told why, if that is not what they were told before."""
-    possible = [kind.seats.sum() >= kind.tasks for kind in seen.kinds.kinds]
-    has_slots = {need for need, kind in seen.of_need.items() if possible[kind]}
-    for job, of in zip(seen.jobs, seen.ways, strict=True):
-        if job.reason is not Reason.NO_ROOM or has_slots.isdisjoint(of.needs):
-            wait = no_room(state, job)
-            if wait.reason is not job.reason:
-                yield (wait,)

@@ -1,24 +1,23 @@
 """Users' progress (section 3.3.2): what each receives now. And how many users are considered (Algorithm 2, line 2)."""
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from functools import cache
 from math import ceil
 
-from scheduler_service.core.state.state import State
-from scheduler_service.policies.allox.slots import Kinds
+from scheduler_service.core.model import Job, JobSpec
 from scheduler_service.policies.allox.ways import Known
 
 
-def progress(state: State, known: Known, kinds: Kinds) -> dict[str, float]:
-    """By user: the sum of the values of the jobs that hold resources. Users with none are left out. The value of a job is the
-    dominant share of its fastest configuration, less in one that takes longer: times the time in the fastest over the time
-    in this one."""
+def progress(holders: Iterable[tuple[Job, int]], known: Known, share: Callable[[JobSpec], float]) -> dict[str, float]:
+    """By user: the sum of the values of the jobs that hold resources, each in a configuration. Users with none are left out.
+    The value of a job is the dominant share of its fastest configuration, less in one that takes longer: times the time in the
+    fastest over the time in this one."""
     found: defaultdict[str, float] = defaultdict(float)
-    share = cache(kinds.share)
-    for job_id in sorted(state.active):
-        job = state.jobs.rows[job_id]
+    share_of_need = cache(lambda need: share(known.specs[need]))
+    for job, configuration in holders:
         of = known.of(job)
-        found[job.user] += of.discount(job.configuration) * share(of.needs[of.fastest])
+        found[job.user] += of.discount(configuration) * share_of_need(of.needs[of.fastest])
     return found
 
 

@@ -3,16 +3,63 @@
 A question holds all that the answer depends on, so that a long one can be answered by another process.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_service.core.model.values import Micros
 from scheduler_service.policies.allox.progress import considered
-from scheduler_service.policies.matching.problem import Ints, Problem
+from scheduler_service.policies.matching.problem import NEVER, Ints, Problem
 from scheduler_service.policies.matching.solve import solve
+
+
+class Start(NamedTuple):
+    """A job that starts now."""
+
+    job: int
+    configuration: int
+    waits: Mapping[int, Micros] = MappingProxyType({})
+    """For each configuration of a job that has several: how long it would have waited for the first slot."""
+    where: str = ""
+    """In which part of the scope (`scope.Slots.where`)."""
+
+
+def encoded(starts: Iterable[Start]) -> tuple[int | str, ...]:
+    """As a memo and the event `PlanReady` have them: two numbers for each, and a text if there is more to say.
+
+    >>> encoded([Start(7, 0), Start(8, 1, {0: 2000, 1: 0}, "k80")])
+    (7, 0, 8, 1, '0:2000,1:0 k80')
+    """
+    found: list[int | str] = []
+    for job, configuration, waits, where in starts:
+        found += [job, configuration]
+        if waits or where:
+            found.append(f"{','.join(f'{number}:{wait}' for number, wait in waits.items())} {where}")
+    return tuple(found)
+
+
+def decoded(plan: Iterable[int | str]) -> list[Start]:
+    """
+    >>> decoded([7, 0, 8, 1, "0:2000,1:0 k80"])[1] == Start(8, 1, {0: 2000, 1: 0}, "k80")
+    True
+    """
+    found: list[Start] = []
+    job: int | None = None
+    for part in plan:
+        if isinstance(part, str):
+            waits, _, where = part.partition(" ")
+            pairs = (pair.split(":") for pair in waits.split(",") if pair)
+            found[-1] = found[-1]._replace(waits={int(number): int(wait) for number, wait in pairs}, where=where)
+        elif job is None:
+            job = part
+        else:
+            found.append(Start(job, part))
+            job = None
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,13 +85,15 @@ class Question:
     """What the user's progress gains by it."""
     free_at: tuple[Ints, ...]
     """By kind: when each slot is free; those that are free now, `now`."""
+    where: tuple[str, ...]
+    """By kind: in which part of the scope its slots are."""
 
-    def __call__(self) -> tuple[int, ...]:
-        """The jobs that start now, in this order: the id and the configuration of each in turn."""
-        return tuple(number for start in _starts(self) for number in start)
+    def __call__(self) -> tuple[int | str, ...]:
+        """The jobs that start now, in this order (`encoded`)."""
+        return encoded(_starts(self))
 
 
-def _starts(of: Question) -> Iterator[tuple[int, int]]:
+def _starts(of: Question) -> Iterator[Start]:
     free_at = [slots.copy() for slots in of.free_at]
     received = list(of.received)
     for level in np.unique(of.levels).tolist():
@@ -53,14 +102,25 @@ def _starts(of: Question) -> Iterator[tuple[int, int]]:
             users = sorted(set(of.users[rows].tolist()), key=lambda user: (received[user], user))
             started = _first_starts(of, rows, users, free_at)
             for row, kind, slot in started:
+                waits = _waits(of, row, free_at)
                 free_at[kind][slot] = of.now + of.times[row, kind]
                 received[of.users[row]] += float(of.values[row, kind])
-                yield int(of.jobs[row]), int(of.configurations[row, kind])
+                yield Start(int(of.jobs[row]), int(of.configurations[row, kind]), waits, of.where[kind])
             if not started:
                 break
             rows = np.setdiff1d(rows, [row for row, _, _ in started])
         if len(rows):  # jobs of other levels get the slots after these
             free_at = _after(of, rows, free_at)
+
+
+def _waits(of: Question, row: int, free_at: list[Ints]) -> dict[int, Micros]:
+    """See `Start.waits`. Of several configurations on slots of one kind only the fastest is compared."""
+    found: dict[int, Micros] = {}
+    for kind in np.flatnonzero(of.times[row] != NEVER).tolist():
+        if len(free_at[kind]):
+            number, wait = int(of.configurations[row, kind]), int(free_at[kind].min()) - of.now
+            found[number] = min(wait, found.get(number, wait))
+    return dict(sorted(found.items())) if len(found) > 1 else {}
 
 
 def _first_starts(of: Question, rows: Ints, users: list[int], free_at: list[Ints]) -> list[tuple[int, int, int]]:

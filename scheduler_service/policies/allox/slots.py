@@ -10,16 +10,15 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scheduler_service.core.model import JobSpec
 from scheduler_service.core.model.values import Micros, Vector
 from scheduler_service.core.state.state import State
 from scheduler_service.core.state.suitable_nodes import Suitable
 from scheduler_service.policies.allox.ways import Known
-from scheduler_service.policies.remaining_time import remaining
+from scheduler_service.policies.remaining_time import expected_end
+from scheduler_service.policies.scope import Ints
 
-Ints = NDArray[np.int64]
 _CPU, _DEVICES = 0, 2
 
 
@@ -49,15 +48,10 @@ class Held(NamedTuple):
 
 
 def held(state: State, now: Micros, unknown_us: Micros) -> Held:
-    """A run of which nobody knows how long it takes is taken to take `unknown_us` in all; one that takes longer than expected,
-    to end at the next moment."""
+    """By the ends that are expected of runs (`remaining_time.expected_end`)."""
     rows = []
     for job_id in state.active:
-        job = state.jobs.rows[job_id]
-        left = remaining(state, job, now)
-        if left is None:
-            left = unknown_us - (now - job.started_us if job.started_us is not None else 0)
-        until = now + max(left, 1)
+        until = expected_end(state, state.jobs.rows[job_id], now, unknown_us)
         rows += [(run.node, until, *run.demand) for run in state.runs_of(job_id)]
     rows.sort()
     table = np.array(rows, np.int64).reshape(-1, 5).T
@@ -105,22 +99,28 @@ class Kinds:
         smallest = Vector(*map(min, *tasks)) if len(tasks) > 1 else need
         return Kind(smallest, len(tasks), among, _seats(smallest, capacities), 0)
 
-    def share(self, need: int) -> float:
-        """The dominant share of configurations with this need (section 3.3.2): the devices of those on all nodes that suit
-        them, or the CPUs if they have no devices, or the memory; the largest of these parts. (The paper's m_c in the share of
-        a configuration on GPUs is a slip for m_g.)"""
-        spec = self._known.specs[need]
+    def share(self, spec: JobSpec) -> float:
+        """The dominant share of a configuration (section 3.3.2): the devices of those on all nodes that suit it, or the CPUs if
+        it has no devices, or the memory; the largest of these parts. (The paper's m_c in the share of a configuration on GPUs
+        is a slip for m_g.)"""
         capacities = self._state.free_resources.capacities(self._state.among(spec))
         whole, demand = Vector(*capacities.sum(axis=1).tolist()), spec.demand
         main = (demand.devices, whole.devices) if demand.devices else (demand.cpu_milli, whole.cpu_milli)
         return max(_part(*main), _part(demand.memory_mib, whole.memory_mib))
 
+    def is_free(self, kind: Kind) -> bool:
+        """Whether a slot of the kind is free now."""
+        return int(self._free(kind, self._state.free_resources.offered(kind.among)).sum()) >= kind.tasks
+
+    def _free(self, kind: Kind, offered: Ints) -> Ints:
+        """By node: for how many tasks it has room now."""
+        return np.minimum(np.where(offered[0] >= 0, _seats(kind.need, left(offered, kind.reserved)), 0), kind.seats)
+
     def free_at(self, kind: Kind, runs: Held, now: Micros) -> Ints:
         """When each slot of the kind is free, the first one first; those that are free now, now."""
         offered = self._state.free_resources.offered(kind.among)
         is_open = offered[0] >= 0
-        seats = np.where(is_open, kind.seats, 0)
-        free = np.minimum(np.where(is_open, _seats(kind.need, left(offered, kind.reserved)), 0), seats)
+        seats, free = np.where(is_open, kind.seats, 0), self._free(kind, offered)
         times = [np.full(int(free.sum()), now, np.int64)]
         behind = np.flatnonzero(is_open[runs.node] & (free < seats)[runs.node]) if len(runs.node) else runs.node
         if len(behind):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from scheduler_service.core.model import Job, JobSpec
 from scheduler_service.core.model.values import SECOND, Micros, Vector
+from scheduler_service.core.model.virtual_clusters import CellRequest
 from scheduler_service.core.state.suitable_nodes import Asked, asked
 from scheduler_service.policies.remaining_time import work_left
 
@@ -43,6 +44,7 @@ class Need(NamedTuple):
 
     asks: Asked | None
     tasks: tuple[Vector, ...]
+    cells: CellRequest
 
 
 class Ways(NamedTuple):
@@ -91,7 +93,7 @@ class Known:
 
     def need(self, spec: JobSpec) -> int:
         """The number of what a spec without alternatives needs."""
-        need = Need(asked(spec), spec.tasks())
+        need = Need(asked(spec), spec.tasks(), spec.cells)
         number = self._numbers.setdefault(need, len(self.needs))
         if number == len(self.needs):
             self.needs.append(need)

@@ -16,7 +16,7 @@ from scheduler_service.core.cells.request import RequestedCells, requested_cells
 from scheduler_service.core.cells.shape import leaves as leaves_of
 from scheduler_service.core.exchange.ownership import most_cells
 from scheduler_service.core.messages import Action, AddEarmark, Bind, DropEarmark, Place, Plan, Reclaim, Spot, Wait
-from scheduler_service.core.model import Decision, Job, Reason, RunKey
+from scheduler_service.core.model import Decision, Job, JobSpec, Reason, RunKey
 from scheduler_service.core.model.values import ZERO, Mask, add, mask_of
 from scheduler_service.core.model.virtual_clusters import Guarantee, Owner, VirtualCluster
 from scheduler_service.core.state.state import State
@@ -34,19 +34,20 @@ class Choice(NamedTuple):
     owner: Owner
 
 
-def choices(pools: Pools, vc: VirtualCluster, job: Job) -> list[Choice]:
-    """The pools in which the virtual cluster owns something that the job may have, in the order in which they are tried."""
-    cells = job.spec.cells
+def choices(pools: Pools, vc: VirtualCluster, spec: JobSpec) -> list[Choice]:
+    """The pools in which the virtual cluster owns something that a job with this spec, which has no alternatives, may have; in
+    the order in which they are tried."""
+    cells = spec.cells
     owner = Owner(vc.id, cells.pin) if cells.pin else vc.owner
     owned = {pin.pool for pin in vc.pins if pin.name == cells.pin} if cells.pin else pools.has_cells_in(vc)
-    return [Choice(name, owner) for name in pools.in_order() if name in owned and suits(pools, job, name)]
+    return [Choice(name, owner) for name in pools.in_order() if name in owned and suits(pools, spec, name)]
 
 
-def suits(pools: Pools, job: Job, pool: str) -> bool:
-    """Whether the job, by what it names, may run in the pool."""
-    cells = job.spec.cells
+def suits(pools: Pools, spec: JobSpec, pool: str) -> bool:
+    """Whether a job with this spec, by what it names, may run in the pool."""
+    cells = spec.cells
     fits = cells.pool in ("", pool) and cells.model in ("", pools.models[pool])
-    return fits and (not job.spec.device_memory_mib or job.spec.device_memory_mib <= pools.device_memory_mib(pool))
+    return fits and (not spec.device_memory_mib or spec.device_memory_mib <= pools.device_memory_mib(pool))
 
 
 def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None = None) -> Plan | None:
@@ -54,7 +55,7 @@ def plan_in_cells(state: State, vc: VirtualCluster, job: Job, gone: Gone | None 
     virtual cluster has no room for it."""
     pools = state.pools
     assert pools is not None
-    for name, owner in choices(pools, vc, job):
+    for name, owner in choices(pools, vc, job.spec):
         pool = pools.pools[name]
         wanted = requested_cells(job.spec, pool.shape, pools.share(name))
         if isinstance(wanted, str):
@@ -171,7 +172,7 @@ def holds_up(state: State, vc: VirtualCluster, job: Job) -> bool:
 
 def sufficing(pools: Pools, vc: VirtualCluster, job: Job) -> Iterator[Choice]:
     """The pools in which what its virtual cluster owns now would do, if nothing else ran there."""
-    for choice in choices(pools, vc, job):
+    for choice in choices(pools, vc, job.spec):
         if not _never_in(pools, choice, job, cells_of(pools, vc, choice.pool)):
             yield choice
 
@@ -181,7 +182,7 @@ def why_not(state: State, vc: VirtualCluster, job: Job) -> Wait:
     pools = state.pools
     assert pools is not None
     ways = job.in_each_configuration()
-    reasons = [_why_not_in(state, pools, vc, choice, one) for one in ways for choice in choices(pools, vc, one)]
+    reasons = [_why_not_in(state, pools, vc, choice, one) for one in ways for choice in choices(pools, vc, one.spec)]
     if not reasons:
         return Wait(job.id, Reason.NEVER_IN_QUOTA, f"virtual cluster {vc.name} owns nothing that it may run in")
     return next((wait for wait in reasons if wait.reason is not Reason.NEVER_IN_QUOTA), reasons[0])

@@ -144,7 +144,7 @@ def _place_configured(state: State, job: Job) -> Place | None:
         if nodes is not None:
             return Place(job.id, tuple(Spot(node) for node in nodes), configuration=job.configuration)
     for name in pools.in_order():
-        if job.spec.cells.pin or not suits(pools, job, name):
+        if job.spec.cells.pin or not suits(pools, job.spec, name):
             continue
         wanted = requested_cells(job.spec, pools.pools[name].shape, pools.share(name))
         placed = None if isinstance(wanted, str) else find_idle(pools.pools[name], wanted)

@@ -83,7 +83,7 @@ def _enough(state: State, job: Job, jobs: Sequence[Job], one: bool) -> tuple[lis
     assert pools is not None
     name = pools.positions[state.runs_of(jobs[0].id)[0].node].pool
     cells = requested_cells(job.spec, pools.pools[name].shape, pools.share(name))
-    if isinstance(cells, str) or not suits(pools, job, name):
+    if isinstance(cells, str) or not suits(pools, job.spec, name):
         return None
     wanted = _Wanted(job, pools.pools[name], cells, {(need.leaves, need.level) for need in cells.needs})
     victims = [_victim(state, pools, name, other) for other in jobs]

@@ -6,23 +6,24 @@ from itertools import islice
 
 from scheduler_service.core.engine import Policy, Proposals
 from scheduler_service.core.messages import Plan, Remember, Rng, Wait
-from scheduler_service.core.model import Job, JobState, Reason
+from scheduler_service.core.model import Job, JobState
 from scheduler_service.core.model.jobs import Needs
 from scheduler_service.core.model.memo import vc_of
-from scheduler_service.core.model.virtual_clusters import Binding, Guarantee, Owner, VirtualCluster
+from scheduler_service.core.model.virtual_clusters import Binding, Owner, VirtualCluster
 from scheduler_service.core.state.queue_keys import OWN_LANES, Lane, Named
 from scheduler_service.core.state.queue_order import QueueKey
 from scheduler_service.core.state.state import State
-from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells, why_not
+from scheduler_service.policies.cells.guaranteed import Choice, place_on_cells_kept, plan_in_cells
 from scheduler_service.policies.cells.making_room import make_room
-from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic, why_not_opportunistic
+from scheduler_service.policies.cells.opportunistic import promote, serve_opportunistic
 from scheduler_service.policies.cells.queue_membership import held_up, standing, ways, ways_in
+from scheduler_service.policies.cells.scope import VcScope, why_waits
 from scheduler_service.policies.exchange.arbiter import Match, balanced
 from scheduler_service.policies.exchange.stage import MATCHES, arbitrate, run_proxies
 from scheduler_service.policies.options import Options
 from scheduler_service.policies.placing.first_fit import start_on_earmarks
 from scheduler_service.policies.remembering import Notes, noting
-from scheduler_service.policies.stages import Stages, stages_within
+from scheduler_service.policies.stages import Stages, name_within, stages_within
 
 BEHIND = 128
 """Jobs that are looked at behind one that waits, for such as may have other cells. Queues in which all are held up cost
@@ -59,7 +60,7 @@ def cells(match: Match | None = balanced, promotes: bool = True) -> Policy:
                 return
             vc_ids = _with_work(state)
 
-    return noting(policy, Notes(_remember, _account))
+    return noting(policy, Notes(_remember, _account, _policy_in))
 
 
 def _remember(state: State, job: Job) -> Iterable[Remember]:
@@ -72,6 +73,12 @@ def _account(state: State, subject: str) -> Iterable[Remember]:
     """What the policy of the subject's virtual cluster notes of it."""
     vc = state.vc_ids.get(vc_of(subject))
     return () if vc is None else stages_within(state.vcs.rows[vc].policy).account(state, subject)
+
+
+def _policy_in(state: State, name: str) -> str:
+    """The policy of a virtual cluster; the site has none beside."""
+    vc = state.vc_ids.get(name)
+    return "" if vc is None else name_within(state.vcs.rows[vc].policy)
 
 
 def stages(options: Options) -> Stages:
@@ -104,23 +111,28 @@ def _with_work(state: State) -> list[int]:
 
 def serve_guaranteed(state: State, vc: VirtualCluster, rng: Rng, promotes: bool) -> Proposals:
     """The virtual cluster's jobs in order, until one does not fit in its cells; it holds up those behind it that may have the
-    same. Where trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those
-    who wait, and whoever lost its cells before them."""
-    if promotes and vc.name in state.demoted:
-        yield from _give_back(state, vc)
-    trials_first = stages_within(vc.policy).trials_first
+    same. If the policy chooses which jobs start, those that wait hold up runs that have overflowed, and nobody else. Where
+    trials have others preempted, they have a queue of their own, served first. Whoever overflowed comes after those who wait,
+    and whoever lost its cells before them."""
+    yield from _give_back(state, vc, promotes)
+    chosen = stages_within(vc.policy)
     held: set[Choice] = set()
-    for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if trials_first else (OWN_LANES,):
-        yield from _serve(state, vc, lanes, held, rng, promotes)
+    if chosen.starts is not None:
+        yield from chosen.starts(state, VcScope(state, vc, lambda: _give_back(state, vc, promotes)))
+        held = set(_first_waiting(state, vc))
+    else:
+        for lanes in ((Lane.TRIAL,), (Lane.BEST_EFFORT,)) if chosen.trials_first else (OWN_LANES,):
+            yield from _serve(state, vc, lanes, held, rng, promotes)
     if promotes:
         for jobs in (state.demoted, state.overflowing):
             if vc.name in jobs:
                 yield from promote(state, vc, jobs[vc.name], held)
 
 
-def _give_back(state: State, vc: VirtualCluster) -> Proposals:
+def _give_back(state: State, vc: VirtualCluster, promotes: bool) -> Proposals:
     """Those who lost their cells have such again, if they would stand before all that wait."""
-    return promote(state, vc, outranking(state, vc))
+    if promotes and vc.name in state.demoted:
+        yield from promote(state, vc, outranking(state, vc))
 
 
 def outranking(state: State, vc: VirtualCluster) -> set[int]:
@@ -176,14 +188,12 @@ def _serve(state: State, vc: VirtualCluster, lanes: tuple[Lane, ...], held: set[
             continue
         told = yield from _begin(state, vc, standing(state.pools, vc, job, held), rng)
         started = not _stands(state, vc, at, skipped[at], job)
-        if promotes and vc.name in state.demoted and (started or job.id in state.earmarks_of):
-            yield from _give_back(state, vc)  # who comes before the next, and not before this one
+        if started or job.id in state.earmarks_of:
+            yield from _give_back(state, vc, promotes)  # who comes before the next, and not before this one
         if started:
             continue
         if job.id not in state.earmarks_of:
-            wait = told or why_not(state, vc, job)
-            never = wait.reason is Reason.NEVER_IN_QUOTA
-            yield (why_not_opportunistic(job) if never and job.spec.guarantee is Guarantee.OVERFLOW else wait,)
+            yield (told or why_waits(state, vc, job),)
             if not overtakes:
                 held.update(held_up(state, vc, [way for way in ways(state.pools, vc, job) if way[1] not in held]))
             in_vain.add(_kind(at, job))

@@ -16,7 +16,7 @@ Way = tuple[Job, Choice]
 
 def ways(pools: Pools, vc: VirtualCluster, job: Job) -> Iterator[Way]:
     """In the order in which they are tried."""
-    return ((one, choice) for one in job.in_each_configuration() for choice in choices(pools, vc, one))
+    return ((one, choice) for one in job.in_each_configuration() for choice in choices(pools, vc, one.spec))
 
 
 def ways_in(pools: Pools, vc: VirtualCluster, job: Job, named: Named) -> list[Way]:
@@ -43,7 +43,7 @@ def standing(pools: Pools, vc: VirtualCluster, job: Job, held: Set[Choice]) -> l
         return [job]
     found: list[Job] = []
     for one in job.in_each_configuration():
-        mine = choices(pools, vc, one)
+        mine = choices(pools, vc, one.spec)
         left = [choice for choice in mine if choice not in held]
         found += [one] if len(left) == len(mine) else [in_pool(one, choice.pool) for choice in left]
     return found

@@ -21,6 +21,7 @@ from scheduler_service.policies.explain.explanation import (
     Explanation,
     Victim,
     counted,
+    kept_waiting,
     waiting_for_victims,
 )
 from scheduler_service.policies.stages import stages_within
@@ -48,10 +49,11 @@ def explain_in_cells(state: State, job: Job) -> Explanation:
         if plan is None:
             blockers += _waits_for_cells(state, vc, job)
         else:
-            told = [action.job_id for action in plan if isinstance(action, Reclaim)]
-            victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
-            if isinstance(last := plan[-1], Wait) and last.detail:
-                blockers.append(Blocker(last.reason, last.detail))
+            beside = [Blocker(last.reason, last.detail)] if isinstance(last := plan[-1], Wait) and last.detail else []
+            if beside or stages_within(vc.policy).starts is None:
+                told = [action.job_id for action in plan if isinstance(action, Reclaim)]
+                victims = tuple(Victim(run.key, 0.0) for job_id in told for run in state.runs_of(job_id))
+            blockers += beside if stages_within(vc.policy).starts is None else beside or [kept_waiting(job)]
     if Lane.OPPORTUNISTIC in lanes and not idle:
         wait = why_not_opportunistic(job)
         blockers.append(Blocker(wait.reason, wait.detail))
@@ -89,16 +91,18 @@ def _before(state: State, vc: VirtualCluster, job: Job) -> Iterator[Job]:
 
 
 def _served_before(state: State, vc: VirtualCluster, lane: Lane, job: Job) -> Iterable[int]:
-    """In the order of `policy.serve_guaranteed`, or of opportunistic work."""
-    mine = state.queue_key(job)
+    """In the order of `policy.serve_guaranteed`, or of opportunistic work. A policy that chooses which jobs start goes by no
+    order between jobs whose keys are equal but for their ids."""
+    mine, chosen = state.queue_key(job), stages_within(vc.policy)
+    parts = -1 if chosen.starts is not None and lane is not Lane.OPPORTUNISTIC else None
 
     def before(lane: Lane) -> Iterable[QueueKey]:
-        return takewhile(lambda key: mine is not None and key < mine, state.waiting(vc.name, lane))
+        return takewhile(lambda key: mine is not None and key[:parts] < mine[:parts], state.waiting(vc.name, lane))
 
     if lane is Lane.OPPORTUNISTIC:
         in_turn = [other.id for other in looked_at(state, vc)]
         return in_turn[: in_turn.index(job.id)] if job.id in in_turn else (key[-1] for key in before(lane))
-    if not stages_within(vc.policy).trials_first:
+    if not chosen.trials_first:
         keys: Iterable[QueueKey] = merge(before(Lane.TRIAL), before(Lane.BEST_EFFORT))
     elif lane is Lane.TRIAL:
         keys = before(lane)

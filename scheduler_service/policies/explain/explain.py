@@ -23,6 +23,7 @@ from scheduler_service.policies.explain.explanation import (
     Explanation,
     Victim,
     counted,
+    kept_waiting,
     waiting_for_victims,
 )
 from scheduler_service.policies.explain.forecast import estimate, may_fit
@@ -48,9 +49,11 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
     ahead = tuple(other.id for other in before[:AHEAD_SHOWN])
     if job.id in state.earmarks_of:
         return waiting_for_victims(state, job)  # those before it do not hold it up
-    if place(state, job) is None:
+    if not (has_room := place(state, job) is not None):
         several = bool(job.spec.alternatives)
         blockers += [_no_room(state, one, several) for one in job.in_each_configuration()]
+    elif stages.starts is not None:
+        blockers.append(kept_waiting(job))
     decision: Decision | None = None
     victims: tuple[Victim, ...] = ()
     guarded = ""
@@ -68,7 +71,8 @@ def explain(state: State, job: Job, now: Micros, rng: Rng, stages: Stages) -> Ex
             victims = tuple(Victim(key, scores.get(key, 0.0)) for key in keys)
     if blockers and (place_in_queue := stages.about(state, job)):
         blockers[0] = blockers[0]._replace(detail="; ".join(filter(None, (blockers[0].detail, place_in_queue))))
-    when = estimate(state, job, before, now, stages) if blockers else None
+    foreseen = blockers and not (has_room and stages.starts is not None)
+    when = estimate(state, job, before, now, stages) if foreseen else None
     if guarded and when is not None and when.at_us is None and may_fit(state, job):
         when = Estimate(None, f"it waits until a run ends or may be preempted: {guarded}", when.unknown)
     return Explanation(tuple(blockers), len(before), ahead, decision, victims, when)

@@ -53,6 +53,14 @@ class Explanation(NamedTuple):
     estimate: Estimate | None = None
 
 
+def kept_waiting(job: Job) -> Blocker:
+    """Of a job for which there is room, if its policy chooses which jobs start."""
+    said = (
+        "there is room, but the policy keeps the job waiting: it is done sooner elsewhere or later, or others have their turn"
+    )
+    return Blocker(Reason.NO_ROOM if job.reason is Reason.NONE else job.reason, said)
+
+
 def waiting_for_victims(state: State, job: Job) -> Explanation:
     """Of a job that has earmarks."""
     leaving = tuple(Victim(key, 0.0) for key in _leaving(state, job))

@@ -23,6 +23,7 @@ from scheduler_service.core.messages import (
 from scheduler_service.core.model import Job, JobSpec, JobState, Run
 from scheduler_service.core.model.rows import changed
 from scheduler_service.core.model.virtual_clusters import CellRequest
+from scheduler_service.policies.explain.launch import why_in_this_configuration
 from scheduler_service.rpc.access import user
 from scheduler_service.rpc.backend import Backend
 from scheduler_service.rpc.chunking import LARGEST_BYTES, chunks, in_turns
@@ -174,8 +175,9 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
     async def Explain(self, request: pb.ExplainRequest, _context: Context) -> pb.ExplainResponse:
         found = await self._front.find(request.job_id)
         explanation = await self._answers.explain(found.job)
-        story = await self._front.read(self._front.reader.story, request.job_id)
-        if (cost := preempted_out([event for event, _ in story], found)) is not None:
+        story = [event for event, _ in await self._front.read(self._front.reader.story, request.job_id)]
+        explanation.configuration_reason = why_in_this_configuration(found.job, story)
+        if (cost := preempted_out(story, found)) is not None:
             by = await self._front.read(self._front.reader.find_job, cost.by_job_id)
             cost.by_user = by[0].user if by else ""
             explanation.preempted.CopyFrom(cost)

@@ -103,7 +103,7 @@ def _why_not(vc: VirtualCluster, job: Job, rooms: Sequence[Room], may_overflow: 
 
 
 def _rooms(pools: Pools, job: Job) -> list[Room]:
-    asked = ((name, _needs(pools, job, name)) for name in pools.in_order() if suits(pools, job, name))
+    asked = ((name, _needs(pools, job, name)) for name in pools.in_order() if suits(pools, job.spec, name))
     return [Room(pools.pools[name], needs) for name, needs in asked if needs is not None]
 
 

@@ -180,6 +180,20 @@ def test_an_explanation_with_everything(run: Run, client: Client, monkeypatch: p
     ]
 
 
+def test_an_explanation_of_a_job_that_runs(run: Run, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    client.submit(["sleep"], devices=1)
+    job = client.submit(["sleep"], devices=2, alternatives=[{"devices": 1}])
+    running = client.get(job)
+    why = Explanation(job=running, configuration_reason="estimated: configuration 0 10 s, configuration 1 100 s")
+    monkeypatch.setattr(Client, "explain", lambda _self, _job: why)
+    assert run("explain", str(job.id)).output.splitlines() == [
+        "job 2 is RUNNING on n1 in configuration 1: 1 device and 1 CPUs",
+        "nothing keeps it from running",
+        "why configuration 1: estimated: configuration 0 10 s, configuration 1 100 s",
+    ]
+    assert json.loads(run("explain", str(job.id), "-o", "json").output)["configuration_reason"] == why.configuration_reason
+
+
 def test_a_story_of_the_new_events(run: Run, client: Client) -> None:
     failed = client.submit(["fail"])
     array = client.submit(["fail"], array=1, after_failed=failed, retries=1)
