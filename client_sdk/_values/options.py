@@ -27,6 +27,7 @@ from client_sdk.errors import InvalidArgument
 
 _GUARANTEES = {"guaranteed": Guarantee.GUARANTEED, "overflow": Guarantee.OVERFLOW, "opportunistic": Guarantee.OPPORTUNISTIC}
 _EXITS = {"stopped": Exit0AfterStop.STOPPED, "done": Exit0AfterStop.DONE}
+_CHECKPOINT_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "CONT", "WINCH", "URG", "IO", "PWR")
 _CLASSES = {"trial": JobClass.TRIAL, "best-effort": JobClass.BEST_EFFORT}
 
 # What an option is that was left out, made once: most jobs leave most of them out.
@@ -77,6 +78,8 @@ def job_spec(
     vacates: bool = False,
     project: str = "",
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"] = Exit0AfterStop.STOPPED,
+    checkpoint_signal: str = "",
+    checkpoint_command: str = "",
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -123,10 +126,29 @@ def job_spec(
         project=project,
         exit_0_after_stop=_EXITS[exit_0_after_stop] if isinstance(exit_0_after_stop, str) else exit_0_after_stop,
         device_memory_mib=units.parse_memory(device_memory),
+        checkpoint_signal=checkpoint_signal and _checkpoint_signal(checkpoint_signal, checkpoint_command),
+        checkpoint_command=checkpoint_command,
         nodes=_nodes(nodes, node_labels, exclude_nodes),
         alternatives=tuple(_alternative(at + 1, one, vc, guarantee, taken) for at, one in enumerate(alternatives)),
         **_tenancy(vc, guarantee, cells),
     )
+
+
+def _checkpoint_signal(said: str, command: str) -> str:
+    """As the scheduler has it: USR1 or USR1@60."""
+    if command:
+        raise InvalidArgument("checkpoint_signal and checkpoint_command exclude each other; leave one out")
+    name, at, seconds = said.upper().partition("@") if isinstance(said, str) else (repr(said), "", "")
+    name = name.removeprefix("SIG")
+    if name == "TERM":
+        raise InvalidArgument("SIGTERM is what a job gets without checkpoint_signal; leave it out")
+    if name in ("KILL", "STOP"):
+        raise InvalidArgument(f"no program can handle SIG{name}; take another signal, such as USR1")
+    if name not in _CHECKPOINT_SIGNALS:
+        raise InvalidArgument(f"{name!r} is no checkpoint signal; those are {', '.join(_CHECKPOINT_SIGNALS)}")
+    if at and not (seconds.isascii() and seconds.isdigit() and 1 <= int(seconds) < 100_000):
+        raise InvalidArgument(f"{seconds!r} is no number of seconds from 1 to 99999; write it like USR1@60")
+    return f"{name}@{int(seconds)}" if at else name
 
 
 def _alternative(

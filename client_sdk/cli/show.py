@@ -80,6 +80,12 @@ def _lines(job: Job) -> dict[str, str]:
         lines["retries"] = f"{job.retries} of {spec.retry.limit}{_failures(spec.retry)}"
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
         lines["exit 0"] = "means done, also after a stop signal"
+    if spec.checkpoint_signal:
+        lines["checkpoint"] = (
+            f"by SIG{spec.checkpoint_signal.replace('@', ', ')}{' s' if '@' in spec.checkpoint_signal else ''}"
+        )
+    if spec.checkpoint_command:
+        lines["checkpoint"] = f"by the command: {spec.checkpoint_command}"
     if job.eligible_time is not None:
         lines["next try"] = output.when(job.eligible_time)
     if spec.task_groups:

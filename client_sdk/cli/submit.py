@@ -44,6 +44,16 @@ from client_sdk.models import JobState
     type=click.Choice(["stopped", "done"]),
     help="What an exit with 0 means after a stop signal, such as that of a preemption; stopped: run again.  [default: stopped]",
 )
+@click.option(
+    "--checkpoint-signal",
+    metavar="SIGNAL[@SECONDS]",
+    help="Ask the program to save by this signal, such as USR1@60, before SIGTERM.",
+)
+@click.option(
+    "--checkpoint-command",
+    metavar="CMD",
+    help="Save the program's work by this command; EBB_PID is the program's process.",
+)
 @click.option("--tasks", metavar="N", type=click.IntRange(min=1), help="A gang of N tasks, each with the above.")
 @click.option("--task", multiple=True, metavar="N:gpus=1,...", help="A gang's group of N tasks. May be repeated.")
 @click.option("--after-ok", multiple=True, metavar="ID,...", help="Wait until these jobs have succeeded.")
@@ -110,6 +120,7 @@ def submit(
       ebb submit --trial --devices 1 --wait -- python try_it.py
       ebb submit --dry-run --trial --devices 2 -- python try_it.py
       ebb submit --retries 3 --retry-on 75,SIGKILL --time-limit 2h -- ./flaky.sh
+      ebb submit --grace 90s --checkpoint-signal USR1@60 -- ./simulate
       ebb submit --tasks 4 --devices 1 -- python train.py
       ebb submit --task 1:cpus=8 --task 4:gpus=1,cpus=4,memory=16GiB -- python train.py
       ebb submit --array 100%8 -- ./sweep.sh
@@ -159,6 +170,8 @@ def submit(
       # vacates: true
       # lazy: true
       # exit_0_after_stop: done   # or stopped: run again
+      # checkpoint_signal: USR1@60
+      # checkpoint_command: ./save.sh $EBB_PID
       env: {LR: 0.1}
       # export: [PATH, CONDA_*]   # or ALL, NONE: what it inherits from your shell
       cwd: /data/resnet

@@ -56,6 +56,10 @@ class Paths:
         """A process of a run adds its pid to this file, a line, to say: I save, and what I have started is mine to end."""
         return f"{self.folder(key)}/{SAVERS_FILE}"
 
+    def checkpointing(self, key: RunKey) -> str:
+        """What the launcher keeps of a run's checkpoint command."""
+        return f"{self.folder(key)}/checkpoint-command"
+
     def steps(self, key: RunKey) -> str:
         """The step file of a run (`ebb_common.step_file`). A run that does not count its steps has none."""
         return f"{self.folder(key)}/steps"

@@ -8,6 +8,7 @@ from node_agent.devices.base import Provider
 from node_agent.jobs.environment import Paths, environment
 from node_agent.jobs.launcher.client import SpawnRequest
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
+from node_agent.jobs.launcher.spawn import LOG_FILE
 from node_agent.jobs.model import LaunchSpec
 
 log = logging.getLogger(__name__)
@@ -41,5 +42,32 @@ def prepare(
     alone = launch.gang is None and missing
     if not alone or prepared.take(checkpoint) is None:
         os.makedirs(checkpoint, exist_ok=True)  # noqa: PTH103
-    cwd = os.path.join(paths.state, launch.working_directory) if launch.working_directory else folder  # noqa: PTH118
-    return SpawnRequest(key, launch.command, variables, cwd, folder, cpus, group)
+    return SpawnRequest(key, launch.command, variables, _working_directory(launch, paths), folder, cpus, group)
+
+
+def beside(
+    launch: LaunchSpec,
+    pid: int,
+    own: Mapping[str, str],
+    node: str,
+    paths: Paths,
+    cluster_id: str,
+    provider: Provider,
+    group: str,
+) -> SpawnRequest:
+    """The checkpoint command of a run whose process is `pid`: in the environment, the directory and the control group of the
+    run, with the run's log for what it writes. Raises UnknownDevice."""
+    key = launch.key
+    given = provider.environment(launch.devices)
+    variables = environment(own, launch, node, paths, paths.checkpoint(cluster_id, key.job_id), provider.inventory, given)
+    variables["EBB_PID"] = str(pid)
+    script = f'exec >>"$EBB_RUN_DIR/{LOG_FILE}" 2>&1\n{launch.checkpoint_command}'
+    cwd, cpus = _working_directory(launch, paths), provider.cpus(launch.devices)
+    command = ("/bin/sh", "-c", script)
+    return SpawnRequest(key, command, variables, cwd, paths.checkpointing(key), cpus, group, beside=True)
+
+
+def _working_directory(launch: LaunchSpec, paths: Paths) -> str:
+    if not launch.working_directory:
+        return paths.folder(launch.key)
+    return os.path.join(paths.state, launch.working_directory)  # noqa: PTH118

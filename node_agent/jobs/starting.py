@@ -15,7 +15,7 @@ from node_agent.jobs.launch_retries import Retries
 from node_agent.jobs.launcher.client import LauncherClient
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
 from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
-from node_agent.jobs.preparation import prepare
+from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
 from node_agent.jobs.spool.spool import Spool
 
@@ -101,6 +101,17 @@ class Starting:
             self.retries.later(key, str(error))
         else:
             self.make_spare_soon()
+
+    def spawn_checkpoint(self, record: RunRecord) -> None:
+        """Has the checkpoint command of a run started. Raises OSError, and UnknownDevice."""
+        assert record.launch is not None
+        cluster_id, _ = self._spool.cluster
+        of_node = self._node, self._paths, cluster_id, self._provider
+        self.launcher.spawn(beside(record.launch, record.pid, self._own_environment, *of_node, self._holding.path(record.key)))
+
+    def find_checkpoint(self, key: RunKey) -> None:
+        """Asks the launcher for the checkpoint command of a run, without starting it."""
+        self.launcher.find(key, self._paths.checkpointing(key), beside=True)
 
     def make_spare_soon(self) -> None:
         """Not now: what follows a launch comes first."""

@@ -213,6 +213,7 @@ def _report(report: Report) -> pb.Report:
                     node_stopped=event.node_stopped,
                     told=event.told,
                     done=event.done,
+                    checkpoint=event.checkpoint,
                 )
             )
     return message
@@ -256,6 +257,8 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         array_index=launch.array_index if launch.HasField("array_index") else None,
         gang=_gang(launch.gang) if launch.HasField("gang") else None,
         configuration=launch.configuration,
+        checkpoint_signal=spec.checkpoint_signal,
+        checkpoint_command=spec.checkpoint_command,
     )
 
 

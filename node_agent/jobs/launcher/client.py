@@ -89,7 +89,19 @@ class Ended:
     signal: int
 
 
-Event = Connected | Spawned | NotSpawned | Unable | Absent | Lost | Ended
+Outcome = Spawned | NotSpawned | Unable | Absent | Lost | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Of the checkpoint command of a run, and not of the run."""
+
+    event: Outcome
+
+
+Event = Connected | Outcome | Beside
+_BESIDE = "+checkpoint"
+"""What follows the name of a run in that of its checkpoint command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,8 @@ class SpawnRequest:
     cpus: frozenset[int] | None
     group: str = ""
     """The control group that it is to be in; empty: none of its own."""
+    beside: bool = False
+    """The checkpoint command of the run, which joins the run in its control group."""
 
 
 class LauncherClient:
@@ -151,18 +165,19 @@ class LauncherClient:
         cpus = None if request.cpus is None else sorted(request.cpus)
         self._send(
             op="spawn",
-            key=f"{self._spool}/{request.key.name}",
+            key=f"{self._spool}/{request.key.name}{_BESIDE if request.beside else ''}",
             argv=request.command,
             env=dict(request.environment),
             cwd=str(request.working_directory),
             dir=str(request.run_directory),
             cpus=cpus,
-            group=request.group,
+            group="" if request.beside else request.group,
+            join=request.group if request.beside else "",
         )
 
-    def find(self, key: RunKey, run_directory: StrPath) -> None:
+    def find(self, key: RunKey, run_directory: StrPath, *, beside: bool = False) -> None:
         """Asks for the same answer as `spawn`, without launching anything."""
-        self._send(op="find", key=f"{self._spool}/{key.name}", dir=str(run_directory))
+        self._send(op="find", key=f"{self._spool}/{key.name}{_BESIDE if beside else ''}", dir=str(run_directory))
 
     async def quit(self, limit: float = 5.0) -> None:
         """Has the launcher kill its runs and exit. Their ends are told before it is gone. One on its way is waited for."""
@@ -264,7 +279,10 @@ class LauncherClient:
             if message["event"] == "hello":
                 return self._hello(message["runs"])
             spool, _, name = message["key"].rpartition("/")
-            return _event(message, RunKey.named(name)) if spool == self._spool else None
+            if spool != self._spool:
+                return None
+            event = _event(message, RunKey.named(name.removesuffix(_BESIDE)))
+            return Beside(event) if name.endswith(_BESIDE) else event
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"it does not speak as it should ({error!r})") from error
 
@@ -272,6 +290,8 @@ class LauncherClient:
         own, others = {}, {}
         for text, process in runs.items():
             spool, _, name = text.rpartition("/")
+            if spool == self._spool and name.endswith(_BESIDE):
+                continue  # it ends with its run
             if spool == self._spool:
                 own[RunKey.named(name)] = Process(*process)
             else:
@@ -279,7 +299,7 @@ class LauncherClient:
         return Connected(own, others)
 
 
-def _event(message: dict[str, Any], key: RunKey) -> Event:
+def _event(message: dict[str, Any], key: RunKey) -> Outcome:
     match message["event"]:
         case "spawned":
             return Spawned(key, message["pid"], message["start"], message["child"], message.get("program", ""))
