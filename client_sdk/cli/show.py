@@ -81,9 +81,8 @@ def _lines(job: Job) -> dict[str, str]:
     if spec.exit_0_after_stop is not Exit0AfterStop.STOPPED:
         lines["exit 0"] = "means done, also after a stop signal"
     if spec.checkpoint_signal:
-        lines["checkpoint"] = (
-            f"by SIG{spec.checkpoint_signal.replace('@', ', ')}{' s' if '@' in spec.checkpoint_signal else ''}"
-        )
+        name, at, seconds = spec.checkpoint_signal.partition("@")
+        lines["checkpoint"] = f"by SIG{name}" + (f", SIGTERM {seconds} s later" if at else "")
     if spec.checkpoint_command:
         lines["checkpoint"] = f"by the command: {spec.checkpoint_command}"
     if job.eligible_time is not None:

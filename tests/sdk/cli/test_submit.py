@@ -63,6 +63,17 @@ def test_what_an_exit_with_0_after_a_stop_means(run: Run, tmp_path: Path) -> Non
     assert refused(run, "submit", "-f", str(file)) == f"ebb: {file}: exit_0_after_stop: 0 is unknown; it is stopped or done\n"
 
 
+def test_how_a_program_is_asked_to_save(run: Run, tmp_path: Path) -> None:
+    assert submitted(run, "--grace", "90s", "--checkpoint-signal", "SIGUSR1@60", "true").checkpoint_signal == "USR1@60"
+    assert "by SIGUSR1, SIGTERM 60 s later" in run("show", "1").output
+    assert submitted(run, "--checkpoint-command", "./save $EBB_PID", "true").checkpoint_command == "./save $EBB_PID"
+    assert "by the command: ./save $EBB_PID" in run("show", "2").output
+    file = tmp_path / "job.yaml"
+    file.write_text("command: [true.sh]\ncheckpoint_signal: HUP\n")
+    assert submitted(run, "-f", str(file)).checkpoint_signal == "HUP"
+    assert "no program can handle SIGKILL" in refused(run, "submit", "--checkpoint-signal", "kill", "true")
+
+
 def test_gangs(run: Run) -> None:
     alike = submitted(run, "--tasks", "3", "--cpus", "0.5", "--memory", "2GiB", "true")
     assert alike.task_groups == (TaskGroup(3, cpus=0.5, memory="2GiB"),)
