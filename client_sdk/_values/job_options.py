@@ -130,3 +130,11 @@ class JobOptions(TypedDict, total=False):
     checkpoint_command: str
     """A command, for /bin/sh, that then saves the program's work from outside, with the program's process id in EBB_PID. An
     exit with 0 means that the work is saved, and the program is stopped. Otherwise SIGTERM follows."""
+    snapshot: bool | str | os.PathLike[str]
+    """Take the files of a directory along (True: of the current one): what git tracks or would track, elsewhere all that
+    `.ebbignore` does not name. Each run has a copy of its own, in which the command starts if no `working_directory` is
+    given."""
+    venv: str | os.PathLike[str] | None
+    """The virtual environment in which the command runs, by its path on the nodes. `python` is then that environment's."""
+    conda: str | os.PathLike[str] | None
+    """The conda environment in which the command runs: its path on the nodes, or its name, which is looked up here."""

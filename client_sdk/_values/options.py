@@ -11,6 +11,7 @@ from client_sdk import units
 from client_sdk._values.export import exported
 from client_sdk._values.job_options import Alternative, Jobs, Time
 from client_sdk._values.jobs import Job
+from client_sdk._values.python_environments import activated
 from client_sdk._values.specs import (
     Array,
     Configuration,
@@ -80,6 +81,9 @@ def job_spec(
     exit_0_after_stop: Exit0AfterStop | Literal["stopped", "done"] = Exit0AfterStop.STOPPED,
     checkpoint_signal: str = "",
     checkpoint_command: str = "",
+    snapshot: bool | str | os.PathLike[str] = False,  # noqa: ARG001 (the client stores it, and adds its digest)
+    venv: str | os.PathLike[str] | None = None,
+    conda: str | os.PathLike[str] | None = None,
 ) -> JobSpec:
     """A spec from what people write. Raises InvalidArgument."""
     if isinstance(command, str | bytes):
@@ -98,6 +102,7 @@ def job_spec(
     taken = {"cpus": cpus, "memory": memory, "tasks": tasks, "within": within, "nodes": nodes, "node_labels": node_labels}
     taken["exclude_nodes"] = exclude_nodes
     inherited, given = exported(export)
+    inherited, own = activated(venv, conda, inherited, given | _environment(env))
     resources = _resources(cpus, memory, devices)
     groups = _groups(tasks, resources, cell)
     if isinstance(tasks, int):
@@ -112,7 +117,7 @@ def job_spec(
         resources=Resources() if groups else resources,
         name=name,
         job_class=_CLASSES[job_class] if isinstance(job_class, str) else job_class,
-        environment=given | _environment(env),
+        environment=own,
         inherited=inherited,
         working_directory=_folder(working_directory),
         grace_period=_time(grace),

@@ -85,6 +85,8 @@ def _lines(job: Job) -> dict[str, str]:
         lines["checkpoint"] = f"by SIG{name}" + (f", SIGTERM {seconds} s later" if at else "")
     if spec.checkpoint_command:
         lines["checkpoint"] = f"by the command: {spec.checkpoint_command}"
+    if spec.snapshots:
+        lines["snapshot"] = ", ".join(digest[:12] for digest in spec.snapshots)
     if job.eligible_time is not None:
         lines["next try"] = output.when(job.eligible_time)
     if spec.task_groups:

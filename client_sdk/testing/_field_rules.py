@@ -68,6 +68,10 @@ def _broken(value: Any, rules: validate_pb2.FieldRules, field: Any) -> Iterator[
         case "duration":
             _require_known(names <= {"gte", "lte"}, f"duration {names}")
             yield from _range(kind, value, own, lambda limit: f"{_length(limit):g} s", names)
+        case "bytes":
+            _require_known(names <= {"min_len", "max_len"}, f"bytes {names}")
+            if not own.min_len <= len(value) <= own.max_len:
+                yield "bytes.len", f"must have {own.min_len} to {own.max_len} bytes, and has {len(value)}"
         case "enum":
             _require_known(names <= {"defined_only"}, f"enum {names}")
             if field.enum_type is not None and value not in field.enum_type.values_by_number:

@@ -10,6 +10,7 @@ from client_sdk.errors import AlreadyExists, EbbError, FailedPrecondition, Inval
 from client_sdk.models import ENDED, Dependency, JobEventKind, JobReason, JobState
 from client_sdk.testing import _nodes
 from client_sdk.testing._field_rules import check_checkpoint
+from client_sdk.testing._files import check_stored
 from client_sdk.testing._lifecycle import TOLD, end, finish, go_on, holds, leave
 from client_sdk.testing._state import ACTIVE, Outcome, State, state_of
 
@@ -74,6 +75,7 @@ def submit(state: State, request: scheduler_pb2.SubmitRequest) -> job_pb2.Job:
                 metadata={"job_id": str(known)},
             )
         return state.find(known)
+    check_stored(state, spec)
     waits = still_awaited(state, spec)
     job = state.add(spec)
     if request.request_id:

@@ -246,7 +246,7 @@ class Executor:
             return
         if record.pid:
             self.stopping.press(record, record.stop_deadline)
-        elif key in self.starting.retries.timers:
+        elif self.starting.transfers.drop(key) or key in self.starting.retries.timers:
             self.starting.launch(key)
 
     def limits(self) -> Limits:
@@ -281,6 +281,7 @@ class Executor:
         self.starting.retries.over(record.key)
         self._watches.pop(record.key, None)
         self._rendezvous.release(record.key)
+        self.starting.transfers.over(record.key)
         if not event.launch_error:
             ours = record.stop_received is not None or self._killing
             event = exit_status.explained(event, record, self._paths, self._holding.starved(record, event, ours))

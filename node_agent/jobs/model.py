@@ -114,6 +114,8 @@ class LaunchSpec:
     """Asks the program to save when the run is stopped: a name without SIG, and perhaps the seconds until SIGTERM (USR1@60)."""
     checkpoint_command: str = ""
     """Saves the program's work when the run is stopped; for /bin/sh."""
+    snapshots: tuple[str, ...] = ()
+    """By digest: what is unpacked before it starts."""
 
 
 @dataclass(frozen=True, slots=True)

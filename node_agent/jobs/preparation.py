@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 
 from node_agent.devices.base import Provider
+from node_agent.errors import EnvironmentMissing
 from node_agent.jobs.environment import Paths, environment
 from node_agent.jobs.launcher.client import SpawnRequest
 from node_agent.jobs.launcher.prepared_folders import PreparedFolder
@@ -12,6 +13,9 @@ from node_agent.jobs.launcher.spawn import LOG_FILE
 from node_agent.jobs.model import LaunchSpec
 
 log = logging.getLogger(__name__)
+
+ENVIRONMENTS = ("VIRTUAL_ENV", "CONDA_PREFIX")
+"""Variables that name a Python environment."""
 
 
 def prepare(
@@ -26,9 +30,10 @@ def prepare(
 ) -> SpawnRequest:
     """Makes the folder for checkpoints, of `prepared` where that can be. `own` is the agent's environment.
 
-    Raises OSError, and UnknownDevice.
+    Raises OSError, UnknownDevice, and EnvironmentMissing.
     """
     key = launch.key
+    _check_environment(launch)
     cpus = provider.cpus(launch.devices)
     checkpoint = paths.checkpoint(cluster_id, key.job_id)
     given = provider.environment(launch.devices)
@@ -67,7 +72,14 @@ def beside(
     return SpawnRequest(key, command, variables, cwd, paths.checkpointing(key), cpus, group, beside=True)
 
 
+def _check_environment(launch: LaunchSpec) -> None:
+    """An environment that the job itself names must be there: else another `python` would run, and nobody would notice."""
+    for name, path in launch.environment:
+        if name in ENVIRONMENTS and not os.access(f"{path}/bin/python", os.X_OK):
+            raise EnvironmentMissing(name=name, path=path)
+
+
 def _working_directory(launch: LaunchSpec, paths: Paths) -> str:
     if not launch.working_directory:
-        return paths.folder(launch.key)
+        return paths.code(launch.key) if launch.snapshots else paths.folder(launch.key)
     return os.path.join(paths.state, launch.working_directory)  # noqa: PTH118

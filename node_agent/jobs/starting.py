@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from node_agent.devices.base import Provider
-from node_agent.errors import UnknownDevice
+from node_agent.errors import EnvironmentMissing, UnknownDevice
 from node_agent.jobs.confinement import Holding
 from node_agent.jobs.environment import Paths
 from node_agent.jobs.launch_retries import Retries
@@ -17,7 +17,10 @@ from node_agent.jobs.launcher.prepared_folders import PreparedFolder
 from node_agent.jobs.model import Ready, RunKey, RunPhase, RunRecord
 from node_agent.jobs.preparation import beside, prepare
 from node_agent.jobs.rendezvous import Rendezvous
+from node_agent.jobs.results import Results
+from node_agent.jobs.snapshots import Snapshots
 from node_agent.jobs.spool.spool import Spool
+from node_agent.jobs.transfers import Transfers
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,13 @@ class Starting:
         self._making: asyncio.TimerHandle | None = None
         self._ceased = False
         self.retries = Retries(partial(guarded, self.launch))
+        files = Snapshots(paths), Results(paths)
+        self.transfers = Transfers(
+            *files, lambda: spool.cluster[0], partial(guarded, self.launch), partial(guarded, self._lacks)
+        )
+
+    def _lacks(self, key: RunKey, why: str) -> None:
+        self._refused(self._spool.runs[key], why)
 
     def connect(self, launcher: LauncherClient) -> None:
         self._launcher = launcher
@@ -87,6 +97,8 @@ class Starting:
         if record.phase is not RunPhase.STARTING or launch is None:
             self.launcher.find(key, self._paths.folder(key))
             return
+        if self.transfers.waits(launch):
+            return
         try:
             group = self._holding.make(key, launch.memory_mib)
             cluster_id, _ = self._spool.cluster
@@ -95,7 +107,7 @@ class Starting:
             if launch.gang is not None:
                 self._rendezvous.release(key)
             self.launcher.spawn(request)
-        except UnknownDevice as error:
+        except (UnknownDevice, EnvironmentMissing) as error:
             self._refused(record, str(error))
         except OSError as error:
             self.retries.later(key, str(error))
@@ -127,6 +139,8 @@ class Starting:
         launch = record.launch
         assert launch is not None
         assert launch.gang is not None
+        if self.transfers.waits(launch):
+            return
         try:
             os.makedirs(self._paths.folder(record.key), exist_ok=True)  # noqa: PTH103
             port = self._rendezvous.keep(record.key, record.port) if launch.gang.rank == 0 else 0

@@ -1,4 +1,4 @@
-"""Between the agent's words and ebb.agent.v1. The only module that knows protobuf types."""
+"""Between the agent's words and ebb.agent.v1. Only this module and `convert_files` know protobuf types."""
 
 import logging
 from collections.abc import Iterable
@@ -259,6 +259,7 @@ def _launch(key: RunKey, launch: pb.Launch) -> LaunchSpec:
         configuration=launch.configuration,
         checkpoint_signal=spec.checkpoint_signal,
         checkpoint_command=spec.checkpoint_command,
+        snapshots=tuple(spec.snapshots),
     )
 
 

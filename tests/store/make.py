@@ -235,6 +235,7 @@ specs = st.builds(
     project=words,
     checkpoint_signal=words,
     checkpoint_command=words,
+    snapshots=names_of,
     inherited=pairs,
     device_memory_mib=natural,
     nodes=node_selectors,

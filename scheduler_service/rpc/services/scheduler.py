@@ -37,6 +37,7 @@ from scheduler_service.rpc.services import logs
 from scheduler_service.rpc.services.explain import Answers, preempted_out
 from scheduler_service.rpc.services.observations import steps_of
 from scheduler_service.rpc.services.shares import shares
+from scheduler_service.rpc.services.snapshots import check_stored
 from scheduler_service.rpc.sight import sight
 from scheduler_service.run.service import NotLeading
 from scheduler_service.run.view import JobView
@@ -70,6 +71,8 @@ class Scheduler(scheduler_pb2_grpc.SchedulerServicer):
         _check_checkpoint(spec)
         given = request.spec.HasField("grace_period")
         who = user()
+        if spec.snapshots and not request.validate_only:
+            await check_stored(self._front, who, spec.snapshots)
 
         async def submit(ends: Ends) -> pb.SubmitResponse:
             if request.validate_only:

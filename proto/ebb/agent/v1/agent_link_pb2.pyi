@@ -345,3 +345,41 @@ class SendLogRequest(_message.Message):
 class SendLogResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class GetSnapshotRequest(_message.Message):
+    __slots__ = ("job_id", "digest", "offset")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    digest: str
+    offset: int
+    def __init__(self, job_id: _Optional[int] = ..., digest: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class GetSnapshotResponse(_message.Message):
+    __slots__ = ("data", "size")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    size: int
+    def __init__(self, data: _Optional[bytes] = ..., size: _Optional[int] = ...) -> None: ...
+
+class PutResultRequest(_message.Message):
+    __slots__ = ("job_id", "run", "size", "offset", "data")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    run: int
+    size: int
+    offset: int
+    data: bytes
+    def __init__(self, job_id: _Optional[int] = ..., run: _Optional[int] = ..., size: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class PutResultResponse(_message.Message):
+    __slots__ = ("stored",)
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    stored: int
+    def __init__(self, stored: _Optional[int] = ...) -> None: ...
