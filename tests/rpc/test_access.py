@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from ebb.agent.v1 import agent_link_pb2
-from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, virtual_clusters_pb2
+from ebb.v1 import cluster_pb2, exchange_pb2, scheduler_pb2, snapshots_pb2, virtual_clusters_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from sqlalchemy import Engine
@@ -29,7 +29,16 @@ from tests.agent.test_first_message import first_message
 from tests.rpc.server import LIMIT, Agent, Failure, Server, closing, failure, submit_request
 from tests.store.waiting import wait_for
 
-FILES = (scheduler_pb2, cluster_pb2, virtual_clusters_pb2, exchange_pb2, agent_link_pb2, health_pb2, reflection_pb2)
+FILES = (
+    scheduler_pb2,
+    cluster_pb2,
+    virtual_clusters_pb2,
+    exchange_pb2,
+    snapshots_pb2,
+    agent_link_pb2,
+    health_pb2,
+    reflection_pb2,
+)
 METHODS = sorted(
     f"/{service.full_name}/{method.name}"
     for file in FILES
