@@ -1,6 +1,5 @@
 """The client for asyncio: what `Client` does, awaited."""
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -92,9 +91,12 @@ class AsyncClient(AsyncJobChanges, AsyncNodeCalls, AsyncVirtualClusterCalls, Bas
         **options: Unpack[JobOptions],
     ) -> Job:
         """As `Client.submit`. Give a request_id where the task may be cancelled and the job submitted again."""
-        archive = await asyncio.to_thread(taken, options)
         spec = job_spec(command, **options)
-        if archive is not None:
+        if options.get("snapshot"):
+            import asyncio  # of a program that uses this, it is loaded
+
+            archive = await asyncio.to_thread(taken, options)
+            assert archive is not None
             spec = replace(spec, snapshots=(await carried_out_async(upload(archive), self._ask),))
         return await self.submit_spec(spec, request_id=request_id, timeout=timeout)
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -447,6 +449,22 @@ async def a_checkpoint_signal_or_command_is_kept(world: World) -> None:
         await world.client.submit_spec(both)
     with pytest.raises(sdk.InvalidArgument, match="checkpoint_signal"):
         await world.client.submit_spec(replace(by_signal.spec, checkpoint_signal="KILL"))
+
+
+@behaviour
+async def a_snapshot_travels_with_its_job(world: World) -> None:
+    with TemporaryDirectory() as folder:
+        Path(folder, "hello").write_text("hello")
+        job = await world.client.submit(["true"], snapshot=folder)
+        again = await world.client.submit(["true"], snapshot=folder)
+    assert len(job.spec.snapshots) == 1
+    assert again.spec.snapshots == job.spec.snapshots
+    assert (await world.client.wait(job, LIMIT)).state is JobState.SUCCEEDED
+    with pytest.raises(sdk.FailedPrecondition, match="you have stored no snapshot") as caught:
+        await world.client.submit_spec(replace(job.spec, snapshots=("0" * 64,)))
+    assert caught.value.reason == "NO_SUCH_SNAPSHOT"
+    with pytest.raises(sdk.InvalidArgument, match="snapshots"):
+        await world.client.submit_spec(replace(job.spec, snapshots=("x",)))
 
 
 @behaviour
